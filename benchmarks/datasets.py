@@ -22,8 +22,8 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.app import catch_up
+from mcp_server.clients.importers.exports import json_items
 from mcp_server.clients.importers.imported import in_parts
-from mcp_server.clients.importers.json_stream import json_items
 from mcp_server.context.compiler import Compiled
 from mcp_server.context.receipt import Receipt
 from mcp_server.context.render import file_text, said

@@ -397,20 +397,18 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
     """
     import anyio
 
-    from mcp_server.clients.hooks.attending import attend
+    from mcp_server.clients.hooks.listener import attend
     from mcp_server.jobs import maintainer
-    from mcp_server.jobs.asking_llm import keep_enriching, keep_rewording
     from mcp_server.jobs.briefs import keep_briefs
-    from mcp_server.jobs.committing import keep_committed
+    from mcp_server.jobs.duties import keep_committed, keep_enriching, keep_rewording
     from mcp_server.jobs.extracting import keep_extracted, keep_live
-    from mcp_server.jobs.topic_times import keep_topic_times
+    from mcp_server.jobs.scheduler import keep_topic_times
 
     async def keep_knowledge(memory: Memory) -> None:
         await keep_extracted(memory, environ)
 
     async def keep_jobs(memory: Memory) -> None:
-        from mcp_server.jobs.registry import JOBS
-        from mcp_server.jobs.scheduler import keep_schedule
+        from mcp_server.jobs.scheduler import JOBS, keep_schedule
 
         await keep_schedule(memory, JOBS, environ)
 

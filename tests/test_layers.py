@@ -45,7 +45,7 @@ ORDER = (
         "logs",
     ),
     *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
-    *("aside", "serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
+    *("serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
 )
 """Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage`, `memory`, `logs`."""
 
@@ -157,7 +157,7 @@ LOCAL_ONLY = {
     "mcp_server.serve": "asks whether a folder may become a workspace, before it is opened",
     "mcp_server.serve.http": "writes the token file",
     "mcp_server.serve.instructions": "counts files before the workspace is opened",
-    "mcp_server.clients.hooks.alone": "searches without a server",
+    "mcp_server.clients.hooks.offline": "searches without a server",
     "mcp_server.clients.hooks.listener": "writes the address of the local listener",
     "mcp_server.clients.installers.config_file": "writes files of clients",
     "mcp_server.status.doctor": "reports this machine's SQLite",

@@ -32,8 +32,8 @@ def tool(connection: Connection) -> Tool:
         last_assistant_message: Long = "",
     ) -> str:
         """Use when you are a hook of the client, never as a model: it is called by itself and has no answer for you."""
-        from mcp_server.clients.hooks.attending import begun
         from mcp_server.clients.hooks.events import handle
+        from mcp_server.clients.hooks.listener import begun
 
         given = {
             "session_id": session_id,

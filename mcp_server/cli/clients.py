@@ -26,12 +26,10 @@ from mcp_server.cli.printing import (
 from mcp_server.errors import Refused
 
 if TYPE_CHECKING:
-    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.importers.imported import ImportReport
     from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Client
-    from mcp_server.clients.installers.launch import Launch
-    from mcp_server.clients.installers.machine import Machine
-    from mcp_server.clients.installers.plan import Plan
+    from mcp_server.clients.installers.known import Client, Machine
+    from mcp_server.clients.installers.plan import Launch, Plan
     from mcp_server.memory import Memory
     from mcp_server.status.doctor import Check
 
@@ -82,14 +80,14 @@ def this_machine() -> Machine:
     """Returns the machine that this command runs on."""
     import os
 
-    from mcp_server.clients.installers.machine import Machine
+    from mcp_server.clients.installers.known import Machine
 
     return Machine(Path.home(), dict(os.environ))
 
 
 def this_launch(machine: Machine) -> Launch:
     """Returns how clients start this installation on the command's workspace."""
-    from mcp_server.clients.installers.launch import launching
+    from mcp_server.clients.installers.plan import launching
     from mcp_server.home import resolve_workspace
 
     return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
@@ -162,7 +160,7 @@ async def _history(
         click.echo(client.history)
     if client.name != "claude-code" or planned.project is not None or answer is False:
         return None
-    from mcp_server.clients.importers.claude_code.places import projects_folder
+    from mcp_server.clients.importers.claude_code.reading import projects_folder
 
     folder = projects_folder(machine.environ)
     count, size = await run_sync(_transcripts, folder)
@@ -223,9 +221,8 @@ def _show(planned: Plan, as_json: bool) -> None:
 
 
 def _list(machine: Machine, as_json: bool) -> None:
-    from mcp_server.clients.installers.chain import projects
+    from mcp_server.clients.installers.chain import projects, survey
     from mcp_server.clients.installers.known import CHATGPT_EXPORT
-    from mcp_server.clients.installers.survey import survey
 
     async def recorded(memory: Memory) -> list[Any]:
         return projects(memory)

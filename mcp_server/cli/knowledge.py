@@ -122,8 +122,7 @@ def jobs_command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the jobs with their times and their last runs."""
-    from mcp_server.jobs.registry import JOBS
-    from mcp_server.jobs.scheduler import planned
+    from mcp_server.jobs.scheduler import JOBS, planned
 
     found = with_memory(lambda memory: planned(memory, JOBS))
     if as_json:
@@ -138,8 +137,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
     """Run the named jobs, or those that are due."""
-    from mcp_server.jobs.registry import JOBS
-    from mcp_server.jobs.scheduler import run_due, run_now
+    from mcp_server.jobs.scheduler import JOBS, run_due, run_now
 
     if due == bool(names):
         raise click.UsageError("name jobs (jobs list shows them), or give --due")

@@ -40,8 +40,7 @@ def import_command(
     A second import adds only what is new.
     """
     from mcp_server.app import catch_up
-    from mcp_server.clients.importers.imported import Format, Progress
-    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.importers.imported import Format, ImportReport, Progress
     from mcp_server.clients.importers.run import import_path
     from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
 

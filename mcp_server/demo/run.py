@@ -18,7 +18,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.clients.importers.report import ImportReport
+from mcp_server.clients.importers.imported import ImportReport
 from mcp_server.clients.importers.run import import_path
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.push import for_prompt

@@ -15,7 +15,7 @@ import anyio
 from mcp_server.context import briefs
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
-from mcp_server.jobs import child
+from mcp_server.jobs import worker
 from mcp_server.jobs.maintainer import next_burst
 from mcp_server.knowledge import live
 from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
@@ -79,7 +79,7 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
         try:
             is_queued = is_queued or await queue_outdated(memory) >= 0
             if memory.settings.lifecycle.extraction_trigger == "on_session_end" and await is_waiting(memory):
-                aside = environ is not None and await child.run("knowledge", memory.disk.root, environ)
+                aside = environ is not None and await worker.run("knowledge", memory.disk.root, environ)
                 if not aside:
                     await extract_pending(memory, REST)
         except ContextManagerError as error:  # a full disk, a locked file: the next look may go better

@@ -1,4 +1,4 @@
-"""Watching the workspace's files: which paths changed, as soon as they did."""
+"""Watches the workspace's files and reports changed paths at once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from anyio import Event
 
 QUIET_MS = 20
-"""A burst of changes ends when nothing more came for so long…"""
+"""Milliseconds without a change after which a burst ends."""
 
 BURST_MS = 150
-"""… and at the latest after this: a changed file must be found within 200 ms."""
+"""The longest burst, in milliseconds: a changed file must be found within 200 ms."""
 
 CHECK_MS = 2_000
-"""How often the watcher looks whether a watched folder came into being or went away."""
+"""Milliseconds between checks for new or deleted folders."""
 
 
 async def changed_paths(root: Path, over: Event) -> AsyncIterator[frozenset[str]]:
-    """Paths (relative, POSIX) of files that the index holds and of folders, changed together. Ends when `over` is set.
+    """Yields the paths (relative, POSIX) of indexed files and of folders that changed together, until `over` is set.
 
-    The watcher waits in a thread, where no cancellation reaches it before `CHECK_MS`; `over` does, within `QUIET_MS`.
-    What the system could not watch comes out as an OSError: the caller scans from time to time instead.
+    The watcher waits in a thread that cancellation reaches only after `CHECK_MS`, but `over` within `QUIET_MS`. Raises
+    OSError if the system cannot watch the folders: the caller then scans from time to time.
     """
     from watchfiles import awatch
 
@@ -47,7 +47,7 @@ async def changed_paths(root: Path, over: Event) -> AsyncIterator[frozenset[str]
             recursive=True,
             stop_event=over,
         )
-        yield frozenset()  # from here on nothing is missed; what changed before is the caller's to find
+        yield frozenset()  # no change after this is missed; the caller finds the earlier ones
         async for changes in watching:
             if paths := _wanted(root, {Path(changed) for _, changed in changes}):
                 yield paths
@@ -60,7 +60,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _wanted(root: Path, changed: set[Path]) -> frozenset[str]:
-    """The watcher follows links, the index does not: what lies behind one is told by its own path, if it is ours."""
+    """Returns the relative paths of changes, with links resolved: the watcher follows them, the index does not."""
     real = {place: Path(os.path.realpath(place)) for place in {path.parent for path in changed}}
     places = (real[path.parent] / path.name for path in changed)
     paths = (place.relative_to(root).as_posix() for place in places if place.is_relative_to(root))

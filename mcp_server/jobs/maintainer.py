@@ -16,8 +16,8 @@ import anyio
 from mcp_server.checkpoints import restore
 from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting import forget
+from mcp_server.jobs.duties import keep_house
 from mcp_server.jobs.file_watcher import changed_paths
-from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change

@@ -1,8 +1,8 @@
-"""The scheduler: jobs that run at planned times, each once a time, in one process of a workspace.
+"""Work at planned times: the scheduled jobs of a memory, and the topics with a cron trigger.
 
-A server's maintaining process looks every half minute; without one `context-manager jobs run --due` does the same from
-the machine's own cron. What was missed while nothing ran is caught up once, however often it was missed. A job counts
-as done when it has succeeded; one that failed is tried again at the next look, and less and less often.
+Only one process of a workspace runs jobs. A server's maintaining process looks for due jobs every LOOK_SECONDS; without
+a server, `context-manager jobs run --due` does the same from the system's own cron. Times that were missed while
+nothing ran are caught up once, however many there were. A failed job is tried again, at growing intervals.
 """
 
 from __future__ import annotations
@@ -10,37 +10,67 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.jobs import child
-from mcp_server.jobs.cron import latest
+from mcp_server.jobs import worker
+from mcp_server.knowledge.condense import Period, condense
+from mcp_server.knowledge.extract import extract_pending
+from mcp_server.knowledge.prune_knowledge import prune_files
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage import logs
+from mcp_server.storage import activations, logs
+from mcp_server.storage.activations import Event
+from mcp_server.topics.events import fire
+from mcp_server.topics.topic import Cron
 
 log = logging.getLogger(__name__)
 
 NAMESPACE = "jobs"
 LOOK_SECONDS = 30.0
+"""Seconds between looks for due jobs."""
+
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=6)
-"""After a failure the next try waits so long, twice as long after each further one."""
+"""The pause after a failure: it doubles with each further failure, up to the longest."""
 
 RUNNER = "jobs"
-"""The lock of the one process that runs jobs."""
+"""Name of the lock of the process that runs jobs."""
+
+TOPIC_LOOK_SECONDS = 20.0
+"""Seconds between looks for due topics; schedules are to the minute."""
+
+
+def latest(expression: str, now: datetime, timezone: str) -> datetime:
+    """Returns the latest planned moment at or before `now`, in UTC.
+
+    `expression` is a cron expression with five fields (`0 8 * * *`), `timezone` an IANA name. Raises Invalid if the
+    expression is invalid or never comes true.
+    """
+    from cronsim import CronSim, CronSimError
+
+    minute = now.astimezone(ZoneInfo(timezone)).replace(second=0, microsecond=0)
+    try:
+        if len(expression.split()) != 5:
+            raise CronSimError("wrong number of fields")
+        moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)  # a second on: the minute counts
+        return next(moments).astimezone(UTC)
+    except (CronSimError, StopIteration) as error:
+        raise Invalid(
+            f"{expression!r} is no cron expression that comes true; five fields, as in '0 8 * * *'"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is done at planned times. `schedule` reads a cron expression from the settings, None: never by itself.
+    """A job. `schedule` returns its cron expression from the settings, or None if it runs only by hand.
 
-    `run` returns a sentence for log and table. It does nothing twice: a crash between its end and our note of it
-    repeats it.
+    `run` returns a sentence for the log and the table. It is idempotent: a crash right after it repeats it.
     """
 
     name: str
@@ -51,7 +81,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """How a job stands: `due` is the missed or present moment that it is owed for, `last` when it last succeeded."""
+    """The status of a job: `due` is the planned time to run it for, if any; `last` is its last success."""
 
     name: str
     what: str
@@ -64,7 +94,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run: what it says of itself, or why it failed."""
+    """The result of one run: the job's sentence, or why it failed."""
 
     name: str
     ok: bool
@@ -72,7 +102,7 @@ class Ran:
 
 
 async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
-    """Every job, in its order. One that was never seen before is due from its next moment on, not for the past."""
+    """Returns the status of every job, in order. A job seen for the first time is due from its next planned time on."""
     now = memory.clock()
     known: dict[str, dict[str, Any]] = await memory.state.entries(NAMESPACE)
     found: list[Planned] = []
@@ -97,7 +127,7 @@ async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
 
 
 async def due(memory: Memory, jobs: Mapping[str, Job]) -> list[tuple[Job, datetime]]:
-    """The jobs that are to be run now, each with the moment that it is owed for."""
+    """Returns the jobs to run now, each with its planned time. Failed jobs wait for their next try."""
     now = memory.clock()
     waiting = {job: failed["until"] for job, failed in (await memory.state.entries(f"{NAMESPACE}:failed")).items()}
     return [
@@ -108,7 +138,7 @@ async def due(memory: Memory, jobs: Mapping[str, Job]) -> list[tuple[Job, dateti
 
 
 async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
-    """Runs what is due, and logs it; nothing while another process is at it."""
+    """Runs and logs the due jobs. Does nothing while another process runs jobs."""
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
     if held is None:
         return []
@@ -124,7 +154,7 @@ async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
 
 
 async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
-    """Runs a job whatever the time. Raises NotFound for an unknown one."""
+    """Runs a job now, due or not. Raises NotFound for an unknown name."""
     if name not in jobs:
         raise NotFound(f"no job is called {name!r}; there are {', '.join(jobs)} (jobs list)")
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
@@ -137,21 +167,22 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
 
 
 async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mapping[str, str] | None = None) -> None:
-    """A duty of the maintaining process: looks again and again, until it is cancelled. With `environ`, where the
-    settings of `memory` come from too, a child process runs what is due; without, this one."""
+    """Runs due jobs until it is cancelled, as a duty of the maintaining process.
+
+    With `environ`, the environment that the settings of `memory` come from, a worker process runs them.
+    """
     while True:
         try:
-            if await due(memory, jobs):
-                aside = environ is not None and await child.run("jobs", memory.disk.root, environ)
-                if not aside:
-                    await run_due(memory, jobs)
+            is_due = await due(memory, jobs)
+            if is_due and (environ is None or not await worker.run("jobs", memory.disk.root, environ)):
+                await run_due(memory, jobs)
         except ContextManagerError as error:  # a locked state, a full disk: the next look may go better
             log.warning("looking for jobs failed: %s", error)
         await anyio.sleep(LOOK_SECONDS)
 
 
 async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
-    """One job, whose failure is its own: noted, logged, told."""
+    """Runs one job. Stores and logs its result, also if it fails."""
     began = memory.clock()
     try:
         outcome, ok = await job.run(memory), True
@@ -181,3 +212,98 @@ async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
     except (OSError, ContextManagerError) as error:
         log.warning("the log of jobs cannot be written: %s", error)
     return Ran(job.name, ok, outcome)
+
+
+async def _hourly(memory: Memory) -> str:
+    return f"{await extract_pending(memory)} conversations read"
+
+
+async def _daily(memory: Memory) -> str:
+    return await _condensed(memory, "daily")
+
+
+async def _weekly(memory: Memory) -> str:
+    said = await _condensed(memory, "weekly")
+    moved = await prune_files(memory, dry_run=False)
+    return f"{said}; {len(moved.of_fate('gone'))} files archived"
+
+
+async def _monthly(memory: Memory) -> str:
+    return await _condensed(memory, "monthly")
+
+
+async def _condensed(memory: Memory, period: Period) -> str:
+    done = await condense(memory, period)
+    return "; ".join((f"{len(done.files)} file{'' if len(done.files) == 1 else 's'} changed", *done.notes))
+
+
+JOBS: Mapping[str, Job] = {
+    job.name: job
+    for job in (
+        Job(
+            "extract-hourly",
+            "closed conversations become knowledge, where lifecycle.extraction_trigger is hourly",
+            lambda settings: "0 * * * *" if settings.lifecycle.extraction_trigger == "hourly" else None,
+            _hourly,
+        ),
+        Job(
+            "condense-daily",
+            "closed conversations become knowledge",
+            lambda settings: settings.lifecycle.condensation_schedule,
+            _daily,
+        ),
+        Job(
+            "condense-weekly",
+            "MEMORY.md follows the other pages and keeps to its cap; unused files go to archive/",
+            lambda settings: settings.lifecycle.pruning_schedule,
+            _weekly,
+        ),
+        Job(
+            "condense-monthly",
+            "old journals and plans go to archive/, indexes are written anew",
+            lambda settings: settings.lifecycle.monthly_schedule,
+            _monthly,
+        ),
+    )
+}
+
+
+async def keep_topic_times(memory: Memory) -> None:
+    """Activates due topics until it is cancelled, as a duty of the maintaining process."""
+    while True:
+        await fire_due(memory)
+        await anyio.sleep(TOPIC_LOOK_SECONDS)
+
+
+async def fire_due(memory: Memory) -> tuple[str, ...]:
+    """Activates every topic with a planned time since its last activation, once, and returns their names.
+
+    A schedule that is seen for the first time begins now.
+    """
+    now = memory.clock()
+    topics = await run_sync(memory.topics.read)
+    planned = {
+        f"{topic.name} {one.schedule}": (topic.name, one.schedule)
+        for topic in topics.topics.values()
+        for one in topic.triggers
+        if isinstance(one, Cron) and topic.activation != "manual"
+    }
+    done = await activations.last_ran(memory.state)
+    gone = done.keys() - planned.keys()
+    if gone:
+        await memory.state.remove(activations.SCHEDULE, *gone)
+    fired: list[str] = []
+    for key, (name, schedule) in planned.items():
+        if key not in done:
+            await activations.deliver(memory.state, (), {}, "", (key, now))
+        elif await _fire_if_due(memory, key, name, schedule, done[key], now):
+            fired.append(name)
+    return tuple(fired)
+
+
+async def _fire_if_due(memory: Memory, key: str, name: str, schedule: str, done: datetime, now: datetime) -> bool:
+    planned = await run_sync(latest, schedule, now, memory.timezone)
+    if planned <= done:
+        return False
+    event = Event(name, f"schedule {schedule}")
+    return await fire(memory, [event], ran=(key, planned)) is not None

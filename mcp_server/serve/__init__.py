@@ -21,7 +21,7 @@ from mcp_server.errors import ContextManagerError
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
-    from mcp_server.serve.http import WebhookDoor
+    from mcp_server.serve.http import WebhookAccess
 
 
 NO_CLIENT = (
@@ -52,14 +52,13 @@ class Serving:
 def run(serving: Serving, environ: Mapping[str, str]) -> None:
     """Serves until the client closes stdin, or HTTP is interrupted. Raises ContextManagerError if it cannot start."""
     from mcp_server.clients.hooks.command import local_folder
-    from mcp_server.clients.hooks.marker import starting
-    from mcp_server.clients.hooks.wire import WINDOW_VARIABLE
+    from mcp_server.clients.hooks.protocol import WINDOW_VARIABLE, mark_starting
     from mcp_server.home import check_neighbours, resolve_workspace, working_folder
 
     check_neighbours()
     root = resolve_workspace(serving.workspace, environ)
-    said_in = Path(local_folder(str(root), environ)) if (root / "memory-config.yaml").is_file() else None
-    starting(said_in)  # before the slow imports, so that a prompt waits for this server
+    local = local_folder(str(root), environ) if (root / "memory-config.yaml").is_file() else ""
+    mark_starting(local)  # before the slow imports, so that a prompt waits for this server
     import logging
 
     import anyio
@@ -67,7 +66,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.serve.instructions import now
     from mcp_server.serve.server import build
 
-    starting(said_in)  # again, because imports can take seconds on a busy machine
+    mark_starting(local)  # again, because imports can take seconds on a busy machine
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
     @asynccontextmanager
@@ -76,8 +75,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
         async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory, environ):
             yield memory
 
-    local = root / ".local"
-    instructions = partial(now, root, said_in, serving.hooks)
+    instructions = partial(now, root, Path(local) if local else None, serving.hooks)
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
         window = environ.get(WINDOW_VARIABLE)
@@ -98,25 +96,26 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.storage.local.workspace import check_may_open
 
     check_may_open(root, "create")  # before the token's file is written
-    http.refuse_open_door(serving.host, serving.ask_token)
-    token, source = http.token_of(serving.token, environ, local / "http-token") if serving.ask_token else (None, "")
+    http.refuse_unprotected(serving.host, serving.ask_token)
+    token, source = (
+        http.token_of(serving.token, environ, root / ".local" / "http-token") if serving.ask_token else (None, "")
+    )
     mcp = build(enter, transport="http", instructions=instructions, hooks=serving.hooks, profile=serving.tools)
-    webhooks = _webhooks(root, local, environ)
+    webhooks = _webhooks(root, environ)
     listening = http.bound(serving.host, serving.port)
     anyio.run(http.serve, mcp, listening, token, source, serving.host, webhooks)
 
 
-def _webhooks(root: Path, local: Path, environ: Mapping[str, str]) -> WebhookDoor | None:
+def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookAccess | None:
     """Returns the token and limit for webhooks, or None if the settings do not allow them."""
     from mcp_server.app import settings_of
     from mcp_server.serve import http
-    from mcp_server.serve.webhooks import TOKEN_VARIABLE
 
     knobs = settings_of(root, environ).watchers
     if not knobs.webhooks:
         return None
-    token, source = http.token_of(None, environ, local / "webhook-token", TOKEN_VARIABLE)
-    return http.WebhookDoor(token, source, knobs.webhook_max_kb * 1024)
+    token, source = http.token_of(None, environ, root / ".local" / "webhook-token", http.WEBHOOK_TOKEN_VARIABLE)
+    return http.WebhookAccess(token, source, knobs.webhook_max_kb * 1024)
 
 
 def _load() -> ModuleType:
@@ -130,7 +129,7 @@ def _load() -> ModuleType:
         "status.status",
     ):
         import_module(f"mcp_server.{verb}")
-    import_module("mcp_server.clients.hooks.attending")
+    import_module("mcp_server.clients.hooks.listener")
     return import_module("mcp_server.app")
 
 

@@ -1,30 +1,158 @@
-"""Streamable HTTP: on loopback by default, with a bearer token, and with Host and Origin checked."""
+"""Streamable HTTP: on loopback by default, with a bearer token, and with Host and Origin checked.
+
+If the setting `watchers.webhooks` is on, other programs may post to `/webhook/SOURCE/EVENT`, with a token of their own
+that gives access to nothing else; the event activates the topics that listen to it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
+import re
 import secrets
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
-from mcp_server.errors import Conflict, Refused, Unavailable
-from mcp_server.serve.webhooks import Checked, Doors, Webhooks
+import h11
+import uvicorn
+from mcp.server.transport_security import (
+    RequestBodyLimitMiddleware,
+    TransportSecurityMiddleware,
+    TransportSecuritySettings,
+)
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.storage.local import durable
+from mcp_server.topics.events import webhook
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from mcp_server.memory import Memory
     from tools.rim import Rim
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_VARIABLE = "CONTEXT_MANAGER_TOKEN"
+WEBHOOK_TOKEN_VARIABLE = "CONTEXT_MANAGER_WEBHOOK_TOKEN"
 LONGEST_BODY = 64 * 1024 * 1024
 """Bytes of one request. A message may have 20 MB, and JSON may double it."""
+
+REQUEST_SECONDS = 10.0
+"""Time limit for the head of a request, and for each further part of its body."""
+
+
+class Connection(H11Protocol):
+    """An HTTP/1.1 connection that is closed after REQUEST_SECONDS without the next part of a request.
+
+    uvicorn would keep it open forever.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:  # the head is incomplete: more data does not extend the limit
+            if self._deadline is None:
+                self._start()
+            return
+        self._stop()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._start()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _start(self) -> None:
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, self._is_late)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _is_late(self) -> None:
+        if self.flow.read_paused:  # the server has not read the data yet
+            self._start()
+        else:
+            self.transport.close()
+
+
+PREFIX = "/webhook/"
+_PATH = re.compile(r"/webhook/([\w.:-]{1,100})/([\w.:-]{1,100})/?", re.ASCII)
+
+
+class Webhooks:
+    """An ASGI app that records one event and answers 202 when it is on disk. It checks no token."""
+
+    def __init__(self, memory: Callable[[], Awaitable[Memory]]) -> None:
+        self._memory = memory
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status, said = await self._answer(Request(scope, receive))
+        await _json(said, status)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> tuple[int, dict[str, object]]:
+        place = _PATH.fullmatch(request.url.path)
+        if place is None:
+            return 404, {"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}
+        if request.method != "POST":
+            return 405, {"error": "only POST is taken here"}
+        try:
+            body = (await request.body()).decode("utf-8")
+        except UnicodeDecodeError as error:
+            return 400, {"error": f"the body is no UTF-8 text (byte {error.start})"}
+        project = parse_qs(request.url.query).get("project", [None])[0]
+        try:
+            done = await webhook(await self._memory(), place[1], place[2], body, project)
+        except NotFound as error:
+            return 404, {"error": str(error)}
+        except Invalid as error:
+            return 400, {"error": str(error)}
+        except ContextManagerError as error:
+            return 503, {"error": str(error)}
+        return 202, {"topics": list(done.topics), "sessions": done.sessions}
+
+
+class Router:
+    """An ASGI app that passes webhooks to one app and all other requests to another."""
+
+    def __init__(self, others: ASGIApp, webhooks: ASGIApp) -> None:
+        self._others = others
+        self._webhooks = webhooks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_webhook = scope["type"] == "http" and scope["path"].startswith(PREFIX)
+        await (self._webhooks if is_webhook else self._others)(scope, receive, send)
+
+
+class HostCheck:
+    """ASGI middleware that refuses requests whose Host or Origin (of a browser) does not name this server."""
+
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
+        self._app = app
+        self._checks = TransportSecurityMiddleware(security)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = await self._checks.validate_request(Request(scope))
+        await (refusal or self._app)(scope, receive, send)
+
+
+def _json(said: dict[str, object], status: int) -> ASGIApp:
+    return JSONResponse(said, status_code=status)
 
 
 def token_of(
@@ -54,7 +182,7 @@ def token_of(
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookDoor:
+class WebhookAccess:
     """The token for webhooks, its source, and the most bytes of one webhook."""
 
     token: str
@@ -74,13 +202,8 @@ class Guard:
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             scheme, _, token = given.partition(b" ")
             if not hmac.compare_digest(scheme.capitalize() + b" " + token.strip(), self.expected):
-                from starlette.responses import JSONResponse
-
                 refusal = JSONResponse(
-                    {
-                        "error": "invalid_token",
-                        "error_description": "send the token: Authorization: Bearer …",
-                    },
+                    {"error": "invalid_token", "error_description": "send the token: Authorization: Bearer …"},
                     status_code=401,
                     headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
                 )
@@ -88,13 +211,11 @@ class Guard:
         return await self.app(scope, receive, send)
 
 
-def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookDoor | None = None) -> ASGIApp:
+def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookAccess | None = None) -> ASGIApp:
     """Returns the ASGI application on `/mcp`. It checks Host, Origin (of a browser) and the token.
 
     With `webhooks`, other programs may post events, with another token.
     """
-    from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
-
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
     written = sorted(f"[{name}]" if ":" in name else name for name in names)
     security = TransportSecuritySettings(
@@ -106,7 +227,7 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     if webhooks is None:
         return app
     limited = RequestBodyLimitMiddleware(Webhooks(mcp.memory), webhooks.most_bytes)
-    return Doors(app, Guard(Checked(limited, security), webhooks.token))
+    return Router(app, Guard(HostCheck(limited, security), webhooks.token))
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -130,12 +251,10 @@ async def serve(
     token: str | None,
     source: str,
     host: str,
-    webhooks: WebhookDoor | None = None,
+    webhooks: WebhookAccess | None = None,
 ) -> None:
     """Serves until interrupted. Prints the address and the token's source on stderr; stdout stays empty."""
-    import uvicorn
-
-    from mcp_server.serve.http_connection import Connection
+    pass
 
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
@@ -155,7 +274,7 @@ async def serve(
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-def refuse_open_door(host: str, token_wanted: bool) -> None:
+def refuse_unprotected(host: str, token_wanted: bool) -> None:
     """Raises Refused for a server without a token that other machines can reach."""
     if not token_wanted and host not in LOOPBACK:
         raise Refused(f"--no-token is for loopback only, and {host} can be reached from outside; leave it out")

@@ -52,7 +52,7 @@ MAX_BRIEF = 1_800
 
 def _brief(local: Path, folder: str) -> str:
     """Returns as many whole lines of the folder's brief as fit."""
-    from mcp_server.clients.hooks.alone import brief
+    from mcp_server.clients.hooks.offline import brief
 
     lines: list[str] = []
     for line in brief(str(local), {"cwd": folder}).strip().splitlines():

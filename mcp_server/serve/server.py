@@ -1,33 +1,213 @@
-"""Builds the MCP server of one connection: tools, resources, prompts and background work."""
+"""Builds the MCP server of one connection: tools, resources, prompts, subscriptions and background work."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
 import anyio
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
+from mcp.server.connection import Connection as Peer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
+from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 
 import prompts
 import resources
 import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection
+from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.serve.instructions import now
-from mcp_server.serve.opening import Opening
-from mcp_server.serve.subscriptions import Subscriptions
+from mcp_server.storage.ports import Listener
+from mcp_server.storage.values import Change
 from resources import completion
 from tools.rim import Rim
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
+logger = logging.getLogger(__name__)
+
+GRACE = 0.05
+"""Seconds between the first answer and opening the workspace, so that the answer is sent first."""
+
+PATIENCE = 5.0
+"""Time limit of closing, in seconds. Acknowledged data is on disk before; other work can be repeated."""
+
+
+DEBOUNCE = 0.5
+"""Seconds in which changes are gathered before clients are notified."""
+
 FRESH = CacheHint(ttl_ms=0, scope="private")
 """Resources are compiled at each read, so clients must not cache them."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """A workspace that opens in the background, after the first answer or when a call needs it.
+
+    `enter` opens it, `work` runs while it is open. If opening fails, all waiting calls get the error, and the next call
+    tries again.
+    """
+
+    enter: Callable[[], AbstractAsyncContextManager[Memory]]
+    work: Callable[[Memory], Coroutine[Any, Any, None]]
+    ready: Memory | None = None
+    _nudged: anyio.Event = field(default_factory=anyio.Event)
+    _urgent: anyio.Event = field(default_factory=anyio.Event)
+    _tried: anyio.Event = field(default_factory=anyio.Event)
+    _stop: anyio.Event = field(default_factory=anyio.Event)
+    _stopped: anyio.Event = field(default_factory=anyio.Event)
+    _error: ContextManagerError | None = None
+
+    async def memory(self) -> Memory:
+        """Waits for the open memory and returns it. Raises a ContextManagerError if it cannot be opened."""
+        if self.ready is None:
+            tried = self._tried
+            self._urgent.set()
+            self._nudged.set()
+            await tried.wait()
+        if self.ready is None:
+            raise self._error or Unavailable("the server is shutting down; start it again")
+        return self.ready
+
+    def answered(self) -> None:
+        """Allows the workspace to open, because the first answer is being sent."""
+        self._nudged.set()
+
+    async def run(self) -> None:
+        """Opens the workspace when it is needed and keeps it open until `close`."""
+        try:
+            while not self._stop.is_set():
+                await self._nudged.wait()
+                with anyio.move_on_after(GRACE):
+                    await self._urgent.wait()
+                if not self._stop.is_set():
+                    await self._attempt()
+        finally:
+            self._tried.set()
+            self._stopped.set()
+
+    async def close(self) -> None:
+        """Closes the workspace; waits at most `PATIENCE`."""
+        for event in (self._stop, self._urgent, self._nudged):
+            event.set()
+        with anyio.move_on_after(PATIENCE):
+            await self._stopped.wait()
+
+    async def _attempt(self) -> None:
+        try:
+            async with self.enter() as memory, anyio.create_task_group() as tasks:
+                self.ready, self._error = memory, None
+                self._tried.set()
+                tasks.start_soon(self.work, memory)
+                await self._stop.wait()
+                self.ready = None
+                tasks.cancel_scope.cancel()
+        except Exception as raised:
+            error = _leaf(raised)
+            if not isinstance(error, ContextManagerError):
+                logger.error("the workspace could not be opened", exc_info=raised)
+                why = str(error) or type(error).__name__
+                error = Unavailable(f"the memory could not be opened: {why} (context-manager doctor)")
+            self._failed(error)
+
+    def _failed(self, error: ContextManagerError) -> None:
+        """Passes the error to all waiting calls, and prepares for another attempt."""
+        self.ready, self._error = None, error
+        self._tried.set()
+        if not self._stop.is_set():
+            self._nudged, self._urgent, self._tried = anyio.Event(), anyio.Event(), anyio.Event()
+
+
+def _leaf(error: Exception) -> Exception:
+    """Returns the first error inside nested exception groups."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """The resource subscriptions of one server, in both protocol versions.
+
+    Modern clients keep a `subscriptions/listen` request open, which the SDK serves from a bus. Older ones send
+    `resources/subscribe`, which the SDK's high-level API does not support, so handlers are added to its low-level
+    server (`_lowlevel_server`) and keep those clients' connections (`ServerSession._connection`); both are private.
+    """
+
+    bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
+    _listening: Counter[str] = field(default_factory=Counter)
+    _subscribed: dict[Peer, set[str]] = field(default_factory=dict)
+
+    def install(self, mcp: MCPServer[Any]) -> None:
+        """Adds the handlers for older clients; the server was built with `bus` and `watch`."""
+        server = mcp._lowlevel_server
+        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
+        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
+
+    async def watch(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Middleware that counts the URIs in listen requests, because the bus does not reveal them."""
+        if ctx.method != "subscriptions/listen":
+            return await call_next(ctx)
+        wanted = (ctx.params or {}).get("notifications") or {}
+        uris = [uri for uri in wanted.get("resourceSubscriptions") or () if isinstance(uri, str)]
+        self._listening.update(uris)
+        try:
+            return await call_next(ctx)
+        finally:
+            self._listening.subtract(uris)
+            self._listening = +self._listening  # drops zero counts
+
+    async def notify(self, changes: Iterable[Change] | None) -> None:
+        """Notifies subscribers of resources that may have changed; None means all resources."""
+        paths = None if changes is None else [change.path for change in changes]
+        for uri in [uri for uri, count in self._listening.items() if count > 0 and _may_have_changed(uri, paths)]:
+            await self.bus.publish(ResourceUpdated(uri=uri))
+        for peer, uris in list(self._subscribed.items()):
+            for uri in [uri for uri in uris if _may_have_changed(uri, paths)]:
+                await peer.send_resource_updated(uri)
+
+    @staticmethod
+    async def bursts(changes: Listener) -> AsyncIterator[list[Change]]:
+        """Yields lists of changes, each gathered over `DEBOUNCE` seconds. Never ends."""
+        while True:
+            gathered = [await changes.receive()]
+            await anyio.sleep(DEBOUNCE)
+            with contextlib.suppress(anyio.WouldBlock):
+                while True:
+                    gathered.append(changes.receive_nowait())
+            yield gathered
+
+    async def _subscribe(self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
+        peer = context.session._connection
+        if peer not in self._subscribed:
+            self._subscribed[peer] = set()
+            peer.exit_stack.callback(self._subscribed.pop, peer, None)
+        self._subscribed[peer].add(str(params.uri))
+        return EmptyResult()
+
+    async def _unsubscribe(
+        self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
+    ) -> EmptyResult:
+        self._subscribed.get(context.session._connection, set()).discard(str(params.uri))
+        return EmptyResult()
+
+
+def _may_have_changed(uri: str, paths: list[str | None] | None) -> bool:
+    """Returns True if a resource may have changed: a file's with that file, a compiled one with any change."""
+    if not uri.startswith("memory://") or paths is None or None in paths:
+        return True
+    return unquote(uri.removeprefix("memory://")) in paths
 
 
 def build(
@@ -58,9 +238,9 @@ def build(
 
             await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
         async with memory.changes.listen() as changes:
-            await subscriptions.tell(None)
+            await subscriptions.notify(None)
             async for burst in subscriptions.bursts(changes):
-                await subscriptions.tell(burst)
+                await subscriptions.notify(burst)
 
     opening = Opening(enter, work)
 

@@ -1,8 +1,8 @@
-"""Serving over stdin and stdout, also clients that cut a text in the middle of a character.
+"""Serves over stdin and stdout, and repairs lines with half a character.
 
 A JavaScript client that shortens a string between the two halves of an emoji sends a lone surrogate (`"\\ud83d"`).
-The SDK takes such a line for no JSON at all and drops it, so the client would wait for its answer for ever. Here the
-half character becomes U+FFFD, and the call is served.
+The SDK drops such a line as invalid JSON, so the client would wait for its answer forever. This module replaces the
+half character with U+FFFD, and the call is served.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ async def serve(mcp: MCPServer[Any]) -> None:
     """Serves until the client closes stdin."""
     server = mcp._lowlevel_server
     async with stdio_server() as (incoming, outgoing):
-        await server.run(_Mended(incoming), outgoing, server.create_initialization_options())
+        await server.run(_RepairedStream(incoming), outgoing, server.create_initialization_options())
 
 
-def mended(item: Item) -> Item:
-    """The message of a line that was refused for half a character; anything else as it is."""
+def repaired(item: Item) -> Item:
+    """Returns the message of a line that was refused for half a character; returns anything else unchanged."""
     if not isinstance(item, ValidationError):
         return item
     (problem, *_) = item.errors()
@@ -50,8 +50,8 @@ def mended(item: Item) -> Item:
         return error
 
 
-class _Mended:
-    """The SDK's stream of incoming messages, each mended."""
+class _RepairedStream:
+    """The SDK's stream of incoming messages, each repaired."""
 
     def __init__(self, inner: ContextReceiveStream[Item]) -> None:
         self._inner = inner
@@ -62,18 +62,18 @@ class _Mended:
         return self._inner.last_context
 
     async def receive(self) -> Item:
-        return mended(await self._inner.receive())
+        return repaired(await self._inner.receive())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    def __aiter__(self) -> _Mended:
+    def __aiter__(self) -> _RepairedStream:
         return self
 
     async def __anext__(self) -> Item:
-        return mended(await self._inner.__anext__())
+        return repaired(await self._inner.__anext__())
 
-    async def __aenter__(self) -> _Mended:
+    async def __aenter__(self) -> _RepairedStream:
         return self
 
     async def __aexit__(

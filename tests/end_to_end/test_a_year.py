@@ -19,8 +19,7 @@ from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.history.committing import commit_changes, tag_days
-from mcp_server.jobs.registry import JOBS
-from mcp_server.jobs.scheduler import run_due
+from mcp_server.jobs.scheduler import JOBS, run_due
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
@@ -74,7 +74,7 @@ def settled(desk: Desk) -> None:
 
 
 def waiting(desk: Desk) -> list[str]:
-    folder = desk.workspace / ".local" / wire.QUEUE
+    folder = desk.workspace / ".local" / protocol.QUEUE
     return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
 
 
@@ -144,7 +144,7 @@ def test_without_a_server_a_prompt_gets_passages_from_the_index_and_a_later_serv
 
 async def test_in_a_window_it_says_what_it_brings_in_and_clear_begins_a_session_of_its_own(desk: Desk) -> None:
     with desk.window() as window:
-        window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
+        window.wait_for((desk.workspace / ".local" / protocol.ADDRESS).exists, "the server to listen")
         window.type(FACT)
         window.wait_for_text("●Fine.")
         window.type("/clear")
@@ -205,7 +205,7 @@ async def _listening(desk: Desk, pid: int) -> None:
 
     async def listens() -> bool:
         try:
-            return wire.read_address((desk.workspace / ".local" / wire.ADDRESS).read_bytes())[1] == pid
+            return protocol.read_address((desk.workspace / ".local" / protocol.ADDRESS).read_bytes())[1] == pid
         except (OSError, ValueError):
             return False
 
@@ -266,7 +266,7 @@ async def test_a_window_gets_a_topic_once_and_after_a_compaction_its_checkpoint_
 ) -> None:
     (desk.workspace / "topics" / "berths.md").write_text(BERTHS)
     with desk.window("--allowedTools", "Bash") as window:
-        window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
+        window.wait_for((desk.workspace / ".local" / protocol.ADDRESS).exists, "the server to listen")
 
         def ask(prompt: str, *shown: str) -> Asked:
             """Types a prompt and returns the first request with it."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mcp_server.errors import Invalid
-from mcp_server.jobs.cron import latest
+from mcp_server.jobs.scheduler import latest
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 

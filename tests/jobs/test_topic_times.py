@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.jobs.topic_times import fire_due
+from mcp_server.jobs.scheduler import fire_due
 from mcp_server.memory import Memory
 from mcp_server.topics.listing import list_topics
 from tests.actions.playbooks import context, say, write

@@ -17,7 +17,7 @@ import pytest
 
 from mcp_server.errors import ContextManagerError, Refused
 from mcp_server.serve import Serving, main, run
-from mcp_server.serve.http import application, refuse_open_door, token_of
+from mcp_server.serve.http import application, refuse_unprotected, token_of
 from mcp_server.serve.server import build
 from tests.end_to_end.killed import Killed
 from tests.preloaded import python
@@ -112,11 +112,11 @@ def test_a_token_that_cannot_be_kept_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_no_token_is_for_loopback_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    refuse_open_door("127.0.0.1", False)
-    refuse_open_door("0.0.0.0", True)
+    refuse_unprotected("127.0.0.1", False)
+    refuse_unprotected("0.0.0.0", True)
     for host in ("0.0.0.0", "192.0.2.7", "example.org"):
         with pytest.raises(Refused, match="loopback"):
-            refuse_open_door(host, False)
+            refuse_unprotected(host, False)
     with pytest.raises(Refused):
         run(Serving(tmp_path, http=True, host="0.0.0.0", ask_token=False), {})
     assert main(["--workspace", str(tmp_path), "--http", "--host", "0.0.0.0", "--no-token"], {}) == 1
@@ -147,8 +147,8 @@ def test_a_kill_while_the_token_is_made_leaves_none_or_a_whole_one(tmp_path: Pat
 HEAD = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
 HASTY = """
 import os, sys
-from mcp_server.serve import http_connection, main
-http_connection.REQUEST_SECONDS = 0.1
+from mcp_server.serve import http, main
+http.REQUEST_SECONDS = 0.1
 sys.exit(main(sys.argv[1:], os.environ))
 """
 

@@ -11,15 +11,15 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from mcp_server.serve.stdio import mended
+from mcp_server.serve.stdio import repaired
 
 
 def received(line: str) -> SessionMessage | Exception:
-    """What the SDK makes of a line, mended."""
+    """What the SDK makes of a line, repaired."""
     try:
-        return mended(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+        return repaired(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
     except ValidationError as error:
-        return mended(error)
+        return repaired(error)
 
 
 @given(st.text(st.characters(codec=None)))

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.serve import _webhooks
-from mcp_server.serve.http import WebhookDoor, application
+from mcp_server.serve.http import WebhookAccess, application
 from mcp_server.serve.server import build
 from mcp_server.topics.listing import list_topics
 from tests.actions.playbooks import context, say, write
@@ -27,7 +27,7 @@ RIGHT = {"authorization": "Bearer hook"}
 @asynccontextmanager
 async def caller(root: Path, *, webhooks: bool = True) -> AsyncIterator[httpx2.AsyncClient]:
     mcp = build(opener(root), transport="http")
-    door = WebhookDoor("hook", "a file", 256 * 1024) if webhooks else None
+    door = WebhookAccess("hook", "a file", 256 * 1024) if webhooks else None
     app = application(mcp, "127.0.0.1", 8765, "main", door)
     async with mcp.session_manager.run(), mcp._lowlevel_server.lifespan(mcp._lowlevel_server):  # as a real start has it
         transport = httpx2.ASGITransport(app=app)
@@ -104,8 +104,8 @@ async def test_they_are_off_until_the_settings_say_so(prepared: Path) -> None:
         answer = await client.post(PLACE, content="x", headers={"authorization": "Bearer main"})
         assert answer.status_code == 404
     local = prepared / ".local"
-    assert _webhooks(prepared, local, {}) is None
-    door = _webhooks(prepared, local, {"CONTEXT_MANAGER_WATCHERS__WEBHOOKS": "true"})
+    assert _webhooks(prepared, {}) is None
+    door = _webhooks(prepared, {"CONTEXT_MANAGER_WATCHERS__WEBHOOKS": "true"})
     assert door is not None
     assert door.source == str(local / "webhook-token")
     assert (local / "webhook-token").stat().st_mode & 0o777 == 0o600

@@ -14,7 +14,7 @@ import pytest
 from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import session_turns
-from mcp_server.jobs.housekeeping import keep_house
+from mcp_server.jobs.duties import keep_house
 from mcp_server.model import Caller
 from mcp_server.status.status import status
 from tests.conftest import Clock

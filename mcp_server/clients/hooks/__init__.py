@@ -1,2 +1,1 @@
-"""What a client's hooks reach: the command `hook`, the door through which it asks the running server, the queue for
-when there is none, and what happens at each event."""
+"""The hooks of clients: the command `hook`, its protocol with the server, the queue, and the handling of each event."""

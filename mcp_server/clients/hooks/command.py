@@ -1,7 +1,7 @@
 """`context-manager hook EVENT`: sends a client's hook to the running server and prints the answer.
 
 A client starts this for every prompt, so it must be fast: it imports only a few standard modules (a test checks that)
-and does not parse the prompt (`wire`). On any error it prints nothing and exits 0.
+and does not parse the prompt (`protocol`). On any error it prints nothing and exits 0.
 
     a server listens      → its answer
     none answers          → SessionStart: the brief on disk; UserPromptSubmit: passages found by keywords, else the
@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 
 TYPE_CHECKING = False  # importing `typing` or `collections` takes long
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ NOTHING: Mapping[str, str] = {}
 def main(arguments: list[str]) -> int:
     """Runs the command with the arguments `[EVENT] [--workspace DIR]`. Returns 0 always: exit code 2 is a veto."""
     try:
-        event, workspace = _parsed(arguments)
+        event, workspace = _parse_arguments(arguments)
         said = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
         respond(event, said, workspace, os.environ, _show)
     except BaseException:  # the user's prompt must go on after any error
@@ -70,42 +70,42 @@ def respond(
     Without `event` the input's `hook_event_name` is used. `workspace` is the user's argument.
     """
     began = time.monotonic()
-    beside = _beside(environ)
-    event = event or _named(said)
+    beside = _environment_values(environ)
+    event = event or _event_name(said)
     root = os.path.abspath(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
     )
     local = local_folder(root, environ)
     if not os.path.isdir(root):  # no memory yet, or a server is just creating it
-        if event in wire.LATER and _fields(said, beside).get("transcript_path"):
-            _later(local, event, said, beside)
-        return _silent(environ, f"there is no memory in {root}")
+        if event in protocol.LATER and _fields(said, beside).get("transcript_path"):
+            _enqueue(local, event, said, beside)
+        return _explain_silence(environ, f"there is no memory in {root}")
     if not _is_ours(root):
-        return _silent(environ, f"{root} is not a memory")
-    queued = _later(local, event, said, beside) if event == "SessionEnd" else ""
+        return _explain_silence(environ, f"{root} is not a memory")
+    queued = _enqueue(local, event, said, beside) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
     paused = "paused" in beside
     prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
-    answer, stalls = _asked(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), said, beside)
+    answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), said, beside)
     if answer is None and prints_alone:
-        if printed := _printed_alone(local, event, said, beside, show):
+        if printed := _answer_from_disk(local, event, said, beside, show):
             return printed
         if event == "UserPromptSubmit" and not stalls:
-            answer, stalls = _when_started(local, event, began + budget, said, beside)
+            answer, stalls = _ask_starting_server(local, event, began + budget, said, beside)
 
     if answer is not None:
         if queued:
-            _taken_back(queued)
-        if answer == "{}" or (paused and event in wire.INJECTING):
-            return _silent(environ, f"{event} was received, and adds nothing (context-manager last says why)")
+            _dequeue(queued)
+        if answer == "{}" or (paused and event in protocol.INJECTING):
+            return _explain_silence(environ, f"{event} was received, and adds nothing (context-manager last says why)")
         show(answer)
         return answer
-    if event in wire.LATER and not queued:
-        _later(local, event, said, beside)
+    if event in protocol.LATER and not queued:
+        _enqueue(local, event, said, beside)
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
-    kept = "; the next server records the conversation" if event in wire.LATER else ""
-    return _silent(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
+    kept = "; the next server records the conversation" if event in protocol.LATER else ""
+    return _explain_silence(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
 
 
 def _is_ours(root: str) -> bool:
@@ -136,20 +136,20 @@ def ask(
     """Returns the server's answer, a JSON object, or None if no server listens.
 
     Raises TimeoutError if a server listens and does not answer until `patience` (monotonic clock). `beside` are values
-    of this process's environment (`wire.BESIDE`).
+    of this process's environment (`protocol.BESIDE`).
     """
-    if len(said) > wire.LONGEST_SAID:
-        said = _shortened(said)
+    if len(said) > protocol.LONGEST_SAID:
+        said = _shorten(said)
     try:
-        with open(os.path.join(local, wire.ADDRESS), "rb") as file:
-            token, _, kind, place = wire.read_address(file.read())
-        connection = _connected(kind, place, patience)
+        with open(os.path.join(local, protocol.ADDRESS), "rb") as file:
+            token, _, kind, place = protocol.read_address(file.read())
+        connection = _connect(kind, place, patience)
         try:
-            connection.sendall(wire.request(token, event, beside, said))
+            connection.sendall(protocol.request(token, event, beside, said))
             connection.shutdown(_socket.SHUT_WR)
             received = b""
             while not received.endswith(b"\n"):
-                connection.settimeout(_left(patience))
+                connection.settimeout(_seconds_left(patience))
                 part = connection.recv(65536)
                 if not part:
                     return None
@@ -164,7 +164,9 @@ def ask(
     return answer if answer.startswith("{") and answer.endswith("}") else None
 
 
-def _asked(local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]) -> tuple[str | None, bool]:
+def _try_ask(
+    local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
+) -> tuple[str | None, bool]:
     """Returns the server's answer, and True if a server listens but did not answer in time."""
     try:
         return ask(local, event, patience, said, beside), False
@@ -172,50 +174,50 @@ def _asked(local: str, event: str, patience: float, said: bytes, beside: Mapping
         return None, True
 
 
-def _when_started(
+def _ask_starting_server(
     local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
 ) -> tuple[str | None, bool]:
-    """Waits for a starting server and returns as `_asked` does; (None, False) if none is starting."""
-    from mcp_server.clients.hooks.alone import starting
-
+    """Waits for a starting server and returns as `_try_ask` does; (None, False) if none is starting."""
     while time.monotonic() < patience:
-        is_starting = starting(local)  # checked first: a server that listens in between gets the request below
-        answer, stalls = _asked(local, event, patience, said, beside)
+        is_starting = protocol.is_starting(
+            local
+        )  # checked first: a server that listens in between gets the request below
+        answer, stalls = _try_ask(local, event, patience, said, beside)
         if answer is not None or stalls or not is_starting:
             return answer, stalls
         time.sleep(0.02)  # there is no socket to wait on yet
     return None, False
 
 
-def _printed_alone(
+def _answer_from_disk(
     local: str, event: str, said: bytes, beside: Mapping[str, str], show: Callable[[str], object]
 ) -> str:
     """Prints the brief or the passages found on disk, then queues a report for the next server. Returns the output."""
-    from mcp_server.clients.hooks import alone
+    from mcp_server.clients.hooks import offline
 
     fields = _fields(said, beside)
     what = "brief"
     if event == "UserPromptSubmit":
-        text, passages = alone.looked_up(local, fields, time.monotonic() + READ_SECONDS)
+        text, passages = offline.looked_up(local, fields, time.monotonic() + READ_SECONDS)
         what = f"{passages} passage{'' if passages == 1 else 's'}"
     else:  # a window that is resumed holds a brief already
-        text = "" if fields.get("source") == "resume" or fields.get("agent_id") else alone.brief(local, fields)
+        text = "" if fields.get("source") == "resume" or fields.get("agent_id") else offline.brief(local, fields)
     if not text:
         return ""
-    answer = alone.injected(event, text, what)
+    answer = offline.injected(event, text, what)
     show(answer)
-    alone.enqueue(local, event, {**fields, "printed": text})
+    offline.enqueue(local, event, {**fields, "printed": text})
     return answer
 
 
-def _silent(environ: Mapping[str, str], why: str) -> str:
+def _explain_silence(environ: Mapping[str, str], why: str) -> str:
     """Returns "" and, if CONTEXT_MANAGER_HOOK_DEBUG is set, writes the reason to stderr."""
     if environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
         sys.stderr.write(f"context-manager hook: {why}\n")
     return ""
 
 
-def _taken_back(queued: str) -> None:
+def _dequeue(queued: str) -> None:
     """Deletes a queued entry that the server has handled; the server may have taken it from the queue."""
     try:
         os.unlink(queued)
@@ -223,13 +225,13 @@ def _taken_back(queued: str) -> None:
         return
 
 
-def _later(local: str, event: str, said: bytes, beside: Mapping[str, str]) -> str:
-    from mcp_server.clients.hooks.alone import enqueue
+def _enqueue(local: str, event: str, said: bytes, beside: Mapping[str, str]) -> str:
+    from mcp_server.clients.hooks.offline import enqueue
 
     return enqueue(local, event, _fields(said, beside))
 
 
-def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
+def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None]:
     """Returns event and workspace. Ignores unknown words: a typing error must not stop a prompt."""
     event = workspace = None
     words = iter(arguments)
@@ -243,36 +245,36 @@ def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
     return event, workspace
 
 
-def _named(said: bytes) -> str:
-    from mcp_server.clients.hooks.given import whole
+def _event_name(said: bytes) -> str:
+    from mcp_server.clients.hooks.offline import whole
 
     return str(whole(said).get("hook_event_name") or "")
 
 
 def _fields(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
-    from mcp_server.clients.hooks.given import fields_of
+    from mcp_server.clients.hooks.offline import fields_of
 
     return fields_of(said, beside)
 
 
-def _shortened(said: bytes) -> bytes:
+def _shorten(said: bytes) -> bytes:
     import json
 
     return json.dumps(_fields(said, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _beside(environ: Mapping[str, str]) -> dict[str, str]:
-    seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(wire.WINDOW_VARIABLE)}
+def _environment_values(environ: Mapping[str, str]) -> dict[str, str]:
+    seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
     found = {name: value for name, value in seen.items() if value}
-    return {**found, "paused": "1"} if _on(environ.get(wire.PAUSE_VARIABLE)) else found
+    return {**found, "paused": "1"} if _is_set(environ.get(protocol.PAUSE_VARIABLE)) else found
 
 
-def _connected(kind: str, where: bytes, patience: float) -> _socket.socket:
+def _connect(kind: str, where: bytes, patience: float) -> _socket.socket:
     unix = kind == "unix"
     place = where if unix else ("127.0.0.1", int(where))
     connection = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
     try:
-        left = _left(patience)
+        left = _seconds_left(patience)
         connection.settimeout(left if unix else min(left, CONNECT_SECONDS))
         try:
             connection.connect(place)
@@ -286,7 +288,7 @@ def _connected(kind: str, where: bytes, patience: float) -> _socket.socket:
     return connection
 
 
-def _left(patience: float) -> float:
+def _seconds_left(patience: float) -> float:
     left = patience - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -300,5 +302,5 @@ def _budget(environ: Mapping[str, str]) -> float:
         return BUDGET
 
 
-def _on(value: str | None) -> bool:
+def _is_set(value: str | None) -> bool:
     return (value or "").strip().lower() not in ("", "0", "false", "no", "off")

@@ -25,9 +25,9 @@ import anyio
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
-from mcp_server.clients.capture import capture
-from mcp_server.clients.hooks import alone
-from mcp_server.clients.importers.claude_code.record import subagent_session
+from mcp_server.clients.hooks import offline
+from mcp_server.clients.importers.claude_code import SOURCE
+from mcp_server.clients.importers.claude_code.recording import capture, subagent_session
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
 from mcp_server.context.window_text import is_the_clients
@@ -55,7 +55,6 @@ PROMPTS = "prompts"
 
 MOST_PROMPTS = 50
 CLIENT = "claude-code"
-SOURCE = "import:claude-code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,6 @@ class Given:
     agent: str
     prompt: str
     source: str
-    reason: str
     last_message: str
     printed: str | None
     paused: bool
@@ -99,7 +97,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if read.printed is not None:
         await _count_printed(memory, event, read)
         return {}
-    for entry in alone.reports(str(memory.disk.local), read.session):  # the queue may handle them only later
+    for entry in offline.reports(str(memory.disk.local), read.session):  # the queue may handle them only later
         await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
     return {} if said is None else output(said)
@@ -150,28 +148,27 @@ def read_input(given: Mapping[str, object]) -> Given:
         agent=text("agent_id"),
         prompt=text("prompt"),
         source=text("source"),
-        reason=text("reason"),
         last_message=text("last_assistant_message"),
         printed=printed if isinstance(printed, str) and printed.strip() else None,
         paused=given.get("paused") is True,
-        at=_moment(given.get("at")),
+        at=_time_of(given.get("at")),
     )
 
 
-async def _session_start(memory: Memory, given: Given) -> push.Injection | None:
+async def _on_session_start(memory: Memory, given: Given) -> push.Injection | None:
     if given.agent:
         return None
     if given.source == "compact":
-        await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+        await _capture(memory, given, limit=PROMPT_CAPTURE_SECONDS)
         await _checkpoint(memory, given.session)
     return await push.for_start(memory, given.session, given.source, given.caller, paused=given.paused)
 
 
-async def _prompt(memory: Memory, given: Given) -> push.Injection | None:
+async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
     if given.agent:
         return None
 
-    captured = await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+    captured = await _capture(memory, given, limit=PROMPT_CAPTURE_SECONDS)
     pushed = push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
     if captured:
         return await pushed
@@ -179,41 +176,42 @@ async def _prompt(memory: Memory, given: Given) -> push.Injection | None:
     return said
 
 
-async def _tool(memory: Memory, given: Given) -> None:
+async def _on_tool(memory: Memory, given: Given) -> None:
     row = await memory.state.session(given.session)
     if row is not None and memory.clock() - row.last_arrival >= TOOL_PAUSE:
-        await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+        await _capture(memory, given, limit=PROMPT_CAPTURE_SECONDS)
 
 
-async def _stop(memory: Memory, given: Given) -> None:
-    captured = await _captured(memory, given, stopped=True)
+async def _on_stop(memory: Memory, given: Given) -> None:
+    captured = await _capture(memory, given, stopped=True)
     if given.agent:
         return
-    noted = await _noted_prompts(memory, given.session)
+    prompts = await memory.state.get(PROMPTS, given.session)
+    noted = [prompt for prompt in prompts if isinstance(prompt, str)] if isinstance(prompts, list) else []
     if not captured:
         for prompt in noted:
-            await _observed(memory, given, "user", prompt)
-        await _observed(memory, given, "agent", given.last_message)
+            await _observe(memory, given, "user", prompt)
+        await _observe(memory, given, "agent", given.last_message)
     if noted:
         await memory.state.remove(PROMPTS, given.session)
 
 
-async def _before_compaction(memory: Memory, given: Given) -> None:
+async def _on_pre_compact(memory: Memory, given: Given) -> None:
     await windows.compacting(memory, given.session)
-    await _captured(memory, given, stopped=True)
+    await _capture(memory, given, stopped=True)
     await _checkpoint(memory, given.session)
 
 
-async def _after_compaction(memory: Memory, given: Given) -> None:
-    await _captured(memory, given)
+async def _on_post_compact(memory: Memory, given: Given) -> None:
+    await _capture(memory, given)
     await windows.compacted(memory, given.session)
 
 
-async def _session_end(memory: Memory, given: Given) -> None:
+async def _on_session_end(memory: Memory, given: Given) -> None:
     """Records the rest, closes the session, and updates the brief, because this server may end with the client."""
     if given.agent:
         return
-    await _captured(memory, given, final=True)
+    await _capture(memory, given, final=True)
     row = await memory.state.session(given.session)
     if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled
         return
@@ -231,14 +229,14 @@ async def _session_end(memory: Memory, given: Given) -> None:
 
 
 _EVENTS = {
-    "SessionStart": _session_start,
-    "UserPromptSubmit": _prompt,
-    "PostToolUse": _tool,
-    "Stop": _stop,
-    "SubagentStop": _stop,
-    "PreCompact": _before_compaction,
-    "PostCompact": _after_compaction,
-    "SessionEnd": _session_end,
+    "SessionStart": _on_session_start,
+    "UserPromptSubmit": _on_prompt,
+    "PostToolUse": _on_tool,
+    "Stop": _on_stop,
+    "SubagentStop": _on_stop,
+    "PreCompact": _on_pre_compact,
+    "PostCompact": _on_post_compact,
+    "SessionEnd": _on_session_end,
 }
 
 
@@ -257,7 +255,7 @@ async def _checkpoint(memory: Memory, session: str) -> None:
         log.warning("no checkpoint was made before the client's compaction: %s", error)
 
 
-async def _captured(
+async def _capture(
     memory: Memory, given: Given, *, final: bool = False, stopped: bool = False, limit: float | None = None
 ) -> bool:
     """Records the client's transcript. `stopped` includes the last answer if it is complete.
@@ -271,14 +269,8 @@ async def _captured(
         return False
     try:
         with anyio.move_on_after(limit):
-            await capture(
-                memory,
-                given.transcript,
-                cwd=given.folder,
-                session=given.session,
-                final=final,
-                stopped=stopped,
-            )
+            folder, session = given.folder, given.session
+            await capture(memory, given.transcript, cwd=folder, session=session, final=final, stopped=stopped)
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
             raise  # a queued event stays in the queue and is retried
@@ -295,17 +287,12 @@ async def _note_prompt(memory: Memory, given: Given) -> None:
     await memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
 
 
-async def _noted_prompts(memory: Memory, session: str) -> list[str]:
-    noted = await memory.state.get(PROMPTS, session)
-    return [prompt for prompt in noted if isinstance(prompt, str)] if isinstance(noted, list) else []
-
-
-async def _observed(memory: Memory, given: Given, role: str, content: str) -> None:
+async def _observe(memory: Memory, given: Given, role: str, content: str) -> None:
     if content.strip() and memory.settings.hooks.capture:
         await observe(memory, NewTurn(role, content, session=given.session), given.caller)
 
 
-def _moment(value: object) -> datetime | None:
+def _time_of(value: object) -> datetime | None:
     """Returns the moment of a queue entry's time (seconds since 1970), None if it is not a valid time."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

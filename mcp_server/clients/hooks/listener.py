@@ -1,8 +1,11 @@
 """The socket on which the process that maintains the workspace answers hook commands.
 
 It is a Unix socket for this user only (on Windows a loopback port), with a token that only this user can read. A
-request contains the hook's input unchanged (`wire`); the answer is one line of JSON. Sessions are served concurrently,
-the events of one session in order of arrival.
+request contains the hook's input unchanged (`protocol`); the answer is one line of JSON. Sessions are served
+concurrently, the events of one session in order of arrival.
+
+The queue comes first: with `claude -p` no server sees the end of a session, and the first prompt of the next one
+follows soon. So the server listens only when the queued events are recorded and indexed, or after `FIRST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,16 +32,73 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import events, marker, wire
-from mcp_server.clients.hooks.given import fields_of
+from mcp_server.clients.hooks import command, events, protocol, queue
+from mcp_server.clients.hooks.events import handle, work
+from mcp_server.clients.hooks.offline import fields_of
+from mcp_server.clients.hooks.queue import Handle
 from mcp_server.context import windows
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.storage.local import durable
 
 log = logging.getLogger(__name__)
 
-Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
-"""Handles an event: memory, event, the hook's input → the hook's output, {} for none."""
+FIRST_SECONDS = 1.0
+"""Seconds that a starting server works on the queue before it answers hooks: a prompt waits 1.5 s at most."""
+
+AGAIN_SECONDS = 30.0
+"""Seconds between attempts to listen, after one failed."""
+
+
+async def attend(memory: Memory) -> None:
+    """Works on the queue, then also answers hooks, until it is cancelled."""
+    first_done = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_keep_working, memory, first_done)
+        with anyio.move_on_after(FIRST_SECONDS):
+            await first_done.wait()
+        await _keep_listening(memory)
+
+
+async def _keep_listening(memory: Memory) -> None:
+    """Listens, and retries if it cannot (no sockets, another user's folder). Until then the queue keeps events."""
+    told = ""
+    while True:
+        try:
+            await listen(memory, handle)
+        except OSError as error:
+            if str(error) != told:
+                told = str(error)
+                log.warning(
+                    "clients' hooks cannot reach this server yet, so their events are recorded later: %s", error
+                )
+            await anyio.sleep(AGAIN_SECONDS)
+
+
+async def begun(memory: Memory) -> None:
+    """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
+    local = str(memory.disk.local)
+    if protocol.is_starting(local):  # lists one folder, faster than starting a thread
+        await run_sync(_wait_until_listening, local)
+
+
+def _wait_until_listening(local: str) -> None:
+    end = time.monotonic() + FIRST_SECONDS
+    with contextlib.suppress(TimeoutError):  # a server listens and is busy
+        while protocol.is_starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
+            time.sleep(0.02)  # there is no socket to wait on yet
+
+
+async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
+    try:
+        if await queue.drain(memory, work):
+            await memory.index.refresh()
+    except ContextManagerError as error:
+        log.warning("some queued events of clients' hooks could not be recorded yet: %s", error)
+    finally:
+        first_done.set()
+    await queue.watch(memory, work)
+
 
 LONGEST_PATH = 100
 """Bytes of a Unix socket's path; systems allow 103 to 107."""
@@ -56,18 +117,18 @@ async def listen(memory: Memory, handle: Handle) -> None:
     token = secrets.token_urlsafe(24)
     await windows.forget_closed(memory)
     async with _bound(memory.disk.local) as (listener, place):
-        address = wire.address(token, os.getpid(), place)
-        await run_sync(_announce, memory.disk.local, address)
+        address = protocol.address(token, os.getpid(), place)
+        await run_sync(_write_address, memory.disk.local, address)
         try:
-            await run_sync(marker.started, memory.disk.local)
-            door = _Door(memory, handle, token.encode())
+            await run_sync(protocol.unmark_starting, str(memory.disk.local))
+            door = _Answerer(memory, handle, token.encode())
             await listener.serve(door.answer)
         finally:
-            _withdraw(memory.disk.local, address)
+            _delete_address(memory.disk.local, address)
 
 
 @dataclass(slots=True)
-class _Door:
+class _Answerer:
     memory: Memory
     handle: Handle
     token: bytes
@@ -92,12 +153,12 @@ class _Door:
         sent = bytearray()
         with anyio.move_on_after(READ_SECONDS) as patience:
             with contextlib.suppress(anyio.EndOfStream):
-                while len(sent) <= wire.LONGEST_REQUEST:
+                while len(sent) <= protocol.LONGEST_REQUEST:
                     sent += await client.receive()
-        if patience.cancelled_caught or len(sent) > wire.LONGEST_REQUEST:
+        if patience.cancelled_caught or len(sent) > protocol.LONGEST_REQUEST:
             return None
         try:
-            token, event, beside, said = wire.read_request(bytes(sent))
+            token, event, beside, said = protocol.read_request(bytes(sent))
         except ValueError:
             return None
         return (event, fields_of(said, beside)) if hmac.compare_digest(token, self.token) else None
@@ -135,7 +196,7 @@ class _Door:
 
 @asynccontextmanager
 async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, str]]:
-    """Yields the listening socket and its place, as `wire.address` takes it."""
+    """Yields the listening socket and its place, as `protocol.address` takes it."""
     if not UNIX_SOCKETS:
         async with await anyio.create_tcp_listener(local_host="127.0.0.1") as ports:
             yield ports, f"port {ports.extra(SocketAttribute.local_port)}"
@@ -146,7 +207,7 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
         async with listener:
             yield listener, f"unix {path}"
     finally:
-        _take_away(path)
+        _delete_socket(path)
 
 
 def socket_path(local: Path) -> Path:
@@ -154,7 +215,7 @@ def socket_path(local: Path) -> Path:
 
     All workspaces of a user share the temporary folder, so it is never deleted. Raises OSError if another user owns it.
     """
-    path = _run_folder(local) / Path(wire.SOCKET).name
+    path = _run_folder(local) / Path(protocol.SOCKET).name
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
     name = f"{hashlib.sha256(os.fsencode(local)).hexdigest()[:16]}.sock"
@@ -179,13 +240,13 @@ def obstacle(local: Path) -> str:
         trial = path.with_stem(secrets.token_hex(16)[: len(path.stem)])  # a unique path of the same length
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as tried:
             tried.bind(str(trial))
-        _take_away(trial)
+        _delete_socket(trial)
     except OSError as error:
         return str(error)
     return ""
 
 
-def _take_away(path: Path) -> None:
+def _delete_socket(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
 
@@ -203,9 +264,9 @@ def _run_folder(local: Path) -> Path:
     return folder
 
 
-def _announce(local: Path, address: bytes) -> None:
+def _write_address(local: Path, address: bytes) -> None:
     """Writes the address atomically, readable by this user only."""
-    place = _run_folder(local) / Path(wire.ADDRESS).name
+    place = _run_folder(local) / Path(protocol.ADDRESS).name
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -213,9 +274,9 @@ def _announce(local: Path, address: bytes) -> None:
     durable.replace(beside, place)
 
 
-def _withdraw(local: Path, address: bytes) -> None:
+def _delete_address(local: Path, address: bytes) -> None:
     """Deletes the address if it is still ours: another program may reuse a closed port."""
-    place = local / wire.ADDRESS
+    place = local / protocol.ADDRESS
     with contextlib.suppress(OSError):
         if place.read_bytes() == address:
             place.unlink()

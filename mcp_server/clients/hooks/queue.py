@@ -1,4 +1,4 @@
-"""Events that no server received: the hook command queues them on disk, the next maintaining process handles them.
+"""Handles the events that no server received: the hook command queued them on disk.
 
 An entry is taken by renaming it to `NAME.taken-1`, so that a newer entry of the same name is kept, and deleted when its
 work is done. If the process dies in between, the next one takes the entry again (`taken-2`). Each entry is handled at
@@ -17,13 +17,14 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 
 log = logging.getLogger(__name__)
 
 Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
+"""Handles an event: memory, event, the hook's input → the hook's output, {} for none."""
 
 TRIES = 3
 """Failed attempts after which an entry is rejected."""
@@ -38,7 +39,7 @@ _TAKEN = re.compile(r"(?P<name>.+\.json)\.taken-(?P<tries>\d+)")
 
 async def watch(memory: Memory, handle: Handle) -> None:
     """Drains the queue now and whenever it changes, until it is cancelled."""
-    folder = anyio.Path(memory.disk.local / wire.QUEUE)
+    folder = anyio.Path(memory.disk.local / protocol.QUEUE)
     seen: int | None = None
     while True:
         try:
@@ -59,7 +60,7 @@ async def drain(memory: Memory, handle: Handle) -> int:
     A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
     `queue/rejected/`.
     """
-    folder = memory.disk.local / wire.QUEUE
+    folder = memory.disk.local / protocol.QUEUE
     if not await run_sync(_waiting, folder):
         return 0
     held = await run_sync(memory.locks.try_exclusive, "hook-queue")
@@ -67,8 +68,8 @@ async def drain(memory: Memory, handle: Handle) -> int:
         return 0
     done = 0
     try:
-        for place in await run_sync(_taken, folder):
-            done += await _worked(memory, place, handle)
+        for place in await run_sync(_take_entries, folder):
+            done += await _handle_entry(memory, place, handle)
     finally:
         held.release()
     return done
@@ -76,10 +77,10 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 def waiting(local: Path) -> int:
     """Returns the number of queued entries, for `status` and `doctor`."""
-    return _waiting(local / wire.QUEUE)
+    return _waiting(local / protocol.QUEUE)
 
 
-async def _worked(memory: Memory, place: Path, handle: Handle) -> bool:
+async def _handle_entry(memory: Memory, place: Path, handle: Handle) -> bool:
     """Handles a taken entry. Returns True if that succeeded."""
     entry = await run_sync(_entry, place)
     if entry is None:
@@ -106,7 +107,7 @@ def _waiting(folder: Path) -> int:
         return 0
 
 
-def _taken(folder: Path) -> list[Path]:
+def _take_entries(folder: Path) -> list[Path]:
     """Takes every entry, also those that were taken before and not finished.
 
     Returns reports of printed texts first, then the others, each oldest first.

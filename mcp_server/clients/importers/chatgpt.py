@@ -1,12 +1,11 @@
-"""The export of ChatGPT: `conversations.json`, a list of
+"""Reads the export of ChatGPT: `conversations.json`, a list of
 
     {id, title, create_time, current_node, mapping: {node: {message, parent, children}}}
     message: {id, author: {role, name}, create_time, content: {content_type, parts}, recipient, weight, metadata}
 
-`mapping` is a tree: what leads from its root to `current_node` is what ChatGPT shows; branches that an edit or a new
-answer left behind are counted. Calls to tools (an assistant's message to a `recipient`) and what they answered become
-tool calls of the answer that follows. What stands in a text for a footnote (a run between private characters) is left
-out.
+`mapping` is a tree. The path from its root to `current_node` is imported; messages on other branches are counted. Calls
+of tools (an assistant's message to a `recipient`) and their results become tool calls of the next answer. Footnotes
+(text between private characters) are left out.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.importers.claude_code.tools import tool_call
-from mcp_server.clients.importers.imported import Skipped, plain_id
+from mcp_server.clients.importers.imported import Skipped, plain_id, tool_call
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 
 SOURCE = "import:chatgpt"
 MARKS = ('"mapping"', '"current_node"')
-"""What shows in the first bytes of such a file, either of them."""
+"""Keys of which at least one is near the start of every file of this format."""
 
 _REASONING = frozenset({"thoughts", "reasoning_recap"})
 _SETTINGS = frozenset({"user_editable_context", "model_editable_context"})
@@ -35,26 +33,26 @@ _PLACEHOLDERS = {
     "video_container_asset_pointer": "[video]",
 }
 _MARKED = re.compile(r"(?<![ \t])[ \t]*\ue200([^\ue200\ue201]*)\ue201")
-"""A footnote, links, a picture (`cite`, `turn0search3`), or one that holds words of the text (`entity`, `url`)."""
+"""A mark: a footnote, links, a picture (`cite`, `turn0search3`), or words of the text (`entity`, `url`)."""
 _LEFT_OVER = re.compile("[\ue200-\ue206]")
 _KEPT_PARTS = frozenset({"audio_transcription", "text"})
 
 
 def session(conversation: object, place: int, project: str | None = None) -> Iterator[ImportedSession | Skipped]:
-    """The session that one conversation of the list becomes, and what was left out of it."""
+    """Yields the session made from one conversation of the list, and the parts that were left out."""
     if not isinstance(conversation, Mapping) or not isinstance(conversation.get("mapping"), Mapping):
         yield Skipped(f"conversation {place}", "not an object with `mapping`")
         return
     title = " ".join(str(conversation.get("title") or "").split())
     shown = title or f"conversation {place}"
     mapping = {str(key): node for key, node in conversation["mapping"].items() if isinstance(node, Mapping)}
-    way = _way(mapping, conversation.get("current_node"))
-    left = sum(bool(node.get("message")) for key, node in mapping.items() if key not in way)
+    branch = _branch(mapping, conversation.get("current_node"))
+    left = sum(bool(node.get("message")) for key, node in mapping.items() if key not in branch)
     for _ in range(left):
         yield Skipped(shown, "message on a branch that was left")
     at = _moment(conversation.get("create_time")) or datetime.fromtimestamp(0, UTC)
-    reading = _Reading(at)
-    for key in way:
+    reading = _TurnBuilder(at)
+    for key in branch:
         if isinstance(message := mapping[key].get("message"), Mapping) and (why := reading.read(message, key)):
             yield Skipped(shown, why)
     turns = reading.finish()
@@ -73,8 +71,8 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     )
 
 
-class _Reading:
-    """Messages in order → turns."""
+class _TurnBuilder:
+    """Converts messages, in order, to turns."""
 
     def __init__(self, at: datetime) -> None:
         self.model: str | None = None
@@ -84,7 +82,7 @@ class _Reading:
         self._first_call = ""
 
     def read(self, message: Mapping[str, Any], node: str) -> str:
-        """Takes one message in; returns why it is left out, if it is."""
+        """Adds one message. Returns why it is left out, or ""."""
         metadata, author = _mapping(message.get("metadata")), _mapping(message.get("author"))
         content = _mapping(message.get("content"))
         role, kind = author.get("role"), str(content.get("content_type"))[:40]
@@ -127,7 +125,7 @@ class _Reading:
         return self._turns
 
     def _answered(self, tool: str, text: str) -> str:
-        """A tool's answer goes to the last call of that tool, else to the last one that waits for an answer."""
+        """Adds a tool's result to the last open call of that tool, else to the last open call."""
         waiting = [place for place, call in enumerate(self._calls) if not call.result]
         if not waiting:
             return "tool result without its call"
@@ -137,25 +135,25 @@ class _Reading:
         return ""
 
     def _close_calls(self) -> None:
-        """Calls that no answer followed are a turn of their own."""
+        """Makes a turn of calls that no answer followed."""
         if self._calls:
             self._turns.append(ImportedTurn("agent", "", self._at, self._first_call, tool_calls=tuple(self._calls)))
             self._calls, self._first_call = [], ""
 
 
-def _way(mapping: Mapping[str, Mapping[str, Any]], leaf: object) -> dict[str, None]:
-    """The nodes from the root to `leaf`; if that is not there, to the node that was written last."""
-    here = str(leaf) if leaf is not None and str(leaf) in mapping else _last(mapping)
-    way: dict[str, None] = {}
-    while here is not None and here in mapping and here not in way:
-        way[here] = None
+def _branch(mapping: Mapping[str, Mapping[str, Any]], leaf: object) -> dict[str, None]:
+    """Returns the nodes from the root to `leaf`, or to the newest leaf if `leaf` does not exist."""
+    here = str(leaf) if leaf is not None and str(leaf) in mapping else _newest_leaf(mapping)
+    branch: dict[str, None] = {}
+    while here is not None and here in mapping and here not in branch:
+        branch[here] = None
         parent = mapping[here].get("parent")
         here = str(parent) if parent is not None else None
-    return dict.fromkeys(reversed(way))
+    return dict.fromkeys(reversed(branch))
 
 
-def _last(mapping: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The leaf whose message is the newest; of equal ones the one that stands last."""
+def _newest_leaf(mapping: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Returns the leaf with the newest message; of equal ones the last."""
     best: tuple[datetime, str] | None = None
     for key, node in mapping.items():
         if not node.get("children"):
@@ -166,7 +164,7 @@ def _last(mapping: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def _text(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """The words of a message, `[image]` and the like for what has none, and the names of attached files."""
+    """Returns a message's text, with placeholders such as `[image]` and the names of attached files."""
     pieces: list[str] = []
     parts = content.get("parts")
     for part in parts if isinstance(parts, list) else ():
@@ -185,12 +183,12 @@ def _text(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     for item in attachments if isinstance(attachments, list) else ():
         if isinstance(item, Mapping) and isinstance(item.get("name"), str) and item["name"].strip():
             pieces.append(f"[attached: {' '.join(item['name'].split())}]")
-    pieces = [_LEFT_OVER.sub("", _MARKED.sub(_spoken, piece)) for piece in pieces]
+    pieces = [_LEFT_OVER.sub("", _MARKED.sub(_visible_words, piece)) for piece in pieces]
     return "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
 
 
-def _spoken(mark: re.Match[str]) -> str:
-    """The words of a mark that a reader sees as text, with the space before it; empty for one that only points."""
+def _visible_words(mark: re.Match[str]) -> str:
+    """Returns the visible words of a mark, with the space before it; "" for a reference."""
     kind, *fields = mark[1].split("\ue202")
     words = fields[0] if fields else ""
     if kind == "entity":  # ["city", "Paris", "what else there is to say"]

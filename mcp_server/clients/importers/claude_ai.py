@@ -16,8 +16,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
-from mcp_server.clients.importers.imported import Skipped, parse_time, plain_id
+from mcp_server.clients.importers.imported import Skipped, parse_time, plain_id, result_text, tool_call
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import Role, ToolCall
 from mcp_server.project import slugify

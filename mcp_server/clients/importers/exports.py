@@ -6,7 +6,9 @@ Zips are not unpacked: their entries are read as streams.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import json
 import lzma
 import re
 import zipfile
@@ -17,8 +19,125 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from mcp_server.clients.importers.imported import Skipped
-from mcp_server.clients.importers.json_stream import items_in
 from mcp_server.errors import Invalid, NotFound, Unavailable
+
+CHUNK = 64 * 1024
+CUT_SHORT = 16
+"""An error in the last characters that were read may only mean that more must be read."""
+
+CUT_NUMBER = 2
+"""Characters after a number that may continue it: `1` and `e+` of `1e+5`."""
+
+LARGEST_ITEM = 256 * 1024 * 1024
+"""Characters of one item; a larger one is refused, because it would fill the memory."""
+
+_OPEN_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z', re.DOTALL)
+"""A string whose end has not been read yet."""
+_BETWEEN = " \t\r\n,"
+
+
+def json_items(path: Path, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+    """Yields the items of the JSON array in `path`, one at a time. A file with one object yields that object.
+
+    `at` is called with the number of bytes read.
+
+    Raises:
+        NotFound, Unavailable: there is no such file, or it cannot be read.
+        Invalid: the file is not UTF-8 or not JSON; the items before the broken place have been yielded.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from items_in(file, str(path), at)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}; give the path of a file that exists") from None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
+
+
+def items_in(file: IO[bytes], where: str, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+    """Yields the items of an open file, as `json_items` does; errors name it `where`."""
+    try:
+        yield from _ItemReader(where, _chunks(file, at)).items()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{where} is not UTF-8 ({error.reason}); convert it first") from None
+
+
+def _chunks(file: IO[bytes], at: Callable[[int], None]) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        at(file.tell())
+        yield chunk
+
+
+class _ItemReader:
+    """Reads the items of a JSON array from chunks, and holds only the text from the current item on.
+
+    The fast backend of `ijson` replaces half characters, which exports contain, refuses integers over 64 bits, and
+    names no line.
+    """
+
+    def __init__(self, path: str, chunks: Iterator[bytes]) -> None:
+        self._path = path
+        self._chunks = chunks
+        self._text = ""
+        self._place = 0
+        self._line = 1
+        self._ended = False
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+
+    def items(self) -> Iterator[Any]:
+        opening = self._next_character()
+        if opening != "[":
+            yield self._item()
+            return
+        self._place += 1
+        while (character := self._next_character()) != "]":
+            if not character:
+                raise Invalid(f"{self._path}: the list is not closed; the file seems to be cut short")
+            yield self._item()
+
+    def _more(self, wanted: int) -> None:
+        """Drops the consumed text, and reads at least `wanted` characters beyond the rest, if there are so many."""
+        self._line += self._text.count("\n", 0, self._place)
+        parts, have = [self._text[self._place :]], 0
+        self._place = 0
+        while have < wanted and not self._ended:
+            chunk = next(self._chunks, b"")
+            self._ended = not chunk
+            parts.append(self._decoder.decode(chunk, final=self._ended))
+            have += len(parts[-1])
+        self._text = "".join(parts)
+
+    def _next_character(self) -> str:
+        while True:
+            while self._place < len(self._text):
+                if self._text[self._place] not in _BETWEEN:
+                    return self._text[self._place]
+                self._place += 1
+            if self._ended:
+                return ""
+            self._more(CHUNK)
+
+    def _item(self) -> Any:
+        decoder = json.JSONDecoder()
+        while True:
+            try:
+                value, end = decoder.raw_decode(self._text, self._place)
+                if self._ended or isinstance(value, dict | list | str) or end < len(self._text) - CUT_NUMBER:
+                    self._place = end
+                    return value
+            except json.JSONDecodeError as error:
+                near_end = error.pos >= len(self._text) - CUT_SHORT
+                unfinished = near_end or _OPEN_STRING.match(self._text, error.pos) is not None
+                if self._ended or not unfinished:
+                    line = self._line + error.lineno - 1
+                    raise Invalid(f"{self._path}, line {line}: not JSON ({error.msg}); mend the file") from None
+            except RecursionError:
+                raise Invalid(f"{self._path}, line {self._line}: JSON nested too deeply") from None
+            if len(self._text) - self._place > LARGEST_ITEM:
+                size = f"{LARGEST_ITEM // 1024**2} MB"
+                raise Invalid(f"{self._path}, line {self._line}: an item of more than {size}; split the file")
+            self._more(max(CHUNK, len(self._text) - self._place))
+
 
 SUFFIX = ".zip"
 BOMB_BYTES, BOMB_RATIO = 1024**3, 200

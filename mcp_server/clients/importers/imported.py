@@ -1,23 +1,207 @@
-"""What every importer yields: sessions to record, files to keep, and what it could not read."""
+"""The values that all importers share: tool calls, ids, skipped items, progress, and the report."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Literal
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Literal
 
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
+from mcp_server.model import ToolCall
+from mcp_server.text.redaction import redact
+
+SUMMARY, RESULT = 200, 400
+"""Characters kept of a tool call's input and output."""
+
+SPOKEN = frozenset({"AskUserQuestion", "ExitPlanMode"})
+"""Tools whose input and output are a conversation of user and model: SPOKEN_LENGTH characters are kept."""
+SPOKEN_LENGTH = 4_000
+
+OWN_ANSWERS = ("__compile_context", "__hook")
+"""Our tools that return stored text: their output is not recorded again."""
+
+OWN_QUESTIONS = ("__forget",)
+"""Our tools whose input must not be recorded, because it is to be forgotten."""
+
+_TELLING = (
+    *("description", "command", "file_path", "notebook_path", "path", "pattern", "query", "url"),
+    *("skill", "plan", "content", "prompt"),
+)
+_FILES = ("file_path", "notebook_path")
+_LOOKED_AT = 8_000  # characters; longer than what is kept, so that a secret at its end is still recognized
+_MOST_FILES = 20
+
+
+def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:
+    """Returns a shortened, redacted tool call. File paths inside `cwd` become relative."""
+    spoken = name in SPOKEN
+    if name.endswith(OWN_ANSWERS + OWN_QUESTIONS):
+        result = ""
+    if name.endswith(OWN_QUESTIONS):
+        given = {}
+    return ToolCall(
+        name=" ".join(name.split())[:200] or "tool",
+        summary=_line(_asked(given), SPOKEN_LENGTH if spoken else SUMMARY),
+        result=_line(result, SPOKEN_LENGTH if spoken else RESULT),
+        files=_files(given, cwd),
+    )
+
+
+def result_text(content: object, is_error: bool) -> str:
+    """Returns the first characters of a `tool_result` block."""
+    if isinstance(content, str):
+        text = content[:_LOOKED_AT]
+    elif isinstance(content, list):
+        pieces = (
+            block["text"]
+            if isinstance(block, Mapping) and isinstance(block.get("text"), str)
+            else f"[{block.get('type', 'block') if isinstance(block, Mapping) else 'block'}]"
+            for block in content
+        )
+        text = "\n".join(piece[:_LOOKED_AT] for piece in pieces)[:_LOOKED_AT]
+    else:
+        text = ""
+    return f"error: {text}" if is_error and text else text
+
+
+def _asked(given: Mapping[str, Any]) -> str:
+    for key in _TELLING:
+        if isinstance(value := given.get(key), str) and value.strip():
+            return value[:_LOOKED_AT]
+    return json.dumps(given, ensure_ascii=False, default=str)[:_LOOKED_AT] if given else ""
+
+
+def _line(text: str, most: int) -> str:
+    """Returns `text` in one line of at most `most` characters. Redacts first: half a secret is not recognized."""
+    line = " ".join(redact(text).text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def _files(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
+    named = [value for key in _FILES if isinstance(value := given.get(key), str) and value.strip()]
+    return tuple(dict.fromkeys(_relative(path, cwd)[:1_000] for path in named[:_MOST_FILES]))
+
+
+def _relative(path: str, cwd: str | None) -> str:
+    """Returns `path` with slashes, relative to `cwd` if inside. Windows paths are understood on any system."""
+    kind = PureWindowsPath if PureWindowsPath(cwd or path).drive else PurePosixPath
+    found = kind(path)
+    if cwd and found.is_relative_to(kind(cwd)):
+        return found.relative_to(kind(cwd)).as_posix()
+    return found.as_posix() if kind is PureWindowsPath else path
+
+
+NAMED = 1000
+"""Skipped items that are named; the rest is only counted."""
+
+REASONS, EXAMPLES = 24, 3
+"""Lines of the summary, and names in each line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The result of an import.
+
+    `files` counts markdown files; `unchanged` counts files that have not changed since an earlier import and were not
+    read again. `reasons` counts skipped items by reason; `skipped` has the first of them. `commit` is the id of the
+    commit, or a sentence why there is none; empty if nothing was new.
+    """
+
+    format: Format
+    sessions: int = 0
+    new_sessions: int = 0
+    turns: int = 0
+    new_turns: int = 0
+    copied: int = 0
+    files: int = 0
+    new_files: int = 0
+    changed_files: int = 0
+    unchanged: int = 0
+    redacted: int = 0
+    commit: str = ""
+    skipped: tuple[Skipped, ...] = ()
+    skipped_count: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def markdown(self) -> str:
+        """The report in words."""
+        new = self.new_files or self.changed_files or self.new_turns
+        verb = "imported" if new else "read"
+        if self.format == "markdown":
+            known = self.files - self.new_files - self.changed_files
+            lines = [
+                f"{self.files} files {verb}: {self.new_files} new, {self.changed_files} changed, {known} as they were"
+            ]
+        else:
+            known = self.turns - self.new_turns
+            lines = [
+                f"{self.sessions} sessions, {self.turns} turns {verb}: {self.new_sessions} sessions and "
+                f"{self.new_turns} turns new, {known} turns already recorded"
+            ]
+            if self.files:
+                lines.append(
+                    f"{self.files} files of projects and memories: {self.new_files} new, {self.changed_files} changed, "
+                    f"{self.files - self.new_files - self.changed_files} as they were"
+                )
+        if self.copied:
+            lines.append(f"{self.copied} of those are recorded in the session that they were copied from")
+        if self.unchanged:
+            lines.append(
+                "1 file did not change since it was imported and was not read again"
+                if self.unchanged == 1
+                else f"{self.unchanged} files did not change since they were imported and were not read again"
+            )
+        if self.redacted:
+            lines.append(f"{self.redacted} turns held secrets, which were redacted before writing")
+        if self.skipped_count:
+            lines += [f"{self.skipped_count} skipped:", *self._reasons()]
+        return "\n".join(lines)
+
+    def _reasons(self) -> list[str]:
+        names: dict[str, list[str]] = {}
+        for item in self.skipped:
+            if item.name:
+                names.setdefault(item.why, []).append(item.name)
+        ranked = sorted(self.reasons.items(), key=lambda reason: (-reason[1], reason[0]))
+        lines: list[str] = []
+        for why, count in ranked[:REASONS]:
+            named = list(dict.fromkeys(names.get(why, [])))
+            if count == 1 and named:
+                lines.append(f"  {named[0]}: {why}")
+            else:
+                more = ", …" if len(named) > EXAMPLES else ""
+                lines.append(f"  {count:,} × {why}" + (f": {', '.join(named[:EXAMPLES])}{more}" if named else ""))
+        if rest := ranked[REASONS:]:
+            lines.append(f"  {sum(count for _, count in rest):,} for {len(rest)} other reasons (--json names them)")
+        return lines
+
+    def with_skipped(self, item: Skipped) -> ImportReport:
+        """Returns the report with one more skipped item."""
+        named = (*self.skipped, item) if len(self.skipped) < NAMED else self.skipped
+        return dataclasses.replace(self.with_counted({item.why: 1}), skipped=named)
+
+    def with_counted(self, reasons: Mapping[str, int]) -> ImportReport:
+        """Returns the report with more skipped items that have no names, counted by reason."""
+        counts = {why: self.reasons.get(why, 0) + reasons.get(why, 0) for why in {**self.reasons, **reasons}}
+        return dataclasses.replace(self, skipped_count=self.skipped_count + sum(reasons.values()), reasons=counts)
+
 
 Format = Literal["claude-code", "claude-ai", "chatgpt", "markdown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was left out: `name` says where it stands, `why` what is wrong with it."""
+    """Something that was left out: `name` says where it is, `why` says what is wrong with it."""
 
     name: str
     why: str
@@ -25,7 +209,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import is: `done` of `total` bytes or files, and what is being read."""
+    """The progress of an import: `done` of `total` bytes or files, and a label."""
 
     done: int
     total: int
@@ -33,17 +217,17 @@ class Progress:
 
 
 LARGEST_PART = 4_000_000
-"""Characters that are recorded in one piece."""
+"""Characters recorded in one piece."""
 
 LONGEST_ID = 128
-"""Characters of an id that is taken over."""
+"""Characters of an id in an export; a longer one is replaced."""
 
 
 Watch = Callable[[Progress], None]
 
 
 def unwatched(_: Progress) -> None:
-    """For callers who show no progress."""
+    """Does nothing, for callers that show no progress."""
 
 
 def parse_time(text: object) -> datetime | None:
@@ -58,7 +242,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:
-    """A long session in pieces that are recorded one after the other; one whose turns have no ids stays whole."""
+    """Yields a long session in pieces. A session with a turn without an id stays whole."""
     size = sum(len(turn.content) for turn in session.turns)
     if size <= LARGEST_PART or not all(turn.turn_id for turn in session.turns):
         yield session
@@ -76,7 +260,7 @@ def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:
 
 
 def plain_id(given: object, of: ImportedTurn) -> str:
-    """`given` if it can serve as an id; else a digest of the turn that has none."""
+    """Returns `given` if it can be an id, else a digest of the turn `of`."""
     if isinstance(given, str | int) and not isinstance(given, bool):
         text = str(given).strip()
         if text and len(text) <= LONGEST_ID and text.isprintable():
@@ -86,5 +270,5 @@ def plain_id(given: object, of: ImportedTurn) -> str:
 
 
 def short_name(path: Path) -> str:
-    """A name for `path` that can stand in ids and folder names: letters, digits, `.`, `_`, `-`."""
+    """Returns a name for `path` for use in ids and folder names: letters, digits, `.`, `_`, `-`."""
     return re.sub(r"[^\w.-]+", "-", path.name).strip("-.") or "import"

@@ -1,6 +1,6 @@
-"""Markdown: a file or a whole folder (notes, a wiki, a `docs/`) goes to `knowledge/reference/{import-name}/`.
+"""Reads markdown files or folders (notes, a wiki, a `docs/`) for `knowledge/reference/{import-name}/`.
 
-Relative paths are kept. What is no markdown, or cannot be read, is named and left out.
+Relative paths are kept. Other and unreadable files are named and left out.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from mcp_server.clients.importers.imported import Skipped
 
 SUFFIXES = frozenset({".md", ".markdown", ".mdown", ".mkd", ".mdx"})
 LARGEST = 20 * 1024 * 1024
-"""Bytes. A larger file is no text that a person wrote."""
+"""Bytes; a larger file is not text that a person wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownFile:
-    """One file to import: where it lies, its path inside the import, and its bytes."""
+    """One file to import: its path, its path inside the import, and its bytes."""
 
     path: Path
     relative: str
@@ -26,7 +26,7 @@ class MarkdownFile:
 
 
 def listing(path: Path) -> list[tuple[Path, str]]:
-    """Every file and hidden folder below `path` with its relative path, in order; `path` itself if it is a file."""
+    """Returns the files and hidden folders below `path` with relative paths, sorted; or the file `path` itself."""
     if not path.is_dir():
         return [(path, path.name)]
     found: list[tuple[Path, str]] = []
@@ -39,12 +39,12 @@ def listing(path: Path) -> list[tuple[Path, str]]:
 
 
 def read_one(path: Path, relative: str) -> MarkdownFile | Skipped:
-    """The bytes of one file of the listing, or why it is left out. A link is not followed out of the folder."""
+    """Returns a listed file, or why it is left out. Links out of the folder are not followed."""
     if path.is_dir():
         return Skipped(relative + "/", "a link to a folder" if path.is_symlink() else "a hidden folder")
     if path.suffix.lower() not in SUFFIXES:
         return Skipped(relative, f"not markdown ({path.suffix or 'no suffix'})")
-    if path.is_symlink() and not path.resolve().is_relative_to(_root(path, relative).resolve()):
+    if path.is_symlink() and not path.resolve().is_relative_to(path.parents[relative.count("/")].resolve()):
         return Skipped(relative, "a link that leads out of the folder")
     try:
         if not path.is_file():
@@ -59,8 +59,3 @@ def read_one(path: Path, relative: str) -> MarkdownFile | Skipped:
     except UnicodeDecodeError:
         return Skipped(relative, "not UTF-8 text")
     return Skipped(relative, "binary (NUL bytes)") if b"\0" in content else MarkdownFile(path, relative, content)
-
-
-def _root(path: Path, relative: str) -> Path:
-    """The folder that `relative` starts from."""
-    return path.parents[relative.count("/")]

@@ -12,16 +12,19 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 import anyio
 
 from mcp_server.clients.importers import chatgpt, claude_ai, exports, markdown
-from mcp_server.clients.importers.claude_code import record as claude_code
-from mcp_server.clients.importers.claude_code.places import transcripts
-from mcp_server.clients.importers.detect import detect
+from mcp_server.clients.importers.claude_code import reading
+from mcp_server.clients.importers.claude_code import recording as claude_code
+from mcp_server.clients.importers.claude_code.messages import lines
+from mcp_server.clients.importers.claude_code.reading import transcripts
 from mcp_server.clients.importers.imported import (
     Format,
+    ImportReport,
     Progress,
     Skipped,
     Watch,
@@ -29,11 +32,92 @@ from mcp_server.clients.importers.imported import (
     short_name,
     unwatched,
 )
-from mcp_server.clients.importers.report import ImportReport
 from mcp_server.conversations.closed_sessions import commit_together
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, import_markdown_file, record_session
-from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
 from mcp_server.memory import Memory
+
+HEAD = 256 * 1024
+"""Bytes that are read: a long first message may come before the first key that identifies the format."""
+
+_LINES, _FILES = 50, 20
+"""Lines of a transcript, and transcripts of a folder, that are read."""
+
+
+def detect(path: Path) -> Format:
+    """Returns the format of `path`.
+
+    Raises:
+        NotFound: there is nothing at `path`.
+        Invalid: the format is unknown; the message says what to do.
+    """
+    if path.is_dir():
+        if found := _by_marks(exports.head(path, HEAD)):
+            return found
+        if any(is_claude_code(file) for file in islice(_jsonl(path), _FILES)):
+            return "claude-code"
+        if any(found.suffix.lower() in markdown.SUFFIXES for found, _ in markdown.listing(path)):
+            return "markdown"
+        raise Invalid(f"{path}: no file in it has a known format; give a folder of transcripts or notes, or --format")
+    if not path.exists():
+        raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
+    if path.suffix.lower() in markdown.SUFFIXES:
+        return "markdown"
+    if path.suffix == reading.SUFFIX and is_claude_code(path):
+        return "claude-code"
+    if path.suffix.lower() == exports.SUFFIX:
+        exports.parts(path)  # raises for a broken one
+        if found := _by_marks(exports.head(path, HEAD)):
+            return found
+        if exports.holds_zips(path):
+            raise Invalid(f"{path} contains other zips: unpack it, and import the folder with those zips")
+        raise Invalid(f"{path} contains no known export; unpack it, or give its format with --format")
+    head = _head(path)
+    if found := _by_marks(head):
+        return found
+    if exports.is_manifest(path, head.decode("utf-8", "ignore")):
+        raise Invalid(
+            f"{path} is only a list of downloads: open it, save every file that it names into one folder, and import "
+            "that folder"
+        )
+    raise Invalid(f"{path} is neither markdown nor a known conversation file; give its format with --format")
+
+
+def is_claude_code(path: Path) -> bool:
+    """Returns True if one of the first lines has a session id and a type, as Claude Code's lines do."""
+    try:
+        with path.open("rb") as file:
+            return any(
+                line.fields is not None and "sessionId" in line.fields and "type" in line.fields
+                for line in islice(lines(file, 0), _LINES)
+            )
+    except OSError:
+        return False
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
+
+
+def _by_marks(head: bytes) -> Format | None:
+    """Returns the format of a JSON file by the keys at its start, or None if it is unknown."""
+    text = head.decode("utf-8", "ignore")
+    if not text.lstrip("\ufeff \t\r\n").startswith(("[", "{")):
+        return None
+    if any(mark in text for mark in claude_ai.MARKS):
+        return "claude-ai"
+    return "chatgpt" if any(mark in text for mark in chatgpt.MARKS) else None
+
+
+def _jsonl(path: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        yield from (Path(folder, name) for name in sorted(files) if name.endswith(reading.SUFFIX))
+
 
 IMPORTED = "imported"
 """Namespace of the state: real path of an export → the result of its import."""

@@ -1,1 +1,1 @@
-"""Puts this server into a client's own configuration, and takes it out again, without touching anything else there."""
+"""Adds this server to a client's configuration and removes it, without changing anything else in the file."""

@@ -1,5 +1,4 @@
-"""The whole chain, from a client's configuration to the workspace, link by link: what `doctor` looks at besides the
-workspace itself."""
+"""Finds the clients on this machine, and checks each step from a client's configuration to the workspace (`doctor`)."""
 
 from __future__ import annotations
 
@@ -7,41 +6,133 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server import __version__
-from mcp_server.clients.hooks import alone, command, listener, queue, wire
-from mcp_server.clients.installers import claude_code_hooks
+from mcp_server.clients.hooks import command, listener, protocol, queue
+from mcp_server.clients.installers import claude_code_hooks, config_file, entries
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
-from mcp_server.clients.installers.known import CLIENTS, Client
-from mcp_server.clients.installers.machine import Machine
-from mcp_server.clients.installers.survey import PLUGIN_HOOK, Found, survey
+from mcp_server.clients.installers.known import CLIENTS, Client, Machine
+from mcp_server.clients.installers.plan import hooks_place, place, plugin_of
+from mcp_server.errors import ContextManagerError
+from mcp_server.home import HOME_VARIABLE
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import Check
 
+PLUGIN_SERVER = ("context-manager-mcp", "--hooks")
+PLUGIN_HOOK = ("context-manager", "hook")
+"""The commands that the plugin starts, by name; a test compares them with the plugin."""
+
+State = Literal["installed", "plugin", "not installed", "broken", "not here"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A client, its configuration file, and our entry in it. `words` is the entry's command with its arguments."""
+
+    client: Client
+    project: Path | None
+    file: Path
+    state: State
+    problem: str = ""
+    name: str = ""
+    words: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    hooks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Path | None:
+        """The workspace that the entry names, or None."""
+        for index, word in enumerate(self.words):
+            if word == "--workspace" and index + 1 < len(self.words):
+                return Path(self.words[index + 1])
+            if word.startswith("--workspace="):
+                return Path(word.partition("=")[2])
+        return Path(self.env[HOME_VARIABLE]) if HOME_VARIABLE in self.env else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns JSON values."""
+        return {
+            "client": self.client.name,
+            "title": self.client.title,
+            "project": str(self.project) if self.project else None,
+            "file": str(self.file),
+            "state": self.state,
+            "problem": self.problem,
+            "command": list(self.words),
+            "hooks": sorted(self.hooks),
+        }
+
+
+def survey(machine: Machine, projects: Sequence[tuple[Client, Path]] = ()) -> list[Found]:
+    """Returns the status of every known client, for all projects and for the given single projects."""
+    return [look(client, machine) for client in CLIENTS] + [
+        look(client, machine, project) for client, project in projects
+    ]
+
+
+def look(client: Client, machine: Machine, project: Path | None = None) -> Found:
+    """Returns the status of one client. An unreadable file becomes the status `broken`."""
+    path, container = place(client, machine, project)
+    try:
+        file = config_file.read(path)
+        entries.refuse_comments(client, file.text, str(path))
+        servers = entries.servers(client, container, file.text, str(path))
+        hooks = _hooks_found(client, machine, project)
+    except ContextManagerError as error:
+        return Found(client, project, path, "broken", str(error))
+    names = entries.ours(servers)
+    plugin = plugin_of(machine) if client.hooks else None
+    if not names:
+        plugin = plugin if project is None else None
+        state: State = "plugin" if plugin else "not installed" if client.here(machine) else "not here"
+        if plugin is None:
+            return Found(client, project, path, state, hooks=hooks)
+        home = machine.environ.get(HOME_VARIABLE)
+        env = {HOME_VARIABLE: home} if home else {}  # Claude Code passes on its own environment
+        return Found(client, project, path, state, name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
+    entry = servers[names[0]]
+    env = entry.get("env") if isinstance(entry.get("env"), dict) else {}
+    words = tuple(entries.words_of(entry))
+    undo = f"context-manager uninstall {client.name}{' --project' if project else ''}"
+    twice = f"the plugin is enabled too and does it again; keep one: claude plugin disable {plugin}, or {undo}"
+    variables = {key: str(env[key]) for key in env}
+    return Found(client, project, path, "installed", twice if plugin else "", names[0], words, variables, hooks)
+
+
+def _hooks_found(client: Client, machine: Machine, project: Path | None) -> dict[str, dict[str, Any]]:
+    if not client.hooks:
+        return {}
+    path = hooks_place(machine, project)
+    text = config_file.read(path).text
+    entries.refuse_comments(client, text, str(path))
+    return claude_code_hooks.present(text, str(path))
+
+
 Start = tuple[bool, tuple[str, ...], tuple[tuple[str, str], ...]]
-"""Whether it gets the whole environment, a command with its arguments, and what its entry puts into the environment."""
+"""Whether the process gets the whole environment, the command with its arguments, and the entry's variables."""
 
 HOOK_PATIENCE = 10.0
 ANSWER_PATIENCE = 1.0
 MANY = 200
-"""So many waiting events mean that nothing works them off."""
+"""More waiting events than this mean that nothing handles them."""
 
 
 async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
-    """Every client that is installed into: file, command, a real handshake, hooks; then the hooks' door and queue."""
+    """Returns the checks of every installed client (file, command, a real handshake, hooks) and of socket and queue."""
     found = await run_sync(survey, machine, await run_sync(projects, memory))
     installed = [each for each in found if each.state in ("installed", "plugin")]
-    checks = [await run_sync(_hook_door, memory), await run_sync(_queue, memory)]  # before we start servers of our own
+    checks = [await run_sync(_hook_socket, memory), await run_sync(_queue, memory)]  # before it starts servers
     answers: dict[Start, Answered] = {}
     async with anyio.create_task_group() as tasks:
-        for each in {_start(each): each for each in installed}.values():  # what several clients share is started once
-            tasks.start_soon(_greet, answers, each, machine)
+        for each in {_start(each): each for each in installed}.values():  # each command once
+            tasks.start_soon(_shake_hands, answers, each, machine)
     for each in found:
         if each.state == "broken":
             checks.append(Check(_title(each), False, each.problem, "mend that file, or put a backup in its place"))
@@ -59,7 +150,7 @@ async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
 
 
 def projects(memory: Memory) -> list[tuple[Client, Path]]:
-    """The single projects that were installed into, as the records say."""
+    """Returns the single projects with an installation, from the records."""
     return [
         (client, Path(found.project))
         for client in CLIENTS
@@ -68,7 +159,7 @@ def projects(memory: Memory) -> list[tuple[Client, Path]]:
     ]
 
 
-async def _greet(answers: dict[Start, Answered], found: Found, machine: Machine) -> None:
+async def _shake_hands(answers: dict[Start, Answered], found: Found, machine: Machine) -> None:
     whole = found.client.whole_environment
     answers[_start(found)] = await handshake(found.words, machine.environ, found.env, whole=whole)
 
@@ -96,8 +187,8 @@ def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) 
 
 
 def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
-    """The plugin knows our commands by their names alone, and says nothing where they are missing."""
-    problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _tried(PLUGIN_HOOK, machine)[0]
+    """Returns the check of the plugin, which starts our commands by name and reports nothing if they are missing."""
+    problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _run_hook(PLUGIN_HOOK, machine)[0]
     if problem:
         detail = f"the plugin {found.name} is enabled, but {problem}"
         return Check(_title(found), False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
@@ -115,22 +206,22 @@ def _hooks(found: Found, machine: Machine) -> Check:
     if lacking:
         return Check(name, False, f"missing: {', '.join(lacking)}", again)
     took = 0.0
-    for words in dict.fromkeys(tuple(_plain(claude_code_hooks.words_of(hook))) for hook in found.hooks.values()):
+    for words in dict.fromkeys(tuple(_no_event(claude_code_hooks.words_of(hook))) for hook in found.hooks.values()):
         problem = missing(words, machine.environ)
         if not problem:
-            problem, took = _tried(words, machine)
+            problem, took = _run_hook(words, machine)
         if problem:
             return Check(name, False, problem, again)
     return Check(name, True, f"all {len(found.hooks)} there, the command answers in {took * 1000:.0f} ms")
 
 
-def _plain(words: list[str]) -> list[str]:
-    """The command without the event: given no event, it does nothing, and says so with exit 0."""
+def _no_event(words: list[str]) -> list[str]:
+    """Returns the hook command without the event, which does nothing and exits with 0."""
     return [word for word in words if word not in claude_code_hooks.EVENTS]
 
 
-def _tried(words: Sequence[str], machine: Machine) -> tuple[str, float]:
-    """Why the hook command does not work (empty if it does), and the seconds that it took."""
+def _run_hook(words: Sequence[str], machine: Machine) -> tuple[str, float]:
+    """Returns why the hook command does not work ("" if it does), and the seconds that it took."""
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -145,8 +236,8 @@ def _tried(words: Sequence[str], machine: Machine) -> tuple[str, float]:
     return "", took
 
 
-def _hook_door(memory: Memory) -> Check:
-    """Can hooks reach the process that maintains the workspace? Asking for no event at all changes nothing."""
+def _hook_socket(memory: Memory) -> Check:
+    """Returns the check whether hooks reach the maintaining process. It sends no event, so nothing changes."""
     local = memory.disk.local
     held = memory.locks.try_maintainer()
     stalls = False
@@ -163,18 +254,18 @@ def _hook_door(memory: Memory) -> Check:
         return Check("hook door", False, f"hooks cannot reach a server: {why}", advice)
     if held is not None:
         return Check("hook door", True, "no server is running now; what hooks bring is queued until one is")
-    if not stalls and (alone.starting(str(local)) or not _lives(local / wire.ADDRESS)):
+    if not stalls and (protocol.is_starting(str(local)) or not _is_alive(local / protocol.ADDRESS)):
         return Check(
             "hook door", True, "a command is working on the memory; what hooks bring is queued until it is done"
         )
-    advice = f"start the clients again; if that does not help, delete {local / wire.ADDRESS}"
+    advice = f"start the clients again; if that does not help, delete {local / protocol.ADDRESS}"
     return Check("hook door", False, "a server is running and does not answer hooks", advice)
 
 
-def _lives(address: Path) -> bool:
-    """True if the process that wrote the address is there."""
+def _is_alive(address: Path) -> bool:
+    """Returns True if the process that wrote the address is alive."""
     try:
-        _, pid, _, _ = wire.read_address(address.read_bytes())
+        _, pid, _, _ = protocol.read_address(address.read_bytes())
         if os.name == "posix":  # elsewhere signal 0 is no question
             os.kill(pid, 0)
     except (OSError, ValueError):

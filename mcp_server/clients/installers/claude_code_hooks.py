@@ -1,8 +1,8 @@
-"""Claude Code's hooks, in its `settings.json`: one command for each event, among those that others put there.
+"""Adds our hooks to Claude Code's `settings.json`, one command for each event, and leaves other hooks alone.
 
-They go through the shell, as the plugin's do, so that they fail nobody where our command is gone: `; exit 0` is said
-alike by sh, bash and PowerShell. Our own path on Windows needs no shell: there it would be Git's or PowerShell, which
-quote differently, and four processes instead of one.
+The commands run in a shell and end with `; exit 0`, which sh, bash and PowerShell understand, so that a missing command
+is no error. On Windows the client starts our command without a shell: Git's shell and PowerShell quote differently, and
+a shell needs four processes instead of one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mcp_server.clients.installers import jsonc, jsonc_edit
+from mcp_server.clients.installers import jsonc
 
 Hook = Callable[[str], tuple[str, list[str]]]
 
@@ -25,7 +25,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "PostCompact": {"timeout": 5},
     "SessionEnd": {"timeout": 2},
 }
-"""The events, and the seconds after which Claude Code gives up; a test holds that the plugin has the same."""
+"""The events, and Claude Code's time limits in seconds; a test compares them with the plugin's."""
 
 _SILENT = "; exit 0"
 _SILENT_BEFORE = " 2>/dev/null || true"
@@ -33,11 +33,11 @@ _SHELL = re.compile(r"context-manager(?:\.exe)?[\"']?\s+(?:--workspace[= ]\S+\s+
 _NAME = re.compile(r"(?:.*[\\/])?context-manager(?:\.exe)?", re.IGNORECASE)
 
 Spot = tuple[int, int, bool]
-"""A handler of ours: the place of its group, its place there, and whether it is the only one."""
+"""The position of one of our handlers: index of its group, index in the group, and whether it is alone there."""
 
 
 def wanted(hook: Hook, *, shell: bool = True) -> dict[str, dict[str, Any]]:
-    """Event → the handler that it should have. Without `shell` the client starts the command itself (Windows)."""
+    """Returns event → our handler. Without `shell` the client starts the command itself (Windows)."""
     handlers = {}
     for event, also in EVENTS.items():
         command, arguments = hook(event)
@@ -47,7 +47,7 @@ def wanted(hook: Hook, *, shell: bool = True) -> dict[str, dict[str, Any]]:
 
 
 def words_of(handler: Mapping[str, Any]) -> list[str]:
-    """The command that a handler of ours starts, and its arguments. Empty if its quotes are broken."""
+    """Returns the command and the arguments of one of our handlers; [] if its quotes are unbalanced."""
     command, arguments = handler.get("command"), handler.get("args")
     if isinstance(arguments, list):
         return [str(command), *map(str, arguments)]
@@ -58,7 +58,7 @@ def words_of(handler: Mapping[str, Any]) -> list[str]:
 
 
 def put(text: str, handlers: Mapping[str, Mapping[str, Any]], where: str) -> str:
-    """`text` with each event's handler, once; other people's hooks stay where they are."""
+    """Returns `text` with exactly these handlers of ours. Other hooks stay where they are."""
     for event in _events(text, where):
         spots = list(_spots(text, event, where))
         keep = spots[:1] if event in handlers else []
@@ -68,24 +68,24 @@ def put(text: str, handlers: Mapping[str, Mapping[str, Any]], where: str) -> str
         spots = list(_spots(text, event, where))
         if spots:
             group, place, _ = spots[0]
-            text = jsonc_edit.put(text, ("hooks", event, group, "hooks", place), dict(handler), where)
+            text = jsonc.put(text, ("hooks", event, group, "hooks", place), dict(handler), where)
         else:
-            text = jsonc_edit.append(text, ("hooks", event), {"hooks": [dict(handler)]}, where)
+            text = jsonc.append(text, ("hooks", event), {"hooks": [dict(handler)]}, where)
     return text
 
 
 def remove(text: str, where: str) -> str:
-    """`text` without our handlers."""
+    """Returns `text` without our handlers."""
     return put(text, {}, where)
 
 
 def present(text: str, where: str) -> dict[str, dict[str, Any]]:
-    """Event → our handler, as the file has it."""
+    """Returns event → our handler in the file."""
     document = jsonc.parse(text, where)
     found = {}
     for event in _events(text, where):
         for group, place, _ in _spots(text, event, where):
-            node = jsonc_edit.get(document, ("hooks", event, group, "hooks", place))
+            node = jsonc.get(document, ("hooks", event, group, "hooks", place))
             assert node is not None
             found[event] = node.value
             break
@@ -93,7 +93,7 @@ def present(text: str, where: str) -> dict[str, dict[str, Any]]:
 
 
 def is_ours(handler: object) -> bool:
-    """True if a handler runs our `hook` command, or asks our server's tool of that name."""
+    """Returns True if a handler runs our `hook` command."""
     if not isinstance(handler, Mapping):
         return False
     command, arguments = handler.get("command"), handler.get("args")
@@ -106,12 +106,12 @@ def is_ours(handler: object) -> bool:
 
 
 def _events(text: str, where: str) -> list[str]:
-    node = jsonc_edit.get(jsonc.parse(text, where), ("hooks",))
+    node = jsonc.get(jsonc.parse(text, where), ("hooks",))
     return list(node.value) if node is not None and isinstance(node.value, dict) else []
 
 
 def _spots(text: str, event: str, where: str) -> Iterator[Spot]:
-    node = jsonc_edit.get(jsonc.parse(text, where), ("hooks", event))
+    node = jsonc.get(jsonc.parse(text, where), ("hooks", event))
     groups = node.value if node is not None and isinstance(node.value, list) else []
     for index, group in enumerate(groups):
         handlers = group.get("hooks") if isinstance(group, dict) else None
@@ -122,5 +122,5 @@ def _spots(text: str, event: str, where: str) -> Iterator[Spot]:
 
 def _without(text: str, event: str, spot: Spot, where: str) -> str:
     group, place, alone = spot
-    path: jsonc_edit.Path = ("hooks", event, group) if alone else ("hooks", event, group, "hooks", place)
-    return jsonc_edit.remove(text, path, where)
+    path: jsonc.Path = ("hooks", event, group) if alone else ("hooks", event, group, "hooks", place)
+    return jsonc.remove(text, path, where)

@@ -1,4 +1,4 @@
-"""Our entry among a client's servers: found, put, taken out. Works on text; knows both forms, JSON and TOML."""
+"""Finds, writes and removes our entry among a client's servers, in the text of a JSON or TOML file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from mcp_server.clients.installers import jsonc, jsonc_edit, toml_edit
+from mcp_server.clients.installers import jsonc, toml_edit
 from mcp_server.clients.installers.known import Client
 from mcp_server.errors import Conflict, Invalid
 
 NAMES = ("memory", "context-manager")
-"""What our server is called; the second where the first is somebody else's."""
+"""The name of our entry; the second is used if another server has the first."""
 
 Container = tuple[str, ...]
 
@@ -21,7 +21,7 @@ _CLI = re.compile(r"context-manager(?:\.exe)?", re.IGNORECASE)
 
 
 def servers(client: Client, container: Container, text: str, where: str) -> dict[str, Any]:
-    """The servers that the file names. Raises Invalid with file and line if it is broken."""
+    """Returns the servers in the file. Raises Invalid with file and line if it is broken."""
     found: Any = read(client, text, where)
     for step in container:
         found = found.get(step, {}) if isinstance(found, dict) else {}
@@ -29,7 +29,7 @@ def servers(client: Client, container: Container, text: str, where: str) -> dict
 
 
 def read(client: Client, text: str, where: str) -> Any:
-    """What the file says. Raises Invalid with file and line if it is broken."""
+    """Returns the file's content. Raises Invalid with file and line if it is broken."""
     if client.form == "toml":
         return toml_edit.read(text, where)
     document = jsonc.parse(text, where)
@@ -37,7 +37,7 @@ def read(client: Client, text: str, where: str) -> Any:
 
 
 def refuse_comments(client: Client, text: str, where: str) -> None:
-    """Raises Invalid if the client itself cannot read the file, because it has what only some clients allow."""
+    """Raises Invalid if the file has comments or trailing commas and the client cannot read them."""
     if client.form == "json" and client.plain and text.strip():
         document = jsonc.parse(text, where)
         if document.root is None or not document.plain:
@@ -48,7 +48,7 @@ def refuse_comments(client: Client, text: str, where: str) -> None:
 
 
 def is_ours(entry: object) -> bool:
-    """True if a server's entry starts our server, however it was written and wherever it is installed."""
+    """Returns True if an entry starts our server, from any installation and in any of the known forms."""
     words = words_of(entry)
     if any(_SERVER.fullmatch(_name(word)) for word in words):
         return True
@@ -56,7 +56,7 @@ def is_ours(entry: object) -> bool:
 
 
 def words_of(entry: object) -> list[str]:
-    """Command and arguments of an entry; Zed once kept both under `command`."""
+    """Returns the command and the arguments of an entry. Old versions of Zed have both under `command`."""
     if not isinstance(entry, Mapping):
         return []
     command = entry.get("command")
@@ -66,15 +66,15 @@ def words_of(entry: object) -> list[str]:
 
 
 def ours(found: Mapping[str, Any]) -> list[str]:
-    """The names of our entries, the usual one first."""
+    """Returns the names of our entries, the usual ones first."""
     names = [name for name, entry in found.items() if is_ours(entry)]
     return sorted(names, key=lambda name: (name not in NAMES, names.index(name)))
 
 
 def put(client: Client, container: Container, text: str, fields: Mapping[str, Any], where: str) -> tuple[str, str]:
-    """`text` with our entry, and the entry's name. One that is there is brought up to date, what else is in it stays.
+    """Returns `text` with our entry, and its name. An existing entry is updated; its other fields stay.
 
-    Raises Conflict if every name that we would take is somebody else's.
+    Raises Conflict if other servers have both of our names.
     """
     found = servers(client, container, text, where)
     names = ours(found)
@@ -84,26 +84,26 @@ def put(client: Client, container: Container, text: str, fields: Mapping[str, An
     if client.form == "toml":
         return toml_edit.put(text, (*container, name), fields, where), name
     if name not in found:
-        return jsonc_edit.put(text, (*container, name), dict(fields), where), name
+        return jsonc.put(text, (*container, name), dict(fields), where), name
     for key, value in fields.items():
-        text = jsonc_edit.put(text, (*container, name, key), value, where)
+        text = jsonc.put(text, (*container, name, key), value, where)
     return text, name
 
 
 def remove(client: Client, container: Container, text: str, where: str) -> str:
-    """`text` without any entry of ours."""
+    """Returns `text` without our entries."""
     for name in ours(servers(client, container, text, where)):
-        edit = toml_edit.remove if client.form == "toml" else jsonc_edit.remove
+        edit = toml_edit.remove if client.form == "toml" else jsonc.remove
         text = edit(text, (*container, name), where)
     return text
 
 
 def remove_empty(client: Client, path: Container, text: str, where: str) -> str:
-    """`text` without the object or list at `path`, if nothing is left in it."""
+    """Returns `text` without the object or list at `path`, if that is empty."""
     if client.form == "toml":
-        return text  # a table of ours takes the one above it along
-    node = jsonc_edit.get(jsonc.parse(text, where), path)
-    return jsonc_edit.remove(text, path, where) if node is not None and node.value in ({}, []) else text
+        return text  # removing our table removes an empty parent
+    node = jsonc.get(jsonc.parse(text, where), path)
+    return jsonc.remove(text, path, where) if node is not None and node.value in ({}, []) else text
 
 
 def _name(word: str) -> str:

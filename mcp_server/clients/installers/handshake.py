@@ -1,7 +1,6 @@
-"""Does the command that a client would start really speak MCP? It is started, greeted, asked for its tools, and ended.
+"""Checks that a command speaks MCP: starts it, sends a handshake, asks for its tools, and ends it.
 
-Spoken by hand, for two messages, as clients of the handshake era do: what a broken command prints, and how it ends,
-is what people need to see.
+The two requests are written without the SDK, because the user needs to see what a broken command prints.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from anyio.abc import ByteReceiveStream, Process
 from mcp_server import __version__
 
 PATIENCE = 30.0
-"""Seconds for the whole conversation: as long as Claude Code waits. A first start on a busy machine takes over 10."""
+"""Time limit in seconds, the same as Claude Code's. A first start on a busy machine takes over 10 s."""
 
 GOODBYE = 2.0
-"""Seconds that the process has to end by itself once its stdin is closed."""
+"""Seconds that the process has to end after its stdin was closed."""
 
 PROTOCOL = "2025-06-18"
 
@@ -33,12 +32,12 @@ INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR"),
     *("APPDATA", "LOCALAPPDATA", "USERPROFILE", "USERNAME", "SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "PATHEXT"),
 )
-"""What most clients hand on of their environment; a program with windows has not much more."""
+"""The variables that most clients pass on to servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of it. `problem` is empty if all went well."""
+    """The result of a handshake. `problem` is "" if it succeeded."""
 
     seconds: float
     version: str = ""
@@ -56,7 +55,7 @@ async def handshake(
 ) -> Answered:
     """Starts `words` as a client does, with `more` in its environment, and asks for its tools.
 
-    Of `environ` it gets what most clients hand on; with `whole`, everything.
+    The process gets the INHERITED variables of `environ`; with `whole`, all of them.
     """
     began = time.monotonic()
     problem = missing(words, environ)
@@ -76,9 +75,9 @@ async def handshake(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_listen, process, said)
             with anyio.move_on_after(patience):
-                answered = await _talked(process)
-            took = time.monotonic() - began  # its end is nothing that anybody waits for
-            await _ended(process)
+                answered = await _talk(process)
+            took = time.monotonic() - began  # without the time to end
+            await _end(process)
     finally:
         with anyio.CancelScope(shield=True):
             await process.aclose()
@@ -87,7 +86,7 @@ async def handshake(
 
 
 def missing(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Why the command cannot be there; empty if it can be started."""
+    """Returns why the command cannot be started; "" if it can."""
     if not words or not words[0]:
         return "no command is named"
     command = words[0]
@@ -98,10 +97,10 @@ def missing(words: Sequence[str], environ: Mapping[str, str]) -> str:
     return "" if shutil.which(command, path=environ.get("PATH")) else f"{command} is not on PATH"
 
 
-async def _talked(process: Process) -> Answered:
+async def _talk(process: Process) -> Answered:
     assert process.stdin is not None
     assert process.stdout is not None
-    lines = _lines(process.stdout)
+    lines = _lines_of(process.stdout)
     try:
         hello = {
             "protocolVersion": PROTOCOL,
@@ -109,10 +108,10 @@ async def _talked(process: Process) -> Answered:
             "clientInfo": {"name": "context-manager-doctor", "version": __version__},
         }
         await _send(process, {"id": 1, "method": "initialize", "params": hello})
-        greeting = await _answer(lines, 1)
+        greeting = await _response_to(lines, 1)
         await _send(process, {"method": "notifications/initialized"})
         await _send(process, {"id": 2, "method": "tools/list"})
-        listed = await _answer(lines, 2)
+        listed = await _response_to(lines, 2)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
         code = await process.wait()
         return Answered(0.0, problem=f"it ended at once, with exit code {code}")
@@ -127,8 +126,8 @@ async def _send(process: Process, message: dict[str, Any]) -> None:
     await process.stdin.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
-async def _answer(lines: AsyncIterator[bytes], number: int) -> dict[str, Any]:
-    """The result of our question; what the server tells or asks meanwhile is passed over."""
+async def _response_to(lines: AsyncIterator[bytes], number: int) -> dict[str, Any]:
+    """Returns the result of request `number`. Ignores the server's notifications and requests."""
     async for line in lines:
         try:
             message = json.loads(line)
@@ -144,7 +143,7 @@ async def _answer(lines: AsyncIterator[bytes], number: int) -> dict[str, Any]:
     raise anyio.EndOfStream
 
 
-async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
+async def _lines_of(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
     kept = b""
     async for part in stream:
         *whole, kept = (kept + part).split(b"\n")
@@ -156,14 +155,14 @@ async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
 
 
 async def _listen(process: Process, said: list[str]) -> None:
-    """Keeps the last lines of stderr."""
+    """Keeps the last three lines of stderr in `said`."""
     assert process.stderr is not None
-    async for line in _lines(process.stderr):
+    async for line in _lines_of(process.stderr):
         said.append(line.decode("utf-8", "replace").strip()[:300])
         del said[:-3]
 
 
-async def _ended(process: Process) -> None:
+async def _end(process: Process) -> None:
     assert process.stdin is not None
     await process.stdin.aclose()
     with anyio.move_on_after(GOODBYE) as waited:

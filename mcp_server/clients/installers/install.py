@@ -10,14 +10,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_server.clients.installers import claude_code_hooks, config_file, entries
 from mcp_server.clients.installers.config_file import ConfigFile, digest
-from mcp_server.clients.installers.known import Client
-from mcp_server.clients.installers.machine import Machine
+from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
@@ -68,12 +67,15 @@ class Record(BaseModel):
         return next((found for found in self.installations if found.project == wanted), None)
 
 
+Outcome = Literal["created", "written", "restored", "deleted", "cleaned", "unchanged"]
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result for one file: written, created, restored, deleted, cleaned (only our part removed) or unchanged."""
+    """The result for one file. `cleaned` means that only our part was removed."""
 
     path: Path
-    what: str
+    what: Outcome
     backup: Path | None = None
 
 
@@ -104,7 +106,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
     try:
         for change in needed:
             path = str(change.file.path)
-            kept[path] = _recorded(change, known.get(path))
+            kept[path] = _record_change(change, known.get(path))
         now = Installation(
             project=None if plan.project is None else str(plan.project),
             name=plan.name,
@@ -117,7 +119,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
             config_file.write(change.file, change.file.encoded(change.after))
             written.append(change)
     except ContextManagerError:
-        _rolled_back(written, [new for path, new in kept.items() if known.get(path) != new], known)
+        _roll_back(written, [new for path, new in kept.items() if known.get(path) != new], known)
         _save(memory, plan.client, record)
         raise
     return tuple(_done(change, kept) for change in plan.changes)
@@ -127,11 +129,11 @@ def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
     if not change.changes:
         return Done(change.file.path, "unchanged")
     backup = kept[str(change.file.path)].backup
-    what = "created" if change.file.data is None else "written"
-    return Done(change.file.path, what, Path(backup) if backup else None)
+    path = Path(backup) if backup else None
+    return Done(change.file.path, "created" if change.file.data is None else "written", path)
 
 
-def _rolled_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
+def _roll_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
     """Restores the written files, and deletes new backups and folders. Ignores errors: the caller raises the first."""
     for change in written:
         with contextlib.suppress(ContextManagerError, OSError):
@@ -166,14 +168,14 @@ def uninstall(
         hooks = hooks_place(machine, project)
         paths[str(hooks)] = hooks
     paths |= {name: Path(name) for name in files}
-    done = tuple(_taken_out(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
+    done = tuple(_remove_from(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
     if installation is not None and memory is not None:
         rest = [found for found in record.installations if found is not installation]
         _save(memory, client, record.model_copy(update={"installations": rest}))
     return tuple(found for found in done if found.what != "unchanged")
 
 
-def _recorded(change: Change, earlier: FileRecord | None) -> FileRecord:
+def _record_change(change: Change, earlier: FileRecord | None) -> FileRecord:
     """Returns the record of a change. If the file has not changed since our last write, its first backup is kept."""
     after = digest(change.file.encoded(change.after))
     made = [list(way) for way in change.made]
@@ -197,7 +199,7 @@ def _recorded(change: Change, earlier: FileRecord | None) -> FileRecord:
     )
 
 
-def _taken_out(
+def _remove_from(
     client: Client, container: tuple[str, ...], path: Path, record: FileRecord | None, *, undo: bool
 ) -> Done:
     file = config_file.read(path)
@@ -206,17 +208,17 @@ def _taken_out(
     backup = Path(record.backup) if record and record.backup else None
     if record is not None and digest(file.data) == record.after:
         if not record.existed:
-            return _deleted(file, record)
+            return _delete(file, record)
         original = _original(record)
         if original is not None:
-            bare = original if undo else _bare(client, container, dataclasses.replace(file, data=original), [])
+            bare = original if undo else _without_ours(client, container, dataclasses.replace(file, data=original), [])
             config_file.refuse_read_only(file)
             config_file.write(file, bare)
             if bare == original and backup is not None:
                 backup.unlink(missing_ok=True)  # the file is restored
                 backup = None
             return Done(path, "restored", backup)
-    data = _bare(client, container, file, record.made if record else [])
+    data = _without_ours(client, container, file, record.made if record else [])
     if data == file.data:
         if backup is not None and record is not None and digest(data) == record.before:
             backup.unlink(missing_ok=True)  # the installation was interrupted before it wrote this file
@@ -226,7 +228,7 @@ def _taken_out(
     return Done(path, "cleaned", backup)
 
 
-def _deleted(file: ConfigFile, record: FileRecord) -> Done:
+def _delete(file: ConfigFile, record: FileRecord) -> Done:
     """Deletes a file that did not exist before, and the folders that we made if they are empty."""
     file.real.unlink()
     for folder in record.folders:
@@ -244,7 +246,7 @@ def _original(record: FileRecord) -> bytes | None:
     return data if digest(data) == record.before else None
 
 
-def _bare(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
+def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
     """Returns the file's bytes without our part, and without objects that we made and that are now empty."""
     text, where = file.text, str(file.path)
     try:

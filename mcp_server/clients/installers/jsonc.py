@@ -1,7 +1,9 @@
-"""JSON as editors keep it, with comments and trailing commas: what it says, and where each part of it stands.
+"""Reads and edits JSON with comments and trailing commas, as editors keep it. All bytes outside an edit stay.
 
-No library was found that changes such a file and leaves every other byte alone; so this reads it into a tree of
-positions, and `jsonc_edit` changes the text at those positions.
+`parse` returns a tree of positions; `put`, `append` and `remove` change the text there. A path is a tuple of keys and,
+in arrays, of indexes. New text uses the file's indentation and line ends.
+
+Python's libraries for such files either lose comments, write the whole file anew, or run a JavaScript engine.
 """
 
 from __future__ import annotations
@@ -27,25 +29,25 @@ _DEEPEST = 200
 
 @dataclass(slots=True)
 class Node:
-    """A value and its place: `text[start:end]`. Objects have `members`, arrays have `items`, others neither."""
+    """A value and its position: `text[start:end]`. Objects have `members`, arrays have `items`, others neither."""
 
     kind: str
     """`{`, `[`, or "" for a string, number or word."""
     start: int
     end: int = 0
     value: Any = None
-    """The parsed value; of two members of one name the last counts, as everywhere."""
+    """The parsed value; the last of duplicate keys counts."""
     members: list[Member] = field(default_factory=list)
     items: list[Node] = field(default_factory=list)
     comma: int | None = None
-    """Where the trailing comma stands, if there is one."""
+    """The position of the trailing comma, or None."""
 
     def parts(self) -> list[tuple[int, int]]:
-        """The places of its members (with their keys) or items."""
+        """Returns the positions of its members (with their keys) or items."""
         return [(member.start, member.value.end) for member in self.members] or [(i.start, i.end) for i in self.items]
 
     def member(self, key: str) -> Member | None:
-        """The member of that name that counts: the last."""
+        """Returns the last member of that name, which counts, or None."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
@@ -60,20 +62,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file. `root` is None if there is nothing but space and comments in it."""
+    """A parsed file. `root` is None if it has only space and comments."""
 
     text: str
     root: Node | None
     plain: bool
-    """True if it is JSON in the strict sense: no comments, no trailing commas."""
+    """True if it is strict JSON, without comments and trailing commas."""
     odd_line: int = 0
-    """The line of the first comment or trailing comma, where there is one."""
+    """The line of the first comment or trailing comma, or 0."""
 
 
 def parse(text: str, where: str) -> Document:
-    """Reads `text`, the content of the file named `where`.
+    """Returns the parsed `text` of the file named `where`.
 
-    Raises Invalid with file, line and what was expected if it is no JSON, comments and trailing commas allowed.
+    Raises Invalid with file, line and reason if it is not JSON with comments and trailing commas.
     """
     return _Reader(text, where).document()
 
@@ -150,7 +152,7 @@ class _Reader:
         return node
 
     def ended(self, node: Node, closing: str) -> bool:
-        """Takes what follows a member: a comma, and then perhaps the end all the same, or the end."""
+        """Takes the comma or the closing bracket after a member. Returns True if that was the last member."""
         kind, start, _ = self.take()
         if kind == closing:
             return True
@@ -183,3 +185,216 @@ def _unreadable(text: str, at: int) -> str:
     if text[at] == "'":
         return "strings stand in double quotes"
     return f"{text[at]!r} is not JSON"
+
+
+Path = tuple[str | int, ...]
+
+_SPACE = " \t\r\n"
+_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_REST_OF_LINE = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=\r?\n)")
+
+
+def get(document: Document, path: Path) -> Node | None:
+    """Returns the value at `path`, or None if there is none."""
+    node = document.root
+    for step in path:
+        if node is None:
+            return None
+        if isinstance(step, str):
+            member = node.member(step)
+            node = member.value if member else None
+        else:
+            node = node.items[step] if step < len(node.items) else None
+    return node
+
+
+def put(text: str, path: Path, value: Any, where: str) -> str:
+    """Returns `text` with `value` at `path`: replaced, or added at the end of its object.
+
+    Makes missing objects on the path, also in place of `null`. Raises Invalid with file and line if the file is broken,
+    or if a value on the path is not an object.
+    """
+    document = parse(text, where)
+    if document.root is None:
+        begun = text if not text or text.endswith(("\n", "\r")) else text + _newline(text)
+        return (begun if begun.strip() else "") + _written(_nested(path, value), "", _Style(text)) + _newline(text)
+    node = document.root
+    for depth, step in enumerate(path):
+        if isinstance(step, int):
+            node = node.items[step]
+            continue
+        if depth and node.value is None:  # `null` is an empty object
+            return put(text, path[:depth], _nested(path[depth:], value), where)
+        _must_be(node, "{", text, where, path[:depth])
+        member = node.member(step)
+        if member is None:
+            return _added(text, document.root, node, _nested(path[depth + 1 :], value), key=step)
+        node = member.value
+    if node.value == value:
+        return text
+    written = _written(value, _indent_at(text, node.start), _Style(text, document.root))
+    return text[: node.start] + written + text[node.end :]
+
+
+def append(text: str, path: Path, value: Any, where: str) -> str:
+    """Returns `text` with `value` as the last item of the array at `path`. Makes the array if there is none."""
+    document = parse(text, where)
+    node = get(document, path) if _reaches(document, path, where) else None
+    if node is None:
+        return put(text, path, [value], where)
+    _must_be(node, "[", text, where, path)
+    assert document.root is not None
+    return _added(text, document.root, node, value)
+
+
+def remove(text: str, path: Path, where: str) -> str:
+    """Returns `text` without the value at `path` and its key; unchanged if there is none."""
+    document = parse(text, where)
+    parent, node = get(document, path[:-1]), get(document, path)
+    if parent is None or node is None:
+        return text
+    step = path[-1]
+    if isinstance(step, int):
+        return _without(text, parent, node.start)
+    same = [member for member in parent.members if member.key == step]
+    text = _without(text, parent, same[-1].start)
+    return remove(text, path, where) if len(same) > 1 else text  # the last of duplicate keys counts
+
+
+class _Style:
+    """The file's layout: one step of indentation, and the line end."""
+
+    def __init__(self, text: str, root: Node | None = None) -> None:
+        self.newline = _newline(text)
+        self.step = "  "
+        if root is not None:
+            for start, _ in root.parts():
+                indent = _indent_at(text, start)
+                if indent and _first_on_line(text, start):
+                    self.step = "\t" if indent[0] == "\t" else indent
+                    break
+
+
+def _added(text: str, root: Node, node: Node, value: Any, key: str | None = None) -> str:
+    """Returns `text` with one more member or item at the end of `node`."""
+    style = _Style(text, root)
+    parts = node.parts()
+    label = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
+    closing = node.end - 1
+    if not parts:
+        inside = text[node.start + 1 : closing]
+        outer = _indent_at(text, node.start)
+        indent = outer + style.step
+        if inside.strip():  # comments only: the new member comes after them
+            last = node.start + 1 + len(inside.rstrip(_SPACE))
+            tail = text[last:closing]
+            end = tail if "\n" in tail else style.newline + outer
+            piece = style.newline + indent + label + _written(value, indent, style)
+            return text[:last] + piece + end + text[closing:]
+        piece = style.newline + indent + label + _written(value, indent, style) + style.newline + outer
+        return text[: node.start + 1] + piece + text[closing:]
+    first, (_, last_end) = parts[0][0], parts[-1]
+    if "\n" not in text[node.start : node.end]:  # keep it on one line
+        written = label + json.dumps(value, ensure_ascii=False)
+        if node.comma is not None:
+            return text[: node.comma + 1] + " " + written + text[node.comma + 1 :]
+        return text[:last_end] + ", " + written + text[last_end:]
+    indent = _indent_at(text, first)
+    piece = style.newline + indent + label + _written(value, indent, style)
+    after = last_end if node.comma is None else node.comma + 1
+    rest = _REST_OF_LINE.match(text, after, closing)
+    at = rest.end() if rest else after
+    if node.comma is not None:
+        return text[:at] + piece + "," + text[at:]
+    ending = "" if rest or "\n" in text[after:closing] else style.newline + _indent_at(text, node.start)
+    return text[:last_end] + "," + text[last_end:at] + piece + ending + text[at:]
+
+
+def _without(text: str, parent: Node, start: int) -> str:
+    """Returns `text` without the part of `parent` that begins at `start`, its comma, and its line if it is then empty.
+
+    All comments stay: they are the user's.
+    """
+    parts = parent.parts()
+    index = next(i for i, part in enumerate(parts) if part[0] == start)
+    end = parts[index][1]
+    if index + 1 < len(parts):
+        comma = _comma(text, end)
+        return _cut(text, start, comma + 1, keep=text[end:comma])
+    if parent.comma is not None:  # a trailing comma: the previous part keeps its own
+        return _cut(text, start, parent.comma + 1, keep=text[end : parent.comma])
+    if index == 0:
+        if not (text[parent.start + 1 : start] + text[end : parent.end - 1]).strip(_SPACE):
+            return text[: parent.start + 1] + text[parent.end - 1 :]  # it was the only part
+        return _cut(text, start, end)
+    comma = _comma(text, parts[index - 1][1])
+    if not text[comma + 1 : start].strip(" \t"):  # on the previous part's line: remove `, "a": 1`
+        return text[:comma] + text[end:]
+    cut = _cut(text, start, end)
+    return cut[:comma] + cut[comma + 1 :]
+
+
+def _cut(text: str, start: int, end: int, keep: str = "") -> str:
+    """Returns `text` without `text[start:end]`, except `keep`, and without its lines if nothing else is on them."""
+    rest_end = len(text) if (newline := text.find("\n", end)) < 0 else newline + 1
+    if keep.strip(_SPACE):
+        return text[:start] + keep + text[end:]
+    if _first_on_line(text, start) and not text[end:rest_end].strip(_SPACE):
+        return text[: _line_start(text, start)] + text[rest_end:]
+    return text[:start] + text[end:].lstrip(" \t")
+
+
+def _comma(text: str, at: int) -> int:
+    """Returns the place of the comma after a part that ends at `at`, skipping comments."""
+    while text[at] != ",":
+        comment = _COMMENT.match(text, at)
+        at = comment.end() if comment else at + 1
+    return at
+
+
+def _written(value: Any, indent: str, style: _Style) -> str:
+    lines = json.dumps(value, ensure_ascii=False, indent=style.step).split("\n")
+    return (style.newline + indent).join(lines)
+
+
+def _nested(path: Path, value: Any) -> Any:
+    for step in reversed(path):
+        value = {step: value}
+    return value
+
+
+def _reaches(document: Document, path: Path, where: str) -> bool:
+    """Returns whether `path` exists and is not `null`. Raises Invalid if a value on the path is of another kind."""
+    node = document.root
+    for depth, step in enumerate(path):
+        if node is None or (depth and node.value is None):
+            return False
+        _must_be(node, "{" if isinstance(step, str) else "[", document.text, where, path[:depth])
+        node = get(document, path[: depth + 1])
+    return node is not None and node.value is not None
+
+
+def _must_be(node: Node, kind: str, text: str, where: str, path: Path) -> None:
+    if node.kind != kind:
+        line = text.count("\n", 0, node.start) + 1
+        name = ".".join(map(str, path)) or "the document"
+        wanted = "an object ({…})" if kind == "{" else "a list ([…])"
+        raise Invalid(f"{where}: line {line}: {name} is not {wanted}; mend the file and try again")
+
+
+def _newline(text: str) -> str:
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _first_on_line(text: str, at: int) -> bool:
+    return not text[_line_start(text, at) : at].strip(" \t")
+
+
+def _indent_at(text: str, at: int) -> str:
+    line = text[_line_start(text, at) : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]

@@ -1,18 +1,50 @@
-"""The clients that can be installed into: where each keeps its configuration, and under which key.
+"""The supported clients: where each keeps its configuration, and under which key.
 
-Found in their documentation in 2026-11; what was tried with the real program says so.
+The facts are from the clients' documentation (2026-11); those tried with the real program say so.
 """
 
 from __future__ import annotations
 
 import difflib
+import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_server.clients.installers.machine import Machine
 from mcp_server.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine: home folder, environment and system (`sys.platform`), as a value, so that tests can use others."""
+
+    home: Path
+    environ: Mapping[str, str]
+    system: str = sys.platform
+
+    def settings_folder(self) -> Path:
+        """Returns the folder for the settings of desktop programs."""
+        if self.system == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.system == "win32":
+            return self.place("APPDATA", self.home / "AppData" / "Roaming")
+        return self.config_folder()
+
+    def config_folder(self) -> Path:
+        """Returns `$XDG_CONFIG_HOME`, else `~/.config`."""
+        return self.place("XDG_CONFIG_HOME", self.home / ".config")
+
+    def place(self, variable: str, default: Path) -> Path:
+        """Returns the folder in an environment variable, else `default`."""
+        named = self.environ.get(variable, "").strip()
+        return Path(named).expanduser() if named else default
+
+    def which(self, command: str) -> str | None:
+        """Returns the path of a command on PATH, or None."""
+        return shutil.which(command, path=self.environ.get("PATH"))
+
 
 _AGAIN = "Start {title} again, or reload its MCP servers."
 _CLAUDE_EXPORT = (
@@ -29,33 +61,36 @@ class Client:
     title: str
     file: Callable[[Machine], Path]
     container: tuple[str, ...] = ("mcpServers",)
-    """The keys under which its servers stand."""
+    """The path of keys to its servers."""
     project: str | None = None
     form: Literal["json", "toml"] = "json"
     plain: bool = False
-    """True if it reads JSON in the strict sense only, so that a comment makes it ignore the whole file."""
+    """True if it reads strict JSON only: a comment makes it ignore the whole file."""
     also: Mapping[str, Any] = field(default_factory=dict)
-    """What its entries hold besides `command` and `args`."""
+    """Fields of its entries besides `command` and `args`."""
     programs: tuple[str, ...] = ()
-    """Commands that show that it is here, where its folder is not there yet."""
+    """Commands that prove that it is installed, before its folder exists."""
     hooks: bool = False
     whole_environment: bool = False
-    """True if what it starts gets all of its environment (tried), not a chosen few variables."""
+    """True if servers get its whole environment (tried), not only some variables."""
     afterwards: str = _AGAIN
-    """What the user has to do then."""
+    """What the user has to do after the installation."""
     history: str = ""
-    """How earlier conversations come in, where that is not by itself."""
+    """How to import earlier conversations, if that needs an export."""
 
     def here(self, machine: Machine) -> bool:
-        """True if this client seems to be on this machine."""
+        """Returns True if this client seems to be installed on this machine."""
         file = self.file(machine)
         folder = claude_code_settings(machine).parent if self.hooks else file.parent
         return file.exists() or folder.is_dir() or any(machine.which(program) for program in self.programs)
 
 
 def _claude_desktop(machine: Machine) -> Path:
-    """On Windows the app comes as a package since February 2026, has a folder of its own, made by its first start, and
-    does not see the usual one."""
+    """Returns the file of Claude Desktop.
+
+    On Windows the app is a package since February 2026: its first start makes a folder of its own, and it does not see
+    the usual one.
+    """
     name = "claude_desktop_config.json"
     if machine.system == "win32":
         local = machine.place("LOCALAPPDATA", machine.home / "AppData" / "Local")
@@ -67,23 +102,23 @@ def _claude_desktop(machine: Machine) -> Path:
 
 
 def _claude_code(machine: Machine) -> Path:
-    """Tried with Claude Code 2.1.329, `CLAUDE_CONFIG_DIR` too."""
+    """Returns the file of Claude Code; tried with 2.1.329, also with `CLAUDE_CONFIG_DIR`."""
     return machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json"
 
 
 def claude_code_settings(machine: Machine) -> Path:
-    """Where Claude Code's hooks of all projects stand."""
+    """Returns the file with Claude Code's hooks for all projects."""
     return machine.place("CLAUDE_CONFIG_DIR", machine.home / ".claude") / "settings.json"
 
 
 def _vscode(machine: Machine) -> Path:
-    """The first of its kinds that is here. Profiles other than the default one keep files of their own."""
+    """Returns the file of the first installed edition. Profiles other than the default one have files of their own."""
     folders = [machine.settings_folder() / name / "User" for name in ("Code", "Code - Insiders", "VSCodium")]
     return next((folder for folder in folders if folder.is_dir()), folders[0]) / "mcp.json"
 
 
 def _windsurf(machine: Machine) -> Path:
-    """Devin Desktop, as it is called since June 2026, shares Devin's own file; its folder says that it is that new."""
+    """Returns the file of Windsurf, or Devin's if that folder exists: it is Devin Desktop since June 2026."""
     windows = machine.system == "win32"
     devin = (machine.settings_folder() if windows else machine.home / ".config") / "devin"
     folder = devin if devin.is_dir() else machine.home / ".codeium" / "windsurf"
@@ -189,7 +224,7 @@ _ALIASES = {
 
 
 def client_named(name: str) -> Client:
-    """The client of that name. Raises NotFound naming the nearest."""
+    """Returns the client of that name or alias. Raises NotFound with the nearest name."""
     known = {client.name: client for client in CLIENTS}
     wanted = name.strip().lower().replace(" ", "-").replace("_", "-")
     wanted = _ALIASES.get(wanted, wanted)

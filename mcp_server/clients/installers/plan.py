@@ -1,39 +1,134 @@
-"""What an installation would change: decided first, shown or carried out afterwards."""
+"""Plans an installation: how a client starts this server, and what changes in its files. Writes nothing."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from mcp_server.clients.installers import claude_code_hooks, config_file, entries, jsonc, jsonc_edit, toml_edit
+from mcp_server.clients.installers import claude_code_hooks, config_file, entries, jsonc, toml_edit
 from mcp_server.clients.installers.config_file import ConfigFile
-from mcp_server.clients.installers.known import Client, claude_code_settings
-from mcp_server.clients.installers.launch import Launch
-from mcp_server.clients.installers.machine import Machine
-from mcp_server.errors import ContextManagerError, Refused
+from mcp_server.clients.installers.known import Client, Machine, claude_code_settings
+from mcp_server.errors import ContextManagerError, Refused, Unavailable
+
+PACKAGE = "context-manager-mcp"
+_FOR_ONE_RUN = re.compile(r"(?:archive|environments|builds)-v\d+")
+"""Folders of uv's cache, whose programs may be deleted at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The commands of the server and of the command line. `workspace` is None for the default one."""
+
+    server: tuple[str, ...]
+    cli: tuple[str, ...]
+    workspace: Path | None = None
+
+    def serving(self, *more: str) -> tuple[str, list[str]]:
+        """Returns the command and the arguments of the server."""
+        command, *arguments = self.server
+        return command, [*arguments, *more, *self._named()]
+
+    def hook(self, event: str) -> tuple[str, list[str]]:
+        """Returns the command and the arguments of a client's hook."""
+        command, *arguments = self.cli
+        return command, [*arguments, "hook", event, *self._named()]
+
+    def _named(self) -> list[str]:
+        return ["--workspace", str(self.workspace)] if self.workspace else []
+
+
+def launching(machine: Machine, workspace: Path, python: Path | None = None, prefix: Path | None = None) -> Launch:
+    """Returns how a client starts this installation: the absolute path of the command, or `uvx` if that started us.
+
+    A client does not have the shell's environment, so the workspace is named unless it is `~/.context-manager`.
+    `python` and `prefix` are this interpreter's by default. Raises Unavailable if the command is neither beside the
+    interpreter nor where the package's metadata says.
+    """
+    named = None if workspace == machine.home / ".context-manager" else workspace
+    recorded = () if python else _recorded()
+    python = python or Path(sys.executable)
+    if any(_FOR_ONE_RUN.fullmatch(part) for part in (prefix or Path(sys.prefix)).parts):
+        uvx = _uvx(machine)
+        source = _source()
+        return Launch(
+            (uvx, *(("--from", source) if source else ()), PACKAGE),
+            (uvx, "--from", source or PACKAGE, "context-manager"),
+            named,
+        )
+    folders = (python.parent, python.parent / "Scripts", *recorded)
+    return Launch((_command(folders, PACKAGE, python),), (_command(folders, "context-manager", python),), named)
+
+
+def _command(folders: Iterable[Path], name: str, python: Path) -> str:
+    for folder in folders:
+        for file in (folder / name, folder / f"{name}.exe"):
+            if file.is_file():
+                return str(file.absolute())
+    raise Unavailable(f"there is no command {name!r} beside {python}; install with: pip install {PACKAGE}")
+
+
+def _recorded() -> tuple[Path, ...]:
+    """Returns the folders of this package's commands; `pip install --user` puts them beside no interpreter."""
+    try:
+        files = distribution(PACKAGE).files or ()
+    except PackageNotFoundError:
+        return ()
+    commands = (file for file in files if file.name in (PACKAGE, f"{PACKAGE}.exe"))
+    return tuple(Path(os.path.abspath(str(file.locate()))).parent for file in commands)  # noqa: PTH100 - as it is named
+
+
+def _uvx(machine: Machine) -> str:
+    uv = machine.environ.get("UV")  # uv sets it for the programs that it starts
+    name = "uvx.exe" if machine.system == "win32" else "uvx"
+    if uv and (Path(uv).parent / name).is_file():
+        return str(Path(uv).parent / name)
+    found = machine.which("uvx")
+    if found is None:
+        raise Unavailable("uvx started this, but is not on PATH; add its folder to PATH and try again")
+    return found
+
+
+def _source() -> str | None:
+    """Returns the source given to `uvx --from`, from the installer's record (PEP 610); None for a package name."""
+    try:
+        recorded = distribution(PACKAGE).read_text("direct_url.json")
+        found = json.loads(recorded) if recorded else {}
+    except (PackageNotFoundError, ValueError):
+        return None
+    url = found.get("url")
+    if not isinstance(url, str):
+        return None
+    version = found.get("vcs_info")
+    if isinstance(version, dict):
+        return f"{version.get('vcs', 'git')}+{url}@{version.get('commit_id', 'HEAD')}"
+    return url
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file: as it is, and as it would be. `made` are the objects and lists that are new, outermost first."""
+    """The change of one file. `made` are the paths of new objects and lists, outermost first."""
 
     file: ConfigFile
     after: str
     made: tuple[tuple[str, ...], ...]
     snippet: str
-    """Our part of it, for who wants to write it by hand."""
+    """Our part of the file, for users who edit it by hand."""
 
     @property
     def changes(self) -> bool:
-        """True if the file would be another one."""
+        """True if the file's bytes would change."""
         return self.file.data is None or self.file.encoded(self.after) != self.file.data
 
     def diff(self) -> str:
-        """The change as a person reads it."""
+        """Returns a unified diff."""
         before = self.file.text.splitlines() if self.file.data is not None else []
         name = str(self.file.path)
         old = name if self.file.data is not None else "nothing"
@@ -42,26 +137,26 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An installation: which client, for which project folder (None: for all), which files, and what to know."""
+    """A planned installation into a client, for one project folder or for all (None), with notes for the user."""
 
     client: Client
     project: Path | None
     name: str
-    """The name of our entry there."""
+    """The name of our entry."""
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def needed(self) -> bool:
-        """False if everything is as it should be."""
+        """True if a file would change."""
         return any(change.changes for change in self.changes)
 
 
 def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | None = None, hooks: bool = True) -> Plan:
-    """What has to be written so that `client` starts us as `launch` says; nothing is written yet.
+    """Returns the changes after which `client` starts us as `launch` says.
 
-    Raises Invalid with file and line for a broken file, Refused for a read-only one and for a project where the client
-    knows no such thing, Conflict if our names are taken.
+    Raises Invalid with file and line for a broken file, Refused for a read-only one or if the client has no
+    configuration for a project, Conflict if our names are taken.
     """
     notes = []
     hooks = hooks and client.hooks
@@ -92,30 +187,30 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
 
 
 def place(client: Client, machine: Machine, project: Path | None) -> tuple[Path, tuple[str, ...]]:
-    """The file and the keys under which the client's servers stand, for all projects or for one.
+    """Returns the file and the path of keys of the client's servers, for all projects or for one.
 
-    Raises Refused where the client knows nothing of the kind.
+    Raises Refused if the client has no configuration for a project.
     """
     if project is None:
         return client.file(machine), client.container
     if client.project is not None:
         return project / client.project, client.container
-    if client.hooks:  # Claude Code keeps what is for one project and this user alone in its own file
+    if client.hooks:  # Claude Code has its private project settings in its own file
         return client.file(machine), ("projects", project.as_posix(), *client.container)
     raise Refused(f"{client.title} has no configuration for a single project; leave out --project")
 
 
 def hooks_place(machine: Machine, project: Path | None) -> Path:
-    """The file in which Claude Code's hooks stand."""
+    """Returns the file with Claude Code's hooks, for all projects or for one."""
     return claude_code_settings(machine) if project is None else project / ".claude" / "settings.local.json"
 
 
 def plugin_of(machine: Machine) -> str | None:
-    """The name of our plugin, if Claude Code has it enabled."""
+    """Returns the name of our plugin if Claude Code has it enabled, else None."""
     try:
         settings = config_file.read(claude_code_settings(machine))
         root = jsonc.parse(settings.text, str(settings.path)).root
-    except ContextManagerError:  # said where it is read to be changed
+    except ContextManagerError:  # reported when the file is read to be changed
         return None
     enabled = root.value.get("enabledPlugins") if root is not None and isinstance(root.value, dict) else None
     if not isinstance(enabled, dict):
@@ -124,7 +219,7 @@ def plugin_of(machine: Machine) -> str | None:
 
 
 def project_folder(folder: Path) -> Path:
-    """The top of the repository that `folder` is in, else `folder`: what clients take for the project."""
+    """Returns the project folder as clients define it: the root of the repository around `folder`, else `folder`."""
     folder = folder.resolve()
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
@@ -141,21 +236,21 @@ def _hooks(client: Client, machine: Machine, launch: Launch, project: Path | Non
 
 
 def _readable(client: Client, file: ConfigFile) -> str:
-    """The file's text, if both we and the client can read it."""
+    """Returns the file's text. Raises Invalid if we or the client cannot read it."""
     entries.refuse_comments(client, file.text, str(file.path))
     return file.text
 
 
 def _made(client: Client, path: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
-    """Which objects on the way to `path` are not in `text`."""
+    """Returns the paths of the objects above `path` that are not in `text`."""
     if client.form == "toml":
         return ()
     document = jsonc.parse(text, "")
     ways = (path[:depth] for depth in range(1, len(path)))
-    return tuple(way for way in ways if jsonc_edit.get(document, way) is None)
+    return tuple(way for way in ways if jsonc.get(document, way) is None)
 
 
 def _snippet(client: Client, container: tuple[str, ...], name: str, fields: Mapping[str, Any]) -> str:
     if client.form == "toml":
         return toml_edit.put("", (*container, name), fields, "").rstrip("\n")
-    return jsonc_edit.put("", (*container, name), dict(fields), "").rstrip("\n")
+    return jsonc.put("", (*container, name), dict(fields), "").rstrip("\n")

@@ -1,7 +1,7 @@
-"""Changes one table in the text of a TOML file; every byte that is not of that table stays as it was.
+"""Changes one table in the text of a TOML file; all other bytes stay as they are.
 
-What the file says is read by `tomllib`. Where its statements stand is found here: a file that `tomllib` accepts can be
-split by strings, comments, brackets and line ends alone.
+`tomllib` reads the content; this module finds the positions of its statements by strings, comments, brackets and line
+ends. `tomlkit` does not fit: removing a table also removes the comments between it and the next table.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A header or a key with its value: `text[start:end]`, without space and comment around it."""
+    """A header, or a key with its value, at `text[start:end]`, without space and comments around it."""
 
     start: int
     end: int
     table: Table
-    """The table that it opens, or stands in."""
+    """The table that it opens or belongs to."""
     key: str
-    """Its (first) key; empty for a header."""
+    """Its first key; "" for a header."""
 
 
 def read(text: str, where: str) -> dict[str, Any]:
-    """What the file named `where` says. Raises Invalid with file, line and what is wrong."""
+    """Returns the content of the file named `where`. Raises Invalid with file, line and reason."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -48,10 +48,9 @@ def read(text: str, where: str) -> dict[str, Any]:
 
 
 def put(text: str, table: Table, fields: Mapping[str, Any], where: str) -> str:
-    """`text` with `fields` in `table`: the table is added at the end of the file, or those of its fields that differ
-    are replaced.
+    """Returns `text` with `fields` in `table`, which is added at the end of the file or updated.
 
-    Raises Invalid for a broken file, Refused where the table is written in a way that cannot be changed piece by piece.
+    Raises Invalid for a broken file, Refused if the table is written inline.
     """
     before = read(text, where)
     present = _inside(before, table)
@@ -70,7 +69,7 @@ def put(text: str, table: Table, fields: Mapping[str, Any], where: str) -> str:
 
 
 def remove(text: str, table: Table, where: str) -> str:
-    """`text` without `table` and the tables in it; comments stay. Unchanged if there is no such table."""
+    """Returns `text` without `table` and its subtables; comments stay. Unchanged if there is no such table."""
     before = read(text, where)
     if _inside(before, table) is None:
         return text
@@ -83,7 +82,7 @@ def remove(text: str, table: Table, where: str) -> str:
         comment = text[last.end : end].strip()
         if comment:
             end = last.end
-        elif _blank_before(text, begin):  # the empty line before it came with it
+        elif _blank_before(text, begin):  # remove the empty line that `put` added
             begin = text.rfind("\n", 0, begin - 1) + 1
         after = after[:begin] + after[end:]
     said = _said(after)
@@ -101,7 +100,7 @@ def _with_field(text: str, table: Table, key: str, item: Any) -> str:
             return text[: statement.start] + written + text[statement.end :]
     header = next((statement for statement in found if not statement.key), None)
     if header is None:
-        return text  # the check that follows says so
+        return text  # `_check` refuses it
     newline = text.find("\n", header.end)
     at = len(text) if newline < 0 else newline + 1
     gap = "" if newline >= 0 else _newline(text)
@@ -109,7 +108,7 @@ def _with_field(text: str, table: Table, key: str, item: Any) -> str:
 
 
 def _check(well: bool, table: Table, where: str) -> None:
-    """Refuses rather than writes what would say something else than it should."""
+    """Raises Refused if the new text does not have the intended content."""
     if not well:
         raise Refused(
             f"{where}: {'.'.join(table[:-1])} is not written as tables of their own ([{'.'.join(table)}]), so it "
@@ -132,7 +131,7 @@ def _merged(document: dict[str, Any], table: Table, fields: Mapping[str, Any]) -
 
 
 def _bare(document: dict[str, Any], table: Table) -> dict[str, Any]:
-    """`document` without `table`, and without those above it that hold nothing else."""
+    """Returns `document` without `table`, and without its parents that are then empty."""
     rest = {key: item for key, item in document.items() if key != table[0]}
     if len(table) > 1 and (inner := _bare(document.get(table[0], {}), table[1:])):
         return {**rest, table[0]: inner}
@@ -147,7 +146,7 @@ def _inside(document: Mapping[str, Any], table: Table) -> Mapping[str, Any] | No
 
 
 def _statements(text: str) -> list[_Statement]:
-    """The statements of a valid file, in order."""
+    """Returns the statements of a valid file, in order."""
     found: list[_Statement] = []
     table: Table = ()
     start: int | None = None
@@ -173,7 +172,7 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _path(document: dict[str, Any]) -> Table:
-    """The keys that a lone header or statement names, as far as they are one chain."""
+    """Returns the chain of keys of a single header or statement."""
     path: list[str] = []
     inner: Any = document
     while isinstance(inner, dict) and len(inner) == 1:
@@ -185,7 +184,7 @@ def _path(document: dict[str, Any]) -> Table:
 
 
 def _runs(statements: list[_Statement], text: str) -> Iterator[tuple[_Statement, _Statement]]:
-    """First and last statement of each stretch with nothing else than space between its lines."""
+    """Yields the first and last statement of each run of statements with only space between them."""
     first = last = None
     for statement in statements:
         if first is not None and last is not None and text[last.end : statement.start].strip():
@@ -206,7 +205,7 @@ def _key(key: str) -> str:
 
 
 def _value(item: Any) -> str:
-    """A string, a list of strings or a table of them, as TOML writes it."""
+    """Returns a string, a list of strings or a table of strings in TOML."""
     if isinstance(item, list):
         return "[" + ", ".join(map(_value, item)) + "]"
     if isinstance(item, dict):

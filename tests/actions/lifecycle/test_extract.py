@@ -18,8 +18,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.jobs.registry import JOBS
-from mcp_server.jobs.scheduler import run_due
+from mcp_server.jobs.scheduler import JOBS, run_due
 from mcp_server.knowledge.archive import archive_journals
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import command, listener, wire
+from mcp_server.clients.hooks import command, listener, protocol, queue
 from mcp_server.memory import Memory
 from tests.serving import environment
 
@@ -44,12 +44,12 @@ def injecting(event: str, text: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def listening(memory: Memory, handle: listener.Handle) -> AsyncIterator[anyio.CancelScope]:
+async def listening(memory: Memory, handle: queue.Handle) -> AsyncIterator[anyio.CancelScope]:
     """The door of the workspace is open; cancelling the scope closes it."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.listen, memory, handle)
         with anyio.fail_after(60):
-            while not await anyio.Path(memory.disk.local / wire.ADDRESS).exists():  # noqa: ASYNC110
+            while not await anyio.Path(memory.disk.local / protocol.ADDRESS).exists():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         yield tasks.cancel_scope
         tasks.cancel_scope.cancel()
@@ -83,5 +83,5 @@ def hook(
 
 def queued(local: Path) -> list[str]:
     """The names in the queue."""
-    folder = local / wire.QUEUE
+    folder = local / protocol.QUEUE
     return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import alone, attending, listener, marker, wire
+from mcp_server.clients.hooks import listener, offline, protocol, queue
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
@@ -25,7 +25,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
-    monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)  # however slow this machine is
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 60.0)  # however slow this machine is
     project = tmp_path / "a project"
     project.mkdir()
     (project / ".context-manager").write_text("name: harbour\n")
@@ -37,10 +37,10 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
             "transcript_path": str(earlier.transcript),
             "cwd": str(earlier.folder),
         }
-        alone.enqueue(str(memory.disk.local), "SessionEnd", ended)
+        offline.enqueue(str(memory.disk.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(attending.attend, memory)
-            await eventually((anyio.Path(memory.disk.local) / wire.ADDRESS).exists)
+            tasks.start_soon(listener.attend, memory)
+            await eventually((anyio.Path(memory.disk.local) / protocol.ADDRESS).exists)
             prompt = "On which port does the staging database of the harbour app listen?"
             now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
             answer = await responded(workspace, "UserPromptSubmit", **now)
@@ -53,25 +53,25 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
 async def test_the_tool_waits_for_it_too_but_only_while_a_server_is_starting(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)
-    await attending.begun(memory)  # nobody starts: it does not wait for ever
-    marker.starting(memory.disk.local)
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 60.0)
+    await listener.begun(memory)  # nobody starts: it does not wait for ever
+    protocol.mark_starting(str(memory.disk.local))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(attending.attend, memory)
-        await attending.begun(memory)
-        assert (memory.disk.local / wire.ADDRESS).exists()
+        tasks.start_soon(listener.attend, memory)
+        await listener.begun(memory)
+        assert (memory.disk.local / protocol.ADDRESS).exists()
         tasks.cancel_scope.cancel()
 
 
 async def test_where_nobody_can_listen_the_queue_is_worked_off_all_the_same(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refused(memory: Memory, handle: listener.Handle) -> None:
+    async def refused(memory: Memory, handle: queue.Handle) -> None:
         raise PermissionError("somebody else's folder")
 
     monkeypatch.setattr(listener, "listen", refused)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(attending.attend, memory)
+        tasks.start_soon(listener.attend, memory)
 
         async def said() -> bool:
             return "somebody else's folder" in caplog.text

@@ -15,8 +15,8 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import alone, command, listener, marker, queue, wire
-from mcp_server.clients.hooks.given import LONGEST_TEXT
+from mcp_server.clients.hooks import command, listener, offline, protocol, queue
+from mcp_server.clients.hooks.offline import LONGEST_TEXT
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
 from tests.serving import PLAIN
@@ -126,7 +126,7 @@ async def test_without_a_server_the_work_is_queued_and_prompts_get_nothing(works
         assert await responded(workspace, event, transcript_path="/t.jsonl", prompt="secret words", reason="x") is None
     names = queued(workspace / ".local")
     assert names == [f"{SESSION}-{event}.json" for event in ("PostCompact", "PreCompact", "SessionEnd", "Stop")]
-    folder = workspace / ".local" / wire.QUEUE
+    folder = workspace / ".local" / protocol.QUEUE
     kept = json.loads((folder / f"{SESSION}-SessionEnd.json").read_text())
     assert kept["given"] == {"session_id": SESSION, "transcript_path": "/t.jsonl", "reason": "x"}
     assert folder.stat().st_mode & 0o077 == 0
@@ -198,8 +198,8 @@ async def test_a_stale_address_and_a_strangers_are_no_server(workspace: Path) ->
 
 
 async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory) -> None:
-    marker.starting(memory.disk.local)
-    address = memory.disk.local / wire.ADDRESS
+    protocol.mark_starting(str(memory.disk.local))
+    address = memory.disk.local / protocol.ADDRESS
     answers: list[object] = []
     asked = anyio.Event()
 
@@ -212,7 +212,7 @@ async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory)
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as nobody, anyio.create_task_group() as tasks:
         tasks.start_soon(nobody.serve, turn_away)
-        address.write_bytes(wire.address("", 1, f"port {nobody.extra(SocketAttribute.local_port)}"))
+        address.write_bytes(protocol.address("", 1, f"port {nobody.extra(SocketAttribute.local_port)}"))
         tasks.start_soon(prompt)
         with anyio.fail_after(60):
             await asked.wait()
@@ -230,11 +230,11 @@ def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) ->
     died = subprocess.Popen([sys.executable, "-c", ""])
     died.wait()
     (local / "run" / f"starting-{died.pid}").touch()
-    assert not alone.starting(str(local))
+    assert not protocol.is_starting(str(local))
     (local / "run" / f"starting-{os.getpid()}").touch()
-    assert alone.starting(str(local))
+    assert protocol.is_starting(str(local))
     os.utime(local / "run" / f"starting-{os.getpid()}", (1, 1))
-    assert not alone.starting(str(local))
+    assert not protocol.is_starting(str(local))
 
 
 def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace: Path) -> None:
@@ -243,11 +243,11 @@ def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace:
     program = """
 import os, sys
 from mcp_server.__main__ import main
-from mcp_server.clients.hooks import alone
+from mcp_server.clients.hooks import protocol
 
 def imported(event, arguments):
     if event == "import" and arguments[0] in ("anyio", "mcp", "pydantic"):
-        print(arguments[0], alone.starting(sys.argv[2] + "/.local"), flush=True)
+        print(arguments[0], protocol.is_starting(sys.argv[2] + "/.local"), flush=True)
         os._exit(0)
 
 sys.addaudithook(imported)
@@ -271,14 +271,14 @@ async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(w
     other = await responded(workspace, "SessionStart", cwd=str(elsewhere))
     assert ours["hookSpecificOutput"]["additionalContext"] == "The boats are in harbour.\n"
     assert other["hookSpecificOutput"]["additionalContext"] == "Nothing in particular: naïve ✓\n"
-    reported = [entry["given"]["printed"] for entry in alone.reports(str(workspace / ".local"), SESSION)]
+    reported = [entry["given"]["printed"] for entry in offline.reports(str(workspace / ".local"), SESSION)]
     assert reported == ["The boats are in harbour.\n", "Nothing in particular: naïve ✓\n"]
     (briefs / "global.md").write_text("far too long " * 1000)
     assert await responded(workspace, "SessionStart", cwd=str(elsewhere)) is None
 
 
 async def test_the_variable_that_pauses_brings_nothing_in_and_still_records(memory: Memory) -> None:
-    paused = {wire.PAUSE_VARIABLE: "1"}
+    paused = {protocol.PAUSE_VARIABLE: "1"}
     told = Told()
     briefs = memory.disk.local / "brief"
     briefs.mkdir()
@@ -287,7 +287,7 @@ async def test_the_variable_that_pauses_brings_nothing_in_and_still_records(memo
     assert await responded(memory.disk.root, "SessionStart", paused) is None
     async with listening(memory, told):
         assert await responded(memory.disk.root, "UserPromptSubmit", paused, prompt="x") is None
-        assert await responded(memory.disk.root, "SessionStart", {wire.PAUSE_VARIABLE: "0"}) is not None
+        assert await responded(memory.disk.root, "SessionStart", {protocol.PAUSE_VARIABLE: "0"}) is not None
     assert told.events[0][1]["paused"] is True
     assert "paused" not in told.events[1][1]
 
@@ -323,7 +323,10 @@ async def test_it_looks_where_the_memory_itself_keeps_its_local_files(workspace:
 )
 async def test_what_is_said_arrives_as_it_was_said(memory: Memory, prompt: str) -> None:
     told = Told()
-    surroundings = {"CLAUDE_PROJECT_DIR": "/with\nan end of line/and bytes \udcff", wire.WINDOW_VARIABLE: "/näh/w.sock"}
+    surroundings = {
+        "CLAUDE_PROJECT_DIR": "/with\nan end of line/and bytes \udcff",
+        protocol.WINDOW_VARIABLE: "/näh/w.sock",
+    }
     async with listening(memory, told):
         await responded(memory.disk.root, "UserPromptSubmit", surroundings, prompt=prompt, extra=["not", "ours"])
     seen = {"project_dir": surroundings["CLAUDE_PROJECT_DIR"], "window": "/näh/w.sock"}
@@ -339,9 +342,9 @@ async def test_an_answer_that_breaks_off_is_none(memory: Memory) -> None:
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as strange, anyio.create_task_group() as tasks:
         tasks.start_soon(strange.serve, break_off)
-        place = memory.disk.local / wire.ADDRESS
+        place = memory.disk.local / protocol.ADDRESS
         place.parent.mkdir(exist_ok=True)
-        place.write_bytes(wire.address("", 1, f"port {strange.extra(SocketAttribute.local_port)}"))
+        place.write_bytes(protocol.address("", 1, f"port {strange.extra(SocketAttribute.local_port)}"))
         while answers:
             assert await responded(memory.disk.root, "UserPromptSubmit", prompt="x") is None
         tasks.cancel_scope.cancel()

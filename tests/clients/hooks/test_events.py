@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.clients.hooks import alone, queue
+from mcp_server.clients.hooks import offline, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.context import briefs, pauses
 from mcp_server.context.push_policy import SENT_BEFORE
@@ -169,7 +169,7 @@ async def test_a_brief_that_the_command_has_printed_counts_as_sent(told: Memory,
     await briefs.refresh(told)
     text = told.files.read_text(".local/brief/boats.md")
     now = window("two")
-    alone.enqueue(str(told.disk.local), "SessionStart", {"session_id": "two", "source": "startup", "printed": text})
+    offline.enqueue(str(told.disk.local), "SessionStart", {"session_id": "two", "source": "startup", "printed": text})
     assert await now.start() == "", "the report counts before the queue is worked off"
     printed = log(told)[1]
     assert printed["text"] == text
@@ -200,7 +200,7 @@ async def test_a_fact_of_a_brief_that_was_not_printed_comes_with_the_first_three
 async def test_text_printed_before_a_compaction_is_pushed_again_after_it(told: Memory, window: Open) -> None:
     now = window()
     report = {"session_id": "now", "printed": FACT}
-    entry = Path(alone.enqueue(str(told.disk.local), "UserPromptSubmit", report))
+    entry = Path(offline.enqueue(str(told.disk.local), "UserPromptSubmit", report))
     kept = entry.read_bytes()
     assert FACT not in await now.prompt(ASKED)
     assert SENT_BEFORE in [one["reason"] for one in log(told)[0]["considered"]]

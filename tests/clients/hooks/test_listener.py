@@ -18,7 +18,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import attending, listener, wire
+from mcp_server.clients.hooks import listener, protocol
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
 from tests.end_to_end.servers import eventually, served
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 def socket_of(memory: Memory) -> Path:
     """Where the door of this memory says that it is."""
-    _, _, kind, place = wire.read_address((memory.disk.local / wire.ADDRESS).read_bytes())
+    _, _, kind, place = protocol.read_address((memory.disk.local / protocol.ADDRESS).read_bytes())
     assert kind == "unix"
     return Path(os.fsdecode(place))
 
@@ -70,8 +70,8 @@ async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
 async def test_without_the_token_nobody_is_answered(memory: Memory) -> None:
     told = Told()
     async with listening(memory, told):
-        place = memory.disk.local / wire.ADDRESS
-        place.write_bytes(wire.address("guessed", os.getpid(), f"unix {socket_of(memory)}"))
+        place = memory.disk.local / protocol.ADDRESS
+        place.write_bytes(protocol.address("guessed", os.getpid(), f"unix {socket_of(memory)}"))
         assert await responded(memory.disk.root, "UserPromptSubmit", prompt="x") is None
     assert told.events == []
 
@@ -199,15 +199,15 @@ async def test_a_server_listens_as_soon_as_what_was_in_its_way_is_gone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(attending, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(listener, "AGAIN_SECONDS", 0.02)
     private = foreign(short_temporary, tmp_path)
     async with open_memory(long_workspace, PLAIN) as memory, anyio.create_task_group() as tasks:
-        tasks.start_soon(attending.attend, memory)
+        tasks.start_soon(listener.attend, memory)
         with anyio.fail_after(60):
             while "cannot reach this server yet" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         private.unlink()
-        await eventually(anyio.Path(memory.disk.local / wire.ADDRESS).exists)
+        await eventually(anyio.Path(memory.disk.local / protocol.ADDRESS).exists)
         tasks.cancel_scope.cancel()
 
 
@@ -229,14 +229,14 @@ async def test_where_there_are_no_unix_sockets_a_loopback_port_serves(
 ) -> None:
     monkeypatch.setattr(listener, "UNIX_SOCKETS", False)
     async with listening(memory, Told()):
-        assert wire.read_address((memory.disk.local / wire.ADDRESS).read_bytes())[2] == "port"
+        assert protocol.read_address((memory.disk.local / protocol.ADDRESS).read_bytes())[2] == "port"
         assert await responded(memory.disk.root, "UserPromptSubmit") is not None
-    assert not (memory.disk.local / wire.ADDRESS).exists()  # a port that is free again may be anybody's
+    assert not (memory.disk.local / protocol.ADDRESS).exists()  # a port that is free again may be anybody's
 
 
 async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> None:
     """Windows tries a port where nobody listens for two seconds; here a full queue of calls does the same."""
-    folder = memory.disk.local / wire.BRIEFS
+    folder = memory.disk.local / protocol.BRIEFS
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.json").write_text("{}")
     (folder / "global.md").write_text("Ana keeps bees.")
@@ -248,7 +248,7 @@ async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> No
             caller.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 caller.connect(dead.getsockname())
-        (run / "hooks").write_bytes(wire.address("t", 1, f"port {dead.getsockname()[1]}"))
+        (run / "hooks").write_bytes(protocol.address("t", 1, f"port {dead.getsockname()[1]}"))
         printed = await responded(memory.disk.root, "SessionStart", source="startup")
     assert printed["hookSpecificOutput"]["additionalContext"] == "Ana keeps bees."
 
@@ -258,13 +258,13 @@ async def test_the_window_of_a_session_is_known_to_every_server(memory: Memory, 
 
     window = tmp_path / "window.sock"
     window.touch()
-    of_window = {wire.WINDOW_VARIABLE: str(window)}
+    of_window = {protocol.WINDOW_VARIABLE: str(window)}
     async with listening(memory, Told()):
         await responded(memory.disk.root, "UserPromptSubmit", of_window)
         assert await session_in(memory, str(window)) == SESSION
         await responded(memory.disk.root, "SessionStart", of_window, session_id="after-clear")
         assert await session_in(memory, str(window)) == "after-clear"
-        await responded(memory.disk.root, "Stop", {wire.WINDOW_VARIABLE: "/gone"})
+        await responded(memory.disk.root, "Stop", {protocol.WINDOW_VARIABLE: "/gone"})
     async with listening(memory, Told()):  # the next one forgets windows that are closed
         await eventually(lambda: _answers(memory))
     assert await session_in(memory, str(window)) == "after-clear"
@@ -276,7 +276,7 @@ async def test_another_server_takes_over_when_the_one_that_listens_is_killed(wor
 
     async def pid() -> int:
         try:
-            return wire.read_address((local / wire.ADDRESS).read_bytes())[1]
+            return protocol.read_address((local / protocol.ADDRESS).read_bytes())[1]
         except (OSError, ValueError):
             return 0
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.app import catch_up
-from mcp_server.clients.hooks import alone, queue, wire
+from mcp_server.clients.hooks import offline, protocol, queue
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, queued, responded
@@ -28,7 +28,7 @@ async def nothing(event: str) -> dict[str, object]:
 
 
 def put(memory: Memory, event: str, session: str = SESSION, **fields: object) -> str:
-    return alone.enqueue(str(memory.disk.local), event, {"session_id": session, **fields})
+    return offline.enqueue(str(memory.disk.local), event, {"session_id": session, **fields})
 
 
 async def test_entries_are_worked_on_once_oldest_first_and_then_gone(memory: Memory) -> None:
@@ -91,7 +91,7 @@ async def test_one_that_fails_keeps_nobody_back_and_is_set_aside_after_some_trie
 
 async def test_what_is_no_entry_is_set_aside_at_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "KEPT_REJECTED", 3)
-    folder = memory.disk.local / wire.QUEUE
+    folder = memory.disk.local / protocol.QUEUE
     folder.mkdir(parents=True)
     for number, text in enumerate(
         ["", "{", "[]", '{"event": 1, "given": {}, "at": 1}', '{"event": "Stop"}', "[" * 9999]
@@ -108,7 +108,7 @@ async def test_what_is_no_entry_is_set_aside_at_once(memory: Memory, monkeypatch
 
 async def test_an_entry_that_ends_every_process_is_not_taken_for_ever(memory: Memory) -> None:
     put(memory, "Stop")
-    folder = memory.disk.local / wire.QUEUE
+    folder = memory.disk.local / protocol.QUEUE
     (entry,) = folder.iterdir()
     entry.rename(folder / f"{entry.name}.taken-{queue.TRIES}")
     told = Told(nothing)
@@ -172,10 +172,12 @@ async def test_a_command_works_it_off_where_no_server_runs(memory: Memory) -> No
 
 def test_many_commands_at_once_lose_nothing(workspace: Path) -> None:
     local = workspace / ".local"
-    program = "import sys; from mcp_server.clients.hooks import alone; "
-    program += f"[alone.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
+    program = "import sys; from mcp_server.clients.hooks import offline; "
+    program += (
+        f"[offline.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
+    )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
-    names = os.listdir(local / wire.QUEUE)  # noqa: PTH208
+    names = os.listdir(local / protocol.QUEUE)  # noqa: PTH208
     assert len(names) == 200
-    assert all(json.loads((local / wire.QUEUE / name).read_text())["event"] == "Stop" for name in names)
+    assert all(json.loads((local / protocol.QUEUE / name).read_text())["event"] == "Stop" for name in names)

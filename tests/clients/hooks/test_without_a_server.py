@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import marker, queue
+from mcp_server.clients.hooks import protocol, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.context import briefs, pauses
 from mcp_server.conversations import sessions
@@ -153,7 +153,7 @@ async def test_a_pause_silences_it_too(on_disk: Memory, folder: Path) -> None:
 async def test_a_server_that_is_just_starting_is_not_waited_for_if_the_index_answers(
     on_disk: Memory, folder: Path
 ) -> None:
-    marker.starting(on_disk.disk.local)
+    protocol.mark_starting(str(on_disk.disk.local))
     with anyio.fail_after(25):  # it would wait for 30 s
         assert FACT in await prompted(on_disk, folder, ASKED)
     assert await prompted(on_disk, folder, "write a haiku about autumn leaves", **IMPATIENT) == ""

@@ -12,14 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.clients.importers.claude_code import lines as lines_module
-from mcp_server.clients.importers.claude_code import reading
+from mcp_server.clients.importers.claude_code import messages, reading
 from mcp_server.clients.importers.claude_code.messages import clean
-from mcp_server.clients.importers.claude_code.places import project_place
-from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from
+from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from, project_place
 from mcp_server.clients.importers.claude_code.threads import Place, Threads
-from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
-from mcp_server.clients.importers.imported import Progress
+from mcp_server.clients.importers.imported import Progress, result_text, tool_call
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns, show_session
 from mcp_server.memory import Memory
@@ -176,15 +173,15 @@ async def test_a_long_session_is_recorded_in_parts(
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "LONGEST", 1_000)
-    monkeypatch.setattr(lines_module, "_PIECE", 300)
+    monkeypatch.setattr(messages, "LONGEST", 1_000)
+    monkeypatch.setattr(messages, "_PIECE", 300)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": "' + b"x" * 5_000 + b'"}\n{"a": 3}\n' + b"y" * 4_000)
     with path.open("rb") as file:
-        found = list(lines_module.lines(file, 0))
+        found = list(messages.lines(file, 0))
     assert [line.fields for line in found] == [{"a": 1}, None, {"a": 3}, None]
     assert found[1].why.startswith("line over")
-    assert found[3].why == lines_module.TORN
+    assert found[3].why == messages.TORN
     assert [line.start for line in found[1:]] == [line.end for line in found[:-1]]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.importers.detect import detect
+from mcp_server.clients.importers.run import detect
 from mcp_server.errors import Invalid, NotFound
 from tests.benchmarks import data
 from tests.clients.importers import claude_code_files, test_chatgpt, test_claude_ai

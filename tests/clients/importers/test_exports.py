@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.importers import exports, json_stream
-from mcp_server.clients.importers.detect import detect
-from mcp_server.clients.importers.run import import_path
+from mcp_server.clients.importers import exports
+from mcp_server.clients.importers.run import detect, import_path
 from mcp_server.conversations.sessions import list_sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
@@ -74,7 +73,7 @@ async def test_a_zip_bomb_is_refused(memory: Memory, tmp_path: Path, monkeypatch
 
 
 def test_one_endless_item_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_stream, "LARGEST_ITEM", 1024**2)
+    monkeypatch.setattr(exports, "LARGEST_ITEM", 1024**2)
     path = zipped(tmp_path / "bomb.zip", **{"conversations.json": '[{"mapping": "' + "a" * 4 * 1024**2 + '"}]'})
     (part,) = exports.parts(path)
     assert isinstance(part, exports.Part)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.clients.importers import json_stream
-from mcp_server.clients.importers.json_stream import json_items
+from mcp_server.clients.importers import exports
+from mcp_server.clients.importers.exports import json_items
 from mcp_server.errors import Invalid, NotFound
 
 values = st.recursive(
@@ -28,7 +28,7 @@ def test_any_list_comes_out_as_it_went_in_at_every_chunk_size(
     path = tmp_path / "items.json"
     path.write_text(json.dumps(items, indent=indent, ensure_ascii=escaped), encoding="utf-8", errors="surrogatepass")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_stream, "CHUNK", chunk)
+        patch.setattr(exports, "CHUNK", chunk)
         assert list(json_items(path)) == items
 
 
@@ -47,13 +47,14 @@ def test_what_stands_before_a_broken_place_is_read_and_the_place_is_named(tmp_pa
         list(items)
 
 
-def test_a_broken_file_is_refused_without_reading_it_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", ['{"a" 1}', '"a \\q"'])
+def test_a_broken_file_is_refused_without_reading_it_to_its_end(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "broken.json"
-    path.write_text('[{"a" 1}, ' + '{"b": 2}, ' * 100_000 + "1]")
+    path.write_text(f"[{broken}, " + '{"b": 2}, ' * 100_000 + "1]")
     read: list[int] = []
     with pytest.raises(Invalid, match="line 1"):
         list(json_items(path, read.append))
-    assert read == [json_stream.CHUNK]
+    assert read == [exports.CHUNK]
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_server.clients.installers.jsonc import parse
-from mcp_server.clients.installers.known import Client
-from mcp_server.clients.installers.launch import Launch
-from mcp_server.clients.installers.machine import Machine
+from mcp_server.clients.installers.known import Client, Machine
+from mcp_server.clients.installers.plan import Launch
 
 SERVER = "/opt/some where/bin/context-manager-mcp"
 CLI = "/opt/some where/bin/context-manager"

@@ -13,14 +13,11 @@ import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_server.app import maintain, open_memory
-from mcp_server.clients.hooks import wire
-from mcp_server.clients.installers.chain import examine_chain
+from mcp_server.clients.hooks import protocol
+from mcp_server.clients.installers.chain import PLUGIN_HOOK, PLUGIN_SERVER, examine_chain
 from mcp_server.clients.installers.install import install
-from mcp_server.clients.installers.known import client_named
-from mcp_server.clients.installers.launch import Launch, launching
-from mcp_server.clients.installers.machine import Machine
-from mcp_server.clients.installers.plan import plan
-from mcp_server.clients.installers.survey import PLUGIN_HOOK, PLUGIN_SERVER
+from mcp_server.clients.installers.known import Machine, client_named
+from mcp_server.clients.installers.plan import Launch, launching, plan
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import Check
 from tests.conftest import KEYWORDS_ONLY
@@ -185,9 +182,9 @@ async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machi
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()
     assert held is not None
-    address = memory.disk.local / wire.ADDRESS
+    address = memory.disk.local / protocol.ADDRESS
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
-        address.write_bytes(wire.address("t", os.getpid(), f"unix {address.with_name('gone.sock')}"))
+        address.write_bytes(protocol.address("t", os.getpid(), f"unix {address.with_name('gone.sock')}"))
         hanging = (await checks(other, here))["hook door"]
         address.unlink()
         working = (await checks(other, here))["hook door"]
@@ -202,9 +199,9 @@ async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) ->
     held = memory.locks.try_maintainer()
     assert held is not None
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:  # takes calls and says nothing
-        address = memory.disk.local / wire.ADDRESS
+        address = memory.disk.local / protocol.ADDRESS
         address.parent.mkdir(exist_ok=True)
-        address.write_bytes(wire.address("t", 1, f"port {silent.extra(SocketAttribute.local_port)}"))
+        address.write_bytes(protocol.address("t", 1, f"port {silent.extra(SocketAttribute.local_port)}"))
         found = (await checks(memory, here))["hook door"]
     held.release()
     assert not found.ok

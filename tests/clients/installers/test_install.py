@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from mcp_server.clients.installers import config_file
+from mcp_server.clients.installers.chain import look
 from mcp_server.clients.installers.install import install, record_of, uninstall
 from mcp_server.clients.installers.known import CLIENTS, Client, client_named
-from mcp_server.clients.installers.launch import Launch
-from mcp_server.clients.installers.plan import Plan, plan
-from mcp_server.clients.installers.survey import look
+from mcp_server.clients.installers.plan import Launch, Plan, plan
 from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 from tests.clients.installers.homes import BROKEN, CLI, SERVER, configurations, launch, machine, said

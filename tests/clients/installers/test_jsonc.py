@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.clients.installers import jsonc_edit
+from mcp_server.clients.installers import jsonc
 from mcp_server.clients.installers.jsonc import parse
 from mcp_server.errors import Invalid
 
@@ -66,7 +66,7 @@ def test_adding_says_what_was_said_and_ours_and_keeps_every_byte(
     file: tuple[str, dict[str, Any]], path: tuple[str, ...]
 ) -> None:
     text, value = file
-    after = jsonc_edit.put(text, path, ENTRY, "file")
+    after = jsonc.put(text, path, ENTRY, "file")
     expected: Any = json.loads(json.dumps(value))
     inner = expected
     for step in path[:-1]:
@@ -77,7 +77,7 @@ def test_adding_says_what_was_said_and_ours_and_keeps_every_byte(
     assert read.value == expected
     assert list(read.value) == list(expected)
     assert is_inside(text, after)
-    assert jsonc_edit.put(after, path, ENTRY, "file") == after
+    assert jsonc.put(after, path, ENTRY, "file") == after
 
 
 @given(files(), st.sampled_from([("mcpServers", "ours"), ("ours",)]))
@@ -85,7 +85,7 @@ def test_removing_what_was_added_says_again_what_was_said_and_keeps_the_comments
     file: tuple[str, dict[str, Any]], path: tuple[str, ...]
 ) -> None:
     text, value = file
-    after = jsonc_edit.remove(jsonc_edit.put(text, path, ENTRY, "file"), path, "file")
+    after = jsonc.remove(jsonc.put(text, path, ENTRY, "file"), path, "file")
     read = parse(after, "file").root
     assert read is not None
     assert read.value == ({**value, "mcpServers": value.get("mcpServers", {})} if len(path) == 2 else value)
@@ -97,10 +97,10 @@ def test_any_member_can_be_removed_or_replaced_and_nothing_else_changes(file: tu
     text, value = file
     for key in value:
         rest = {name: item for name, item in value.items() if name != key}
-        read = parse(jsonc_edit.remove(text, (key,), "file"), "file").root
+        read = parse(jsonc.remove(text, (key,), "file"), "file").root
         assert read is not None
         assert read.value == rest
-        read = parse(jsonc_edit.put(text, (key,), ENTRY, "file"), "file").root
+        read = parse(jsonc.put(text, (key,), ENTRY, "file"), "file").root
         assert read is not None
         assert read.value == {**value, key: ENTRY}
 
@@ -110,13 +110,13 @@ def test_lists_grow_at_the_end_and_lose_one(file: tuple[str, dict[str, Any]], pl
     text, value = file
     for key, items in value.items():
         if isinstance(items, list):
-            after = jsonc_edit.append(text, (key,), ENTRY, "file")
+            after = jsonc.append(text, (key,), ENTRY, "file")
             read = parse(after, "file").root
             assert read is not None
             assert read.value == {**value, key: [*items, ENTRY]}
             assert is_inside(text, after)
             if place < len(items):
-                read = parse(jsonc_edit.remove(text, (key, place), "file"), "file").root
+                read = parse(jsonc.remove(text, (key, place), "file"), "file").root
                 assert read is not None
                 assert read.value == {**value, key: items[:place] + items[place + 1 :]}
 
@@ -167,13 +167,13 @@ def test_comments_and_trailing_commas_are_noticed() -> None:
 
 def test_a_list_where_an_object_should_be_is_refused() -> None:
     with pytest.raises(Invalid, match=r"mcp\.json: line 2: mcpServers is not an object"):
-        jsonc_edit.put('{\n"mcpServers": []}', ("mcpServers", "x"), 1, "mcp.json")
+        jsonc.put('{\n"mcpServers": []}', ("mcpServers", "x"), 1, "mcp.json")
     with pytest.raises(Invalid, match="the document is not an object"):
-        jsonc_edit.put("[]", ("mcpServers", "x"), 1, "mcp.json")
+        jsonc.put("[]", ("mcpServers", "x"), 1, "mcp.json")
     with pytest.raises(Invalid, match="hooks is not an object"):
-        jsonc_edit.append('{"hooks": 3}', ("hooks", "Stop"), 1, "settings.json")
+        jsonc.append('{"hooks": 3}', ("hooks", "Stop"), 1, "settings.json")
     with pytest.raises(Invalid, match=r"hooks.Stop is not a list"):
-        jsonc_edit.append('{"hooks": {"Stop": {}}}', ("hooks", "Stop"), 1, "settings.json")
+        jsonc.append('{"hooks": {"Stop": {}}}', ("hooks", "Stop"), 1, "settings.json")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_list_where_an_object_should_be_is_refused() -> None:
     ],
 )
 def test_what_is_added_looks_like_the_rest(before: str, after: str) -> None:
-    assert jsonc_edit.put(before, ("s", "m"), 1, "f") == after
+    assert jsonc.put(before, ("s", "m"), 1, "f") == after
 
 
 def is_inside(before: str, after: str) -> bool:

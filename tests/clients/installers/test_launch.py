@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.installers.launch import launching
+from mcp_server.clients.installers.plan import launching
 from mcp_server.errors import Unavailable
 from tests.clients.installers.homes import machine
 
@@ -48,8 +48,8 @@ def test_a_command_that_lies_elsewhere_is_found_by_the_packages_own_record(tmp_p
     python = tmp_path / "bin" / "python"
     python.symlink_to(Path(sys.executable).resolve())
     ask = (
-        "from pathlib import Path; from mcp_server.clients.installers.launch import launching; "
-        "from mcp_server.clients.installers.machine import Machine; "
+        "from pathlib import Path; from mcp_server.clients.installers.plan import launching; "
+        "from mcp_server.clients.installers.known import Machine; "
         "print(launching(Machine(Path('/h'), {}), Path('/h')).serving()[0])"
     )
     found = subprocess.run(

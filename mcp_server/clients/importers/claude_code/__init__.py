@@ -1,15 +1,11 @@
-"""Claude Code transcripts: `~/.claude/projects/<folder>/<session>.jsonl`, one JSON object a line, undocumented and
-drifting. What is not known is left out and counted by kind; nothing here fails on it.
+"""Reads Claude Code transcripts: `~/.claude/projects/<folder>/<session>.jsonl`, one JSON object a line.
 
-    lines.py     bytes → lines: torn, broken and oversized ones
-    messages.py  a line → what a person or the model said in it, or why it is no message
-    tools.py     a tool's input and output → one line each
-    threads.py   lines → turns: the tree, answers in several lines, subagents, compactions
-    reading.py   a file, from where the last reading ended → batches of turns
-    places.py    which files belong to what
-    record.py    batches → transcripts: the import of files
+The format is undocumented and changes. Unknown lines are left out and counted by kind; they never cause an error.
 
-Live capture (`clients/capture.py`) uses all but the last, so both see the same turns.
+    messages.py   bytes → lines → the text of each message, or why it is no message
+    threads.py    lines → turns: the tree, answers in several lines, subagents, compactions
+    reading.py    a file, from where the last reading ended → batches of turns; which files belong together
+    recording.py  batches → recorded sessions: the import of files, and live capture for hooks
 """
 
 SOURCE = "import:claude-code"

@@ -1,16 +1,73 @@
-"""What was said in one line, or why it is no message of a person or of the model."""
+"""Reads the lines of a transcript, and the text of each message, or why a line is no message."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, BinaryIO
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line; a longer one is skipped, so that memory stays bounded."""
+
+TORN = "last line cut short"
+_PIECE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: bytes `start` to `end`, and its fields, or None and the reason `why`.
+
+    `why` is TORN for an incomplete last line: the client may still be writing it.
+    """
+
+    start: int
+    end: int
+    fields: Mapping[str, Any] | None
+    why: str = ""
+
+
+def lines(file: BinaryIO, start: int) -> Iterator[Line]:
+    """Yields the lines from byte `start` on, the beginning of a line. Skips empty lines."""
+    file.seek(start)
+    while raw := file.readline(LONGEST):
+        end = start + len(raw)
+        if len(raw) == LONGEST and not raw.endswith(b"\n"):
+            raw = b""
+            while (more := file.readline(_PIECE)) and not more.endswith(b"\n"):
+                end += len(more)
+            if not more:
+                yield Line(start, end, None, TORN)
+                return
+            end += len(more)
+            yield Line(start, end, None, f"line over {LONGEST // 1024**2} MB")
+        elif raw.strip():
+            fields, why = _fields(raw)
+            if fields is None and not raw.endswith(b"\n"):
+                yield Line(start, end, None, TORN)
+                return
+            yield Line(start, end, fields, why)
+        start = end
+
+
+def _fields(raw: bytes) -> tuple[Mapping[str, Any] | None, str]:
+    try:
+        found = json.loads(raw.decode("utf-8", "replace"))
+    except RecursionError:
+        return None, "line nested too deeply"
+    except ValueError:
+        return None, "line that is not JSON"
+    return (found, "") if isinstance(found, dict) else (None, "line that is not an object")
+
 
 COMPACTED = "compact_boundary"
 
-_PUT_IN = re.compile(r"^[ \t]*<(system-reminder|ide_opened_file|ide_selection|user-prompt-submit-hook)>", re.MULTILINE)
-"""How what the client (or a hook of ours) puts into a message of the user's begins, on a line of its own."""
+_INSERTED = re.compile(
+    r"^[ \t]*<(system-reminder|ide_opened_file|ide_selection|user-prompt-submit-hook)>", re.MULTILINE
+)
+"""The first line of a block that the client (or our hook) inserts into a user's message."""
 
 _WRAPPERS: tuple[tuple[str, str], ...] = (
     ("<command-name>", "slash command"),
@@ -30,7 +87,7 @@ TERMINAL = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal", "mod
 
 
 def user_text(fields: Mapping[str, Any]) -> tuple[str, str]:
-    """What the user said in a line of type `user`, and if that is nothing, why."""
+    """Returns the user's text in a line of type `user`; if there is none, "" and why."""
     if fields.get("isCompactSummary") is True:
         return "", "summary of a compaction"
     if fields.get("isMeta") is True or fields.get("isVisibleInTranscriptOnly") is True:
@@ -39,7 +96,7 @@ def user_text(fields: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def queued_text(fields: Mapping[str, Any]) -> tuple[str, str]:
-    """What the user said while the model was at work: it stands in an attachment and nowhere else."""
+    """Returns the text of an attachment that the user sent while the model was working, or "" and why."""
     attachment = _mapping(fields.get("attachment"))
     if attachment.get("type") != "queued_command":
         return "", f"attachment: {word(attachment.get('type'))}"
@@ -49,8 +106,8 @@ def queued_text(fields: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def clean(content: object) -> tuple[str, str]:
-    """The words of a message without what the client put around them; if none are left, why."""
-    text = _without_what_was_put_in(_joined(content)).strip()
+    """Returns a message's text without the blocks that the client inserted; if none is left, "" and why."""
+    text = _without_inserted(_joined(content)).strip()
     for opening, why in _WRAPPERS:
         if text.startswith(opening):
             return "", why
@@ -58,7 +115,7 @@ def clean(content: object) -> tuple[str, str]:
 
 
 def is_made_by_the_client(fields: Mapping[str, Any]) -> str:
-    """Why a line of type `assistant` was not said by a model; empty if it was."""
+    """Returns why a line of type `assistant` is not from a model; "" if it is."""
     if fields.get("isApiErrorMessage") is True:
         return "error of the API"
     if fields.get("isMeta") is True or _mapping(fields.get("message")).get("model") == "<synthetic>":
@@ -67,7 +124,7 @@ def is_made_by_the_client(fields: Mapping[str, Any]) -> str:
 
 
 def blocks_of(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The content blocks of a line; a string counts as one block of text."""
+    """Returns the content blocks of a line; a string becomes one block of text."""
     content = content_of(fields)
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -75,11 +132,12 @@ def blocks_of(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def content_of(fields: Mapping[str, Any]) -> object:
+    """Returns the content of the message in a line, or None."""
     return _mapping(fields.get("message")).get("content")
 
 
 def compaction_text(fields: Mapping[str, Any]) -> str:
-    """One sentence: what a compaction boundary says of itself."""
+    """Returns a sentence about a compaction."""
     found = _mapping(fields.get("compactMetadata"))
     trigger = found.get("trigger")
     before, after = (_count(found.get(key)) for key in ("preTokens", "postTokens"))
@@ -91,7 +149,7 @@ def compaction_text(fields: Mapping[str, Any]) -> str:
 
 
 def context_tokens(fields: Mapping[str, Any]) -> int | None:
-    """How much the client had in its window when the model answered, by the API's own count."""
+    """Returns the tokens in the client's window when the model answered, as the API counted them."""
     usage = _mapping(_mapping(fields.get("message")).get("usage"))
     counts = [usage.get(key) for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
     total = sum(count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count > 0)
@@ -99,7 +157,7 @@ def context_tokens(fields: Mapping[str, Any]) -> int | None:
 
 
 def moment(fields: Mapping[str, Any]) -> datetime | None:
-    """When the line was written, in UTC."""
+    """Returns the time of a line in UTC, or None."""
     text = fields.get("timestamp")
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
@@ -109,27 +167,27 @@ def moment(fields: Mapping[str, Any]) -> datetime | None:
 
 
 def text_of(fields: Mapping[str, Any], key: str) -> str:
-    """A field that should hold a word; empty if it does not."""
+    """Returns a field's text; "" if it is not a string."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
 def kind_of(fields: Mapping[str, Any]) -> str:
-    """The kind by which a line that says nothing is counted."""
+    """Returns the kind under which a line without a message is counted."""
     kind = word(fields.get("type"))
     return f"system: {word(fields.get('subtype'))}" if kind == "system" else f"line of type {kind}"
 
 
-def _without_what_was_put_in(text: str) -> str:
-    """Everything outside of `<system-reminder>…</system-reminder>` and the like; one that is not closed stays."""
+def _without_inserted(text: str) -> str:
+    """Returns `text` without `<system-reminder>…</system-reminder>` and similar blocks; unclosed ones stay."""
     kept: list[str] = []
     position, unclosed = 0, set[str]()
-    for opening in _PUT_IN.finditer(text):
+    for opening in _INSERTED.finditer(text):
         if opening.start() < position or opening[1] in unclosed:
             continue
         closing = f"</{opening[1]}>"
         end = text.find(closing, opening.end())
-        if end < 0:  # looked for once, or a long message of openings would take for ever
+        if end < 0:  # searched once a tag, so that many openings do not take quadratic time
             unclosed.add(opening[1])
             continue
         kept.append(text[position : opening.start()])
@@ -160,5 +218,6 @@ def _count(value: object) -> int | None:
 
 
 def word(value: object) -> str:
+    """Returns the letters and digits of `value`, at most 40, or `unknown`."""
     text = value if isinstance(value, str) else ""
     return re.sub(r"[^\w.-]", "", text)[:40] or "unknown"

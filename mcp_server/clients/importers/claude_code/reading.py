@@ -1,33 +1,124 @@
-"""One transcript file, read on from where the last reading ended, in batches that fit in memory."""
+"""Reads a transcript file from where the last reading ended, in batches that fit in memory, and finds such files."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from mcp_server.clients.importers.claude_code.lines import TORN, lines
-from mcp_server.clients.importers.claude_code.places import session_of
+from mcp_server.clients.importers.claude_code.messages import TORN, lines
 from mcp_server.clients.importers.claude_code.threads import Place, Said, Threads
+from mcp_server.clients.importers.imported import Skipped
 from mcp_server.text.redaction import redact
 
+SUFFIX = ".jsonl"
+SUBAGENTS = "subagents"
+CONFIG_VARIABLE = "CLAUDE_CONFIG_DIR"
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SESSION_ID = re.compile(r"[^\x00-\x20\x7f-\x9f\ud800-\udfff][^\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,99}")
+_LOOKED_AT = 200  # lines
+
+
+def projects_folder(environ: Mapping[str, str]) -> Path:
+    """Returns the folder of Claude Code's transcripts: `$CLAUDE_CONFIG_DIR/projects`, else `~/.claude/projects`."""
+    configured = environ.get(CONFIG_VARIABLE)
+    return (Path(configured).expanduser() if configured else Path.home() / ".claude") / "projects"
+
+
+def transcripts(path: Path) -> Iterator[Path | Skipped]:
+    """Yields the transcripts at `path` (a file, a project's folder, or all projects), and skipped links out of it.
+
+    They are ordered by the time of their last change, so that a copy comes after its original.
+    """
+    if path.is_file():
+        yield path
+        yield from subagents(path)
+        return
+    root = path.resolve()
+    found: list[tuple[int, str, Path]] = []
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            file = Path(folder, name)
+            if file.suffix != SUFFIX:
+                continue
+            if not file.resolve().is_relative_to(root):
+                yield Skipped(str(file.relative_to(path)), "a link that leads out of the folder")
+            elif file.is_file():
+                found.append((file.stat().st_mtime_ns, str(file), file))
+    yield from (file for _, _, file in sorted(found))
+
+
+def subagents(transcript: Path) -> list[Path]:
+    """Returns the transcripts of a session's subagents, which are in a folder named after it."""
+    folder = transcript.with_suffix("") / SUBAGENTS
+    found = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
+    return [file for file in found if file.is_file() and file.resolve().is_relative_to(folder.resolve())]
+
+
+def session_of(path: Path, file: BinaryIO) -> str:
+    """Returns the session of a file: its name if that is a UUID, else the first session id in its lines."""
+    if _UUID.fullmatch(path.stem):
+        return path.stem
+    for line in islice(lines(file, 0), _LOOKED_AT):
+        named = line.fields.get("sessionId") if line.fields else None
+        if isinstance(named, str) and _SESSION_ID.fullmatch(named):
+            return named
+    return re.sub(r"[^\w-]+", "-", path.stem)[:64].strip("-_") or "session"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPlace:
+    """The project of a conversation: an existing folder, or a name if the folder is gone."""
+
+    folder: str | None = None
+    name: str | None = None
+
+
+def project_place(cwd: str | None) -> ProjectPlace:
+    """Returns the project of the folder `cwd`. A removed worktree belongs to the repository around it.
+
+    Another folder that does not exist here gives its name.
+    """
+    if not cwd:
+        return ProjectPlace()
+    folder = Path(cwd)
+    if folder.is_dir():
+        return ProjectPlace(folder=cwd)
+    if folder.is_absolute():
+        there = next((parent for parent in folder.parents if parent.is_dir()), folder)
+        if any(
+            (place / marker).exists() for place in (there, *there.parents) for marker in (".git", ".context-manager")
+        ):
+            return ProjectPlace(folder=str(there))
+        if any(folder.is_relative_to(place) for place in (tempfile.gettempdir(), "/tmp")):
+            return ProjectPlace()
+    name = PurePosixPath(cwd.replace("\\", "/")).name
+    return ProjectPlace(name=name or None)
+
+
 MOST_TURNS, MOST_CHARACTERS = 2_000, 4_000_000
-"""A batch is handed out when it holds so much."""
+"""The size at which a batch is yielded."""
 
 _CHECKED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a file was read. All before byte `offset` is done with; bytes up to `reached` were seen.
+    """The position in a file: the next reading begins at byte `offset`; bytes before `reached` were read once.
 
-    `check` is a digest of the file's first bytes and of those before `offset`: where it differs, the file was replaced.
-    `turns` of it were handed out. `whole`: nothing was held back, when the file had `size` bytes and was last written
-    at `mtime_ns`. `session` is what the batches were told to belong to.
+    `check` is a digest of the file's first bytes and of those before `offset`; another digest means that the file was
+    replaced. `turns` is the number of turns before `offset`. `whole`: no answer was held back when the file had `size`
+    bytes and was changed at `mtime_ns`. `session` is the session of its batches.
     """
 
     session: str = ""
@@ -61,7 +152,7 @@ class Cursor:
 
 
 def cursor_from(stored: object) -> Cursor:
-    """What `as_json` stored; a cursor at the beginning for anything else."""
+    """Returns the cursor that `as_json` stored; for an invalid value, a cursor at the beginning."""
     if not isinstance(stored, Mapping):
         return Cursor()
     try:
@@ -82,7 +173,7 @@ def cursor_from(stored: object) -> Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Turns to record, and the cursor to keep once they are. `session` is the file's own, without a subagent's id."""
+    """Turns to record, and the cursor to store afterwards. `session` is the file's, without a subagent's id."""
 
     session: str
     said: tuple[Said, ...]
@@ -102,10 +193,10 @@ def batches(
     most_characters: int | None = None,
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Batch]:
-    """What `path` holds after `cursor`; the last batch may be without turns. `skipped` counts what is no message.
+    """Yields the turns of `path` after `cursor`; the last batch may be empty. `skipped` counts lines by kind.
 
-    `final` takes the last answer for whole, unless `only_whole` and something of it seems to be still to come. `told`
-    gets the bytes read. Raises OSError if the file cannot be read.
+    `final` includes the last answer; with `only_whole` only if it seems complete. `told` is called with the number of
+    bytes read. Raises OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         found = path.stat()
@@ -163,7 +254,7 @@ def _is_the_same(file: BinaryIO, cursor: Cursor, size: int) -> bool:
 
 
 def _check(file: BinaryIO, offset: int) -> str:
-    """A digest of the first bytes of the file, as far as they lie before `offset`, and of the last before it."""
+    """Returns a digest of the first and the last bytes before `offset`."""
     digest = hashlib.sha256()
     for start in (0, max(0, offset - _CHECKED)):
         file.seek(start)

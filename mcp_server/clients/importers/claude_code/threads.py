@@ -1,12 +1,11 @@
-"""Lines → turns. A transcript is a tree (`parentUuid`) that grows at its end, and it is read in the order it was
-written: then what is recorded while it grows is what an import of the whole file gives.
+"""Converts lines to turns. A transcript is a tree (`parentUuid`) that grows at its end. It is read in file order, so
+that recording it while it grows gives the same turns as importing the whole file.
 
-- An answer comes in several lines with one `message.id`, its tool results in lines of the user's: together one turn. It
-  is over when another message begins, or when its stop reason says so and any other line follows.
-- Where the user goes back and says something else, a system turn says so: what stands above it was said, but what
-  follows does not answer it.
-- A subagent's lines (`isSidechain`), wherever they stand, are a conversation of their own.
-- A compaction (`compact_boundary`) is a system turn; the summary that follows is nothing that was said.
+- An answer has several lines with one `message.id`, and its tool results are in user lines: together they are one turn.
+  It is complete when another message begins, or when it has a final stop reason and any other line follows.
+- If the user goes back to an earlier point, a system turn says so.
+- A subagent's lines (`isSidechain`) are a conversation of their own.
+- A compaction (`compact_boundary`) is a system turn; its summary is left out.
 """
 
 from __future__ import annotations
@@ -19,29 +18,30 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.importers.claude_code import messages, tools
+from mcp_server.clients.importers import imported
+from mcp_server.clients.importers.claude_code import messages
 from mcp_server.conversations.imports import ImportedTurn
 from mcp_server.model import COMPACTION
 
 MAIN = ""
-"""The thread between user and model; every other is named by its subagent's id."""
+"""The thread between user and model; other threads have their subagent's id."""
 
 BRANCH = "branch"
-"""Name of the system turn where the user went back."""
+"""Name of the system turn for going back."""
 
 BRANCHED = "The user went back: what follows continues an earlier point of the conversation, not what stands above."
 PROMPTER = "main agent"
-"""Who speaks as the user in a subagent's conversation."""
+"""Name of the user in a subagent's conversation."""
 
 RECENT, CHAINED = 48, 512
-"""So many of the last ids are remembered: since the last prompt, and of subagents inside the file."""
+"""Number of ids remembered: of lines since the last prompt, and of subagents' lines inside the file."""
 
 _LONGEST_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A turn, and whose conversation it belongs to: MAIN or a subagent's id."""
+    """A turn and its thread: MAIN or a subagent's id."""
 
     agent: str
     turn: ImportedTurn
@@ -49,9 +49,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What must be known of the lines before a place to read on from there as if they had been read.
+    """The state that is needed to continue reading at a position.
 
-    `recent` are the last ids since the last prompt, `chains` leads from the last ids of subagents to the first of each.
+    `recent`: the last ids since the last prompt. `chains`: last id → first id of each subagent inside the file.
     """
 
     prompted: bool = False
@@ -64,7 +64,7 @@ class Place:
 
 @dataclass(slots=True)
 class _Answer:
-    """A message of the model's that may still grow."""
+    """An answer that may get more lines."""
 
     key: tuple[str, str]
     began: int
@@ -82,7 +82,7 @@ class _Answer:
 
 
 class Threads:
-    """The conversations of one file, as far as they were read. `skipped` counts what was no message, by kind."""
+    """The conversations of one file up to a position. `skipped` counts lines without a message, by kind."""
 
     def __init__(self, place: Place) -> None:
         self.skipped: Counter[str] = Counter()
@@ -94,17 +94,17 @@ class Threads:
         self._callers: dict[str, _Answer] = {}  # tool call id → the answer that made it
 
     def place(self) -> Place:
-        """Where this is, apart from answers that are not over."""
+        """Returns the current state, without incomplete answers."""
         chains = tuple(self._chains.items())
         return Place(self._prompted, tuple(self._recent), chains, self._at, self.cwd, self.model)
 
     @property
     def waiting_since(self) -> int | None:
-        """Where the first answer began that is not over; None if there is none."""
+        """The first byte of the first incomplete answer, or None."""
         return min((answer.began for answer in self._answers.values()), default=None)
 
     def read(self, fields: Mapping[str, Any], start: int) -> list[Said]:
-        """The turns that are known to be whole with this line, which begins at byte `start`."""
+        """Returns the turns that this line, which begins at byte `start`, completes."""
         self._at = messages.moment(fields) or self._at
         self.cwd = self.cwd or messages.text_of(fields, "cwd") or None
         given = messages.text_of(fields, "uuid")
@@ -114,13 +114,13 @@ class Threads:
             said = self._answer(fields, agent, start)
         else:
             answer = self._answers.get(agent)
-            said = self._over(agent) if answer is not None and answer.terminal else []
+            said = self._close_answer(agent) if answer is not None and answer.terminal else []
             if kind == "user":
                 said += self._user(fields, agent)
             elif kind == "attachment":
                 said += self._prompt(fields, agent, *messages.queued_text(fields))
             elif kind == "system" and fields.get("subtype") == messages.COMPACTED:
-                said += [*self._over(agent), self._boundary(fields, agent)]
+                said += [*self._close_answer(agent), self._boundary(fields, agent)]
             else:
                 self.skipped[messages.kind_of(fields)] += 1
         if agent == MAIN and given:
@@ -128,12 +128,12 @@ class Threads:
         return said
 
     def finish(self, *, only_whole: bool = False) -> list[Said]:
-        """The answers that are not known to be over. `only_whole` keeps those that seem to lack something."""
+        """Closes the open answers and returns their turns. With `only_whole`, incomplete ones stay open."""
         return [
             said
             for agent in list(self._answers)
             if self._answers[agent].is_whole() or not only_whole
-            for said in self._over(agent)
+            for said in self._close_answer(agent)
         ]
 
     def _thread(self, fields: Mapping[str, Any], given: str) -> str:
@@ -160,7 +160,7 @@ class Threads:
         request = messages.text_of(fields, "requestRef") or messages.text_of(fields, "requestId")
         key = (messages.text_of(message, "id") or _id_of(fields), request)
         answer = self._answers.get(agent)
-        said = self._over(agent) if answer is not None and answer.key != key else []
+        said = self._close_answer(agent) if answer is not None and answer.key != key else []
         answer = self._answers.get(agent)
         if answer is None:
             answer = self._answers[agent] = _Answer(key, start, messages.text_of(fields, "cwd") or self.cwd)
@@ -197,10 +197,10 @@ class Threads:
         if answer is None:
             self.skipped["tool result without its call"] += 1
         else:
-            answer.results[call_id] = tools.result_text(block.get("content"), block.get("is_error") is True)
+            answer.results[call_id] = imported.result_text(block.get("content"), block.get("is_error") is True)
 
-    def _over(self, agent: str) -> list[Said]:
-        """Takes the thread's answer for whole."""
+    def _close_answer(self, agent: str) -> list[Said]:
+        """Marks the thread's answer as complete and returns its turn, if it has content."""
         answer = self._answers.pop(agent, None)
         if answer is None:
             return []
@@ -210,7 +210,7 @@ class Threads:
         if not content.strip() and not answer.calls:
             return []
         calls = tuple(
-            tools.tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
+            imported.tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
             for call_id, (name, given) in answer.calls.items()
         )
         turn = ImportedTurn(
@@ -234,7 +234,7 @@ class Threads:
         if not text:
             self.skipped[why] += 1
             return []
-        said, turn_id = self._over(agent), _id_of(fields)
+        said, turn_id = self._close_answer(agent), _id_of(fields)
         if agent == MAIN:
             parent = messages.text_of(fields, "parentUuid")
             if self._prompted and parent and parent not in self._recent:
@@ -251,7 +251,7 @@ class Threads:
 
 
 def _id_of(fields: Mapping[str, Any]) -> str:
-    """The line's own id; for a line without one, a digest of it."""
+    """Returns the line's id, or a digest of the line if it has none."""
     given = messages.text_of(fields, "uuid")
     if given and len(given) <= _LONGEST_ID and given.isprintable() and given == given.strip():
         return given
@@ -259,7 +259,7 @@ def _id_of(fields: Mapping[str, Any]) -> str:
 
 
 def _plain_id(text: str) -> str:
-    """An id as part of a session's: what is not plain is replaced by a digest."""
+    """Returns an id that can be part of a session id: `text`, or its digest if it has other characters."""
     if len(text) <= 64 and text and all(c.isascii() and (c.isalnum() or c in "-_") for c in text):
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -15,6 +15,9 @@ Below the local folder (`.local/`):
 
 from __future__ import annotations
 
+import os
+import time
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,3 +72,60 @@ def read_request(sent: bytes) -> tuple[bytes, str, dict[str, str], bytes]:
     token, *words, said = sent.split(b"\0", 2 + len(BESIDE))
     event, *seen = (word.decode("utf-8", "surrogatepass") for word in words)
     return token, event, {name: value for name, value in zip(BESIDE, seen, strict=True) if value}, said
+
+
+def mark_starting(local: str) -> None:
+    """Marks this process as a server that is about to listen, so that a prompt waits for it a little.
+
+    `claude -p "…"` starts the server and sends its only prompt at once; without the mark that prompt would get nothing.
+    Does nothing if the folder does not exist yet.
+    """
+    try:
+        if os.path.isdir(local):
+            os.makedirs(os.path.join(local, "run"), mode=0o700, exist_ok=True)
+            with open(_own_mark(local), "ab", opener=lambda path, flags: os.open(path, flags, 0o600)):
+                os.utime(_own_mark(local))
+    except OSError:
+        return
+
+
+def unmark_starting(local: str) -> None:
+    """Deletes this process's mark, and the old marks of servers that died before they listened."""
+    try:
+        for mark in _starting_marks(local):
+            if mark == _own_mark(local) or time.time() - os.stat(mark).st_mtime > STARTING_SECONDS:
+                os.unlink(mark)
+    except OSError:
+        return
+
+
+def is_starting(local: str) -> bool:
+    """Returns True while a server is about to listen."""
+    try:
+        return any(_is_alive(mark) for mark in _starting_marks(local))
+    except OSError:
+        return False
+
+
+def _starting_marks(local: str) -> list[str]:
+    run = os.path.join(local, "run")
+    return [os.path.join(run, name) for name in os.listdir(run) if name.startswith(STARTING)]
+
+
+def _own_mark(local: str) -> str:
+    return os.path.join(local, "run", f"{STARTING}{os.getpid()}")
+
+
+def _is_alive(mark: str) -> bool:
+    """Returns True if a mark is recent and its process exists."""
+    if time.time() - os.stat(mark).st_mtime > STARTING_SECONDS:
+        return False
+    if os.name != "posix":  # on Windows signal 0 would end the process
+        return True
+    try:
+        os.kill(int(mark.rpartition("-")[2]), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass
+    return True

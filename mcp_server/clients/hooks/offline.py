@@ -1,5 +1,4 @@
-"""The hook command without a server: detects a starting server, queues events for the next one, and reads the brief on
-disk or the index for a prompt.
+"""The hook command without a server: queues events for the next one, and reads the brief on disk or the index.
 
 The module is separate because most prompts do not need it, and imports little because a prompt waits.
 """
@@ -11,25 +10,57 @@ import json
 import os
 import time
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+FIELDS = (
+    "session_id",
+    "transcript_path",
+    "cwd",
+    "prompt",
+    "source",
+    "trigger",
+    "reason",
+    "tool_name",
+    "agent_id",
+    "agent_type",
+    "last_assistant_message",
+    "stop_hook_active",
+)
+"""The fields of a hook's input that are used. The client's transcript has the rest, such as a tool's response."""
+
+LONGEST_TEXT = 200_000
+"""Characters of a field; a longer one is cut."""
+
+
+def fields_of(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
+    """Returns the used fields of a hook's input, and `beside`, values from the command's environment (`protocol`)."""
+    given = whole(said)
+    fields: dict[str, object] = {}
+    for name in FIELDS:
+        value = given.get(name)
+        if isinstance(value, str):
+            fields[name] = value[:LONGEST_TEXT]
+        elif isinstance(value, bool | int | float):
+            fields[name] = value
+    return {**fields, **beside, **({"paused": True} if "paused" in beside else {})}
+
+
+def whole(said: bytes) -> dict[str, object]:
+    """Returns all fields of a hook's input; {} if it is not a JSON object."""
+    try:
+        given = json.loads(said.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
 LONGEST_BRIEF = 9_500
 """Characters. Claude Code writes anything over 10,000 to a file."""
-
-
-def starting(local: str) -> bool:
-    """Returns True while a server is about to listen."""
-    run = os.path.join(local, "run")
-    try:
-        names = [name for name in os.listdir(run) if name.startswith(wire.STARTING)]
-        return any(_lives(name[len(wire.STARTING) :], os.path.join(run, name)) for name in names)
-    except OSError:
-        return False
 
 
 def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
@@ -39,7 +70,7 @@ def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
     Reports of printed texts are all kept: their names contain the text's hash.
     """
     kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
-    folder = os.path.join(local, wire.QUEUE)
+    folder = os.path.join(local, protocol.QUEUE)
     _make_private(folder)
     name = f"{_name(str(fields.get('session_id')))}-{_name(event)}"
     if "printed" in fields:
@@ -66,7 +97,7 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
 
     Includes reports that a server has taken from the queue and not finished.
     """
-    folder = os.path.join(local, wire.QUEUE)
+    folder = os.path.join(local, protocol.QUEUE)
     try:
         names = [name for name in os.listdir(folder) if name.startswith(f"{_name(session)}-")]
     except OSError:
@@ -88,7 +119,7 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
 def brief(local: str, fields: Mapping[str, object]) -> str:
     """Returns the brief on disk for the folder's project; "" if there is none."""
     try:
-        with open(os.path.join(local, wire.BRIEFS, _known(local, fields)[0]), encoding="utf-8", newline="") as file:
+        with open(os.path.join(local, protocol.BRIEFS, _known(local, fields)[0]), encoding="utf-8", newline="") as file:
             text = file.read(LONGEST_BRIEF + 1)
     except (OSError, ValueError):
         return ""
@@ -127,7 +158,7 @@ def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | N
     The names are None if nothing is pushed there.
     """
     try:
-        with open(os.path.join(local, wire.BRIEFS, "index.json"), encoding="utf-8") as file:
+        with open(os.path.join(local, protocol.BRIEFS, "index.json"), encoding="utf-8") as file:
             known = json.load(file)
         place = os.path.realpath(str(fields.get("project_dir") or fields.get("cwd") or os.getcwd()))
         while place not in known and os.path.dirname(place) != place:
@@ -136,20 +167,6 @@ def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | N
         return os.path.basename(str(entry.get("brief", "global.md"))), entry.get("projects")
     except (OSError, ValueError, AttributeError):
         return "", None
-
-
-def _lives(pid: str, marker: str) -> bool:
-    if time.time() - os.stat(marker).st_mtime > wire.STARTING_SECONDS:
-        return False
-    if os.name != "posix":  # on Windows signal 0 would end the process
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _make_private(folder: str) -> None:

@@ -14,9 +14,8 @@ from mcp_server.app import maintain, open_memory
 from mcp_server.conversations.closed_sessions import PENDING_EXTRACTION
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Unavailable
-from mcp_server.jobs import child
-from mcp_server.jobs.registry import JOBS
-from mcp_server.jobs.scheduler import due, planned
+from mcp_server.jobs import worker
+from mcp_server.jobs.scheduler import JOBS, due, planned
 from mcp_server.knowledge.extract import extract_pending
 from mcp_server.memory import Memory
 from mcp_server.search.search import SearchRequest, find
@@ -56,17 +55,17 @@ def lines(workspace: Path) -> list[str]:
 
 def started(workspace: Path) -> subprocess.Popen[bytes]:
     """A child as a server starts it."""
-    command = [sys.executable, "-P", "-c", child.PROGRAM, str(ROOT)]
+    command = [sys.executable, "-P", "-c", worker.PROGRAM, str(ROOT)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(child.Order("knowledge", str(workspace), KEYWORDS_ONLY).to_json())
+    process.stdin.write(worker.Order("knowledge", str(workspace), KEYWORDS_ONLY).to_json())
     process.stdin.flush()
     return process
 
 
 async def test_closed_conversations_become_knowledge_in_a_process_of_their_own(workspace: Path) -> None:
     await imported(workspace, 2)
-    assert await child.run("knowledge", workspace, KEYWORDS_ONLY)
+    assert await worker.run("knowledge", workspace, KEYWORDS_ONLY)
     assert await left(workspace) == 0
     assert "Zagreb1" in (workspace / "knowledge/people/ana.md").read_text()
 
@@ -75,7 +74,7 @@ async def test_jobs_that_are_due_run_there_too(memory: Memory, workspace: Path) 
     await planned(memory, JOBS)
     await memory.state.put("jobs", "condense-daily", {"done": "2020-01-01T00:00:00+00:00"})
     assert [job.name for job, _ in await due(memory, JOBS)] == ["condense-daily"]
-    assert await child.run("jobs", workspace, KEYWORDS_ONLY)
+    assert await worker.run("jobs", workspace, KEYWORDS_ONLY)
     (ran,) = [one for one in await planned(memory, JOBS) if one.name == "condense-daily"]
     assert ran.last is not None
 
@@ -121,4 +120,4 @@ async def test_a_child_ends_with_whoever_started_it(workspace: Path) -> None:
 async def test_a_child_that_fails_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(Unavailable, match="code 1"):
-        await child.run("knowledge", tmp_path / "file", KEYWORDS_ONLY)
+        await worker.run("knowledge", tmp_path / "file", KEYWORDS_ONLY)

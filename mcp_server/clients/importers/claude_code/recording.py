@@ -1,0 +1,227 @@
+"""Records Claude Code's transcripts: whole files (import), or the new lines of an open session (capture).
+
+Both read on from the same stored cursor: a missed hook loses nothing, and importing a captured file adds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from mcp_server.clients.importers.claude_code import SOURCE
+from mcp_server.clients.importers.claude_code.reading import (
+    Batch,
+    Cursor,
+    batches,
+    cursor_from,
+    project_place,
+    projects_folder,
+    subagents,
+)
+from mcp_server.clients.importers.claude_code.threads import MAIN
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
+from mcp_server.errors import NotFound, Refused, Unavailable
+from mcp_server.memory import Memory
+
+CURSORS = "captured"
+"""Namespace of the state: real path of a transcript → its cursor."""
+
+
+STILL_WRITTEN = timedelta(minutes=10)
+"""The last answer of a file that was changed less than this ago may be incomplete."""
+
+MOST_TURNS, MOST_CHARACTERS = 256, 1_000_000
+"""The most that is recorded in one piece."""
+
+
+def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None) -> Iterator[ImportedSession]:
+    """Yields the parts of a batch: of the session itself, and of each subagent in the same file.
+
+    The project is `project`, else that of the folder in the file, else that of `cwd`.
+    """
+    turns: dict[str, list[ImportedTurn]] = {}
+    for said in batch.said:
+        turns.setdefault(said.agent, []).append(said.turn)
+    place = project_place(batch.cwd or cwd)
+    for agent, of_agent in turns.items():
+        yield ImportedSession(
+            session_id=batch.session if agent == MAIN else subagent_session(batch.session, agent),
+            turns=tuple(of_agent),
+            source=SOURCE,
+            project=project or place.name,
+            folder=place.folder,
+            model=batch.model,
+            kind="main" if agent == MAIN else "subagent",
+            unique_ids=True,
+        )
+
+
+def subagent_session(session: str, agent: str) -> str:
+    """Returns the session id of a subagent of `session`."""
+    return f"{session}-agent-{agent}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileImported:
+    """The result of importing one file; `turns` includes those that were recorded before."""
+
+    sessions: int = 0
+    new_sessions: int = 0
+    turns: int = 0
+    new_turns: int = 0
+    copied: int = 0
+    redacted: int = 0
+    unchanged: int = 0
+
+
+async def import_file(
+    memory: Memory,
+    file: Path,
+    project: str | None,
+    skipped: Counter[str],
+    *,
+    anew: bool = False,
+    told: Callable[[int], None] = lambda _: None,
+) -> FileImported:
+    """Records a transcript from its cursor, or with `anew` from its beginning. `skipped` counts lines by kind.
+
+    Raises Unavailable if the file cannot be read.
+    """
+    try:
+        file, found = await run_sync(lambda: (file.resolve(), file.stat()))
+        key = str(file)
+        cursor = Cursor() if anew else cursor_from(await memory.state.get(CURSORS, key))
+        if cursor.whole and (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns):
+            return FileImported(sessions=1, turns=cursor.turns, unchanged=1)
+        age = memory.clock() - datetime.fromtimestamp(found.st_mtime, UTC)
+        growing = timedelta(0) <= age < STILL_WRITTEN
+        known: set[str] = set()
+        begun: set[str] = set()
+        new = copied = redacted = 0
+        offsets = [0]
+        pieces = batches(file, cursor, skipped, final=True, only_whole=growing, told=offsets.append)
+        while (batch := await run_sync(next, pieces, None)) is not None:
+            for part in sessions_in(batch, project=project):
+                is_known = part.session_id in known or await memory.state.session(part.session_id) is not None
+                recorded = await record_session(memory, part)
+                known.add(part.session_id)
+                begun |= {part.session_id} if recorded.new_turns and not is_known else set()
+                new, copied = new + recorded.new_turns, copied + recorded.copied
+                redacted += recorded.redacted
+            if batch.cursor != cursor:
+                await memory.state.put(CURSORS, key, batch.cursor.as_json())
+                cursor = batch.cursor
+            told(offsets[-1])
+            offsets[:] = offsets[-1:]
+    except OSError as error:
+        raise Unavailable(f"{file} cannot be read: {error.strerror or error}; check its permissions") from None
+    return FileImported(
+        sessions=max(1, len(known)) if cursor.turns else 0,
+        new_sessions=len(begun),
+        turns=cursor.turns,
+        new_turns=new,
+        copied=copied,
+        redacted=redacted,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The result of one capture, with subagents. `skipped` counts lines without a message; `note` is for the log.
+
+    `session` is "" if the file names none.
+    """
+
+    session: str
+    new_turns: int
+    skipped: int
+    note: str = ""
+
+
+async def capture(
+    memory: Memory,
+    transcript: Path,
+    *,
+    cwd: str | None = None,
+    session: str | None = None,
+    final: bool = False,
+    stopped: bool = False,
+    projects: Path | None = None,
+) -> Captured:
+    """Records what is new in `transcript` and in its subagents' transcripts. No content of a file causes an error.
+
+    The last answer is left for the next time. `stopped` (the client has stopped answering) includes it if it seems
+    complete, `final` always. `session` and `cwd` come from the hook; those in the file take precedence. The transcript
+    must be in the folder `projects`, by default Claude Code's own.
+
+    Raises:
+        Refused: the path is outside that folder, or is no transcript.
+        NotFound, Unavailable: there is no such file (yet), or it cannot be read.
+    """
+    path, *agents = await run_sync(_with_subagents, transcript, projects or projects_folder(os.environ))
+    done = await _capture_file(memory, path, cwd, session, final, stopped)
+    for agent in agents:
+        more = await _capture_file(memory, agent, cwd, session, final, stopped)
+        done = replace(done, new_turns=done.new_turns + more.new_turns, skipped=done.skipped + more.skipped)
+    return done
+
+
+async def _capture_file(
+    memory: Memory, path: Path, cwd: str | None, session: str | None, final: bool, stopped: bool
+) -> Captured:
+    key = str(path)
+    cursor = cursor_from(await memory.state.get(CURSORS, key))
+    skipped: Counter[str] = Counter()
+    found, new = None, 0
+    pieces = _new_batches(path, cursor, skipped, final, stopped)
+    try:
+        while (batch := await run_sync(next, pieces, None)) is not None:
+            found = batch.session
+            for part in sessions_in(batch, cwd):
+                new += (await append_turns(memory, part)).new_turns
+            if batch.cursor != cursor:
+                await memory.state.put(CURSORS, key, batch.cursor.as_json())
+                cursor = batch.cursor
+    except FileNotFoundError:
+        raise NotFound(f"there is no transcript at {path}") from None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
+    if found is None:
+        return Captured(cursor.session, 0, 0, "nothing new")
+    note = f"the hook named session {session}, the transcript {found}" if session and session != found else ""
+    return Captured(found, new, skipped.total(), note)
+
+
+def _new_batches(path: Path, cursor: Cursor, skipped: Counter[str], final: bool, stopped: bool) -> Iterator[Batch]:
+    """Yields the batches of a transcript after `cursor`; none if the file has not changed since then."""
+    found = path.stat()
+    same = (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns)
+    if same and (cursor.whole or not (final or stopped)):
+        return
+    yield from batches(
+        path,
+        cursor,
+        skipped,
+        final=final or stopped,
+        only_whole=not final,
+        most_turns=MOST_TURNS,
+        most_characters=MOST_CHARACTERS,
+    )
+
+
+def _with_subagents(transcript: Path, projects: Path) -> list[Path]:
+    """Returns the real path of a transcript, and those of its subagents. Raises as `capture` does."""
+    path, folder = transcript.expanduser().resolve(), projects.expanduser().resolve()
+    if not path.is_relative_to(folder):
+        raise Refused(f"{transcript} does not lie in {folder}, where Claude Code keeps its transcripts")
+    if path.suffix != ".jsonl" or (path.exists() and not path.is_file()):
+        raise Refused(f"{transcript} is no transcript: give the path of a .jsonl file")
+    if not path.exists():
+        raise NotFound(f"there is no transcript at {transcript} yet")
+    return [path, *subagents(path)]

@@ -1,0 +1,131 @@
+"""The worker process of a server: long work in a process of its own, with the lowest priority.
+
+Work that computes for minutes (knowledge of a large import, condensing) would delay every answer of the server's
+process, because Python runs one thread at a time. A worker uses the workspace like any other process, through files and
+locks. Killing it at any moment loses nothing that was acknowledged.
+
+    server                         worker
+    starts it, sends an Order    → lowers its priority, opens the workspace, works
+    keeps its standard input open  ends at once when it is closed, because the server has then gone
+    waits                        ← exit code: 0 done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
+
+Work = Literal["knowledge", "jobs"]
+"""Extracting knowledge from closed conversations; running the scheduled jobs that are due."""
+
+PROGRAM = """\
+import sys
+sys.path.append(sys.argv[1])
+from mcp_server.jobs import worker
+order = worker.begin()
+from mcp_server.app import open_memory
+worker.carry_out(order, open_memory)
+"""
+"""Passed to `python -c`: `-m` would search the working folder first, which is a user's project."""
+
+NICE = 19
+"""The lowest priority on POSIX."""
+
+PRIORITY = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
+"""The priority on Windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker does, in which workspace, and with which environment for the settings."""
+
+    work: Work
+    workspace: str
+    environ: dict[str, str]
+
+    def to_json(self) -> bytes:
+        """Returns one line."""
+        return json.dumps(asdict(self)).encode("ascii") + b"\n"
+
+    @classmethod
+    def from_json(cls, line: bytes) -> Order:
+        """Returns the order that `to_json` wrote."""
+        return cls(**json.loads(line))
+
+
+async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
+    """Does `work` in a worker, which is killed if this call is cancelled. Returns False if no process can be started.
+
+    Raises:
+        Unavailable: the worker ended before its work was done.
+    """
+    if not sys.executable:  # a program that embeds Python
+        return False
+    command = [sys.executable, "-P", "-c", PROGRAM, str(Path(__file__).parents[2])]
+    try:
+        process = await anyio.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=None, creationflags=PRIORITY
+        )
+    except OSError:
+        return False
+    async with process:
+        assert process.stdin is not None, "opened with a pipe"
+        with suppress(anyio.BrokenResourceError):  # it has ended already: its exit code says more
+            await process.stdin.send(Order(work, str(workspace), dict(environ)).to_json())
+        code = await process.wait()
+    if code:
+        raise Unavailable(f"the child process for {work} ended with code {code}; stderr of the server says why")
+    return True
+
+
+def begin() -> Order:
+    """Lowers this process's priority, makes it end with its parent, and returns the order from standard input."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
+    order = Order.from_json(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    return order
+
+
+def carry_out(order: Order, open_memory: Callable[..., AbstractAsyncContextManager[Memory]]) -> None:
+    """Opens the workspace with `open_memory` and does the ordered work."""
+    import logging
+
+    from mcp_server.garbage import look_seldom
+
+    look_seldom()
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    anyio.run(_work, order, open_memory)
+
+
+def _end_with_the_parent() -> None:
+    with suppress(OSError):
+        os.read(0, 1)
+    os._exit(0)  # the files on disk are valid at any moment
+
+
+async def _work(order: Order, open_memory: Callable[..., AbstractAsyncContextManager[Memory]]) -> None:
+    async with open_memory(Path(order.workspace), order.environ, if_missing="refuse") as memory:
+        if order.work == "knowledge":
+            from mcp_server.knowledge.extract import extract_pending
+
+            await extract_pending(memory)
+        else:
+            from mcp_server.jobs.scheduler import JOBS, run_due
+
+            await run_due(memory, JOBS)
