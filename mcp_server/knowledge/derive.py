@@ -157,7 +157,7 @@ async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> 
             answer = await memory.llm.complete(prompt, purpose="review", max_tokens=item_review.ANSWER_TOKENS)
         except LlmUnavailable:
             break
-        found = item_review.reviewed(window, redact(answer).text, found, model)
+        found = item_review.reviewed(window, redact(answer).text, found)
     if found.refused:
         log.info("%d answers about the items of %s could not be used", found.refused, context.path)
     return replace(context, items=found.items, settled=found.settled)

@@ -2,16 +2,14 @@
 
 The answer is a JSON object: items to drop, to reword, or to mark as settled by another one, and items that are missing.
 One part that does not hold (an unknown id, a quote that no message has, a name that is lost) refuses the whole answer,
-and the items stay as they were found. At most a third of the items may be dropped or settled. An answer is also refused
-if it drops the likelier items and keeps the less likely ones, or says that decisions about different things replace
-each other.
+and the items stay as they were found. At most a third of the items may be dropped or settled.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,9 +19,7 @@ from mcp_server.model import Turn
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped
 from mcp_server.understanding.features import content_stems, word_list
-from mcp_server.understanding.model import Model
-from mcp_server.understanding.recognizer import LONGEST, Item, ItemKind, is_real, probability_of
-from mcp_server.understanding.settling import Rarity, Statement, replaces
+from mcp_server.understanding.recognizer import LONGEST, Item, ItemKind, is_real
 
 ANSWER_TOKENS = 1_500
 MESSAGES = 40
@@ -37,15 +33,6 @@ LEAST_QUOTE = 3
 
 MOST_REMOVED = 1 / 3
 """Share of the shown items that one answer may drop or settle."""
-
-LEAST_REPLACES = 0.02
-"""The probability that one decision replaces another, as far as words tell, from which on an answer may say so."""
-
-ADDED = 0.5
-"""The probability that an added item gets."""
-
-LEAST_ADDED = 0.06
-"""The least probability of an added item, as the recognizer judges its sentence."""
 
 MOST_ADDED = 3
 """Items that one answer may add, or half as many as there are."""
@@ -102,17 +89,10 @@ def windows(turns: Sequence[Turn], items: Sequence[Item]) -> Iterator[Window]:
         yield Window(part, inside)
 
 
-def reviewed(window: Window, answer: str, before: Reviewed, model: Model | None = None) -> Reviewed:
-    """Returns the items after one answer; if it cannot be used, only `refused` has changed.
-
-    With the `model` of the recognizer, items that it finds very unlikely cannot be added.
-    """
+def reviewed(window: Window, answer: str, before: Reviewed) -> Reviewed:
+    """Returns the items after one answer; if it cannot be used, only `refused` has changed."""
     try:
         after = _applied(window, _object(answer), before)
-        for one in after.items if model else ():
-            if one not in before.items and one.probability == ADDED and model:
-                quoted = probability_of(one.kind, one.text, one.turn, window.turns, model)
-                _check(quoted >= LEAST_ADDED)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return replace(before, refused=before.refused + 1)
     return after
@@ -138,13 +118,9 @@ def _applied(window: Window, asked: Mapping[str, list[Any]], before: Reviewed) -
     texts = {turn.number: turn.content for turn in window.turns}
     dropped = {window.items[name] for name in asked["drop"]}
     pairs = {window.items[one["id"]]: window.items[one["by"]] for one in asked["settle"]}
-    rarity = Rarity([_statement(one) for one in window.items.values()])
     for old, new in pairs.items():
         _check(new.kind in _SETTLES.get(old.kind, ()) and new.turn > old.turn and not {old, new} & dropped)
-        _check(old.kind != "decision" or replaces(_statement(old), _statement(new), rarity) >= LEAST_REPLACES)
     _check(all(one.probability < 1 for one in dropped))  # a label always counts
-    kept = [one for one in window.items.values() if one not in dropped]
-    _check(not dropped or not kept or _mean_probability(dropped) < _mean_probability(kept))
     _check(len(dropped) + len(pairs) <= MOST_REMOVED * len(window.items))
     worded: dict[Item, Item] = {}
     for one in asked["reword"]:
@@ -160,14 +136,6 @@ def _applied(window: Window, asked: Mapping[str, list[Any]], before: Reviewed) -
     settled = {worded.get(old, old): turn for old, turn in before.settled.items()}
     settled.update({worded.get(old, old): new.turn for old, new in pairs.items()})
     return Reviewed(tuple(sorted(items, key=lambda one: one.sources[0])), settled, before.refused)
-
-
-def _statement(item: Item) -> Statement:
-    return Statement(item.kind, item.text, (item.at, "", item.turn), item.changes, frozenset(item.heard))
-
-
-def _mean_probability(items: Collection[Item]) -> float:
-    return sum(one.probability for one in items) / len(items)
 
 
 def _check(holds: bool) -> None:
@@ -202,4 +170,4 @@ def _added(one: Any, window: Window) -> Item:
     if turn is None or quote not in " ".join(turn.content.split()):
         raise ValueError("no message has this quote")
     _check(len(quote.split()) >= LEAST_QUOTE and len(quote) <= LONGEST and "[src:" not in quote)
-    return Item(kind, quote, turn.number, turn.at, (turn.number,), turn.role, probability=ADDED)
+    return Item(kind, quote, turn.number, turn.at, (turn.number,), turn.role, probability=0.5)

@@ -1,4 +1,4 @@
-"""Newer hits: of hits that state different values of the same thing, a newer one goes first, and the older ones say so.
+"""Newer lines: of page lines that state different values of one thing, a newer one goes first; older ones say so.
 
 Whether a hit replaces another one is judged as for the items of a page (`core.understanding.settling`), with less
 certainty if both share words with the query: then they answer the same question.
@@ -62,9 +62,11 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
 
 
 def _said_at(passage: Passage) -> tuple[str, int] | None:
-    """Returns the transcript and turn that say a passage; the names of transcripts begin with their time."""
-    if passage.category == "conversation":
-        return passage.path, passage.turn or 0
+    """Returns the transcript and turn that a page line was taken from; transcript names begin with their time.
+
+    None for anything else. Turns of conversations keep the order of the ranking: reordering them as well lost a fifth
+    of NDCG@10 on LoCoMo, because most turns that share words state no value at all.
+    """
     sources = sources_of(passage.text)
     return (sources[0].path, sources[0].turn) if sources else None
 

@@ -171,9 +171,16 @@ def subject_stems(text: str) -> frozenset[str]:
     return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)
 
 
-def _folded(words: Iterable[str]) -> list[str]:
-    """Returns words without line ends, folded all at once: hundreds of calls would take longer."""
-    return fold("\n".join(words)).split("\n")
+AT_ONCE = 10_000
+"""Words that are folded in one call."""
+
+
+def _folded(words: Iterable[str]) -> Iterator[str]:
+    """Yields words without line ends, folded `AT_ONCE` at a time: one call a word would take longer, and one call for
+    all words of a long message would hold each word twice."""
+    left = iter(words)
+    while some := list(islice(left, AT_ONCE)):
+        yield from fold("\n".join(some)).split("\n")
 
 
 def _stems(folded: Iterable[str]) -> frozenset[str]:

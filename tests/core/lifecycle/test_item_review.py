@@ -9,8 +9,7 @@ import pytest
 
 from mcp_server.knowledge.item_review import Reviewed, Window, reviewed, windows
 from mcp_server.model import Turn
-from mcp_server.understanding.model import recognizer
-from mcp_server.understanding.recognizer import Item, ItemKind, read
+from mcp_server.understanding.recognizer import Item, ItemKind
 from tests.core.understanding.talks import talk
 
 SAID = (
@@ -138,37 +137,3 @@ def test_a_long_conversation_is_shown_in_parts_with_its_items() -> None:
     parts = list(windows(turns, found))
     assert [len(part.turns) for part in parts] == [40, 40, 20]
     assert [list(part.items) for part in parts] == [["i1"], [], ["i2"]]
-
-
-LEDGER = (
-    "which database should the ledger have?",
-    "I'd go with SQLite for the ledger: it is one file, needs no server, and the load is small.",
-    "yes, go with that",
-    "Done, the ledger uses SQLite now.",
-    "From here on write all commit messages in English.",
-    "Understood.",
-    "how was your weekend? mine was mostly rain and a long book about lighthouses",
-    "I have no weekends, but that sounds cozy.",
-    "let's keep the invoices in the S3 bucket for ten years",
-    "OK, ten years.",
-)
-
-
-@pytest.mark.parametrize("way", ["lazy", "chatty", "drops the likeliest", "invents a replacement", "adds small talk"])
-def test_a_bad_answer_leaves_the_items_as_they_were(way: str) -> None:
-    turns = talk(*LEDGER)
-    found = tuple(read(turns, recognizer()))
-    (only,) = windows(turns, found)
-    by_name = sorted(only.items.items(), key=lambda one: one[1].probability)
-    decisions = [name for name, one in only.items.items() if one.kind == "decision"]
-    small_talk = "mine was mostly rain and a long book about lighthouses"
-    answer: dict[str, Any] = {
-        "lazy": "No changes.",
-        "chatty": 'Sure! Here you are: {"drop": []} Let me know if you need more.',
-        "drops the likeliest": {"drop": [by_name[-1][0]]},
-        "invents a replacement": {"settle": [{"id": decisions[0], "by": decisions[-1]}]},
-        "adds small talk": {"add": [{"kind": "decision", "turn": turns[6].number, "quote": small_talk}]},
-    }
-    given = answer[way] if isinstance(answer[way], str) else json.dumps(answer[way])
-    assert len(found) >= 3
-    assert reviewed(only, given, Reviewed(found), recognizer()) == Reviewed(found, refused=1)

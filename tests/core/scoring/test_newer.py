@@ -6,10 +6,12 @@ from mcp_server.model import Hit, Passage
 from mcp_server.search.newer import newest_first, with_note
 
 PATH = "raw/conversations/2026/11/02/0900-kiln.md"
+PAGE = "knowledge/projects/kiln/context.md"
 
 
 def hit(turn: int, text: str, path: str = PATH) -> Hit:
-    return Hit(Passage(path, f"{path}#{turn}", 0, turn, turn, turn, text, "", "conversation", turn=turn), 1.0, {})
+    line = f"- 2026-11-02: {text} [src: {path}#{turn}]"
+    return Hit(Passage(PAGE, PAGE, 0, turn, turn, turn, line, "Facts", "project"), 1.0, {})
 
 
 OLD = hit(3, "The kiln fires stoneware at 1240 degrees.")
