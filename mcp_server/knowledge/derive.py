@@ -150,7 +150,6 @@ async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> 
         return context
     found = item_review.Reviewed(context.items)
     template = memory.templates("review_items")
-    model = await run_sync(memory.recognizer)
     for window in item_review.windows(turns, context.items):
         try:
             prompt = window.prompt(template, context)

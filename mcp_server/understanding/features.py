@@ -7,10 +7,10 @@ them, so that a person can see why a sentence was taken for a decision.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from mcp_server.text.words import STOP_WORDS, TALK_WORDS, fold
 from mcp_server.understanding.sentences import Sentence, sentences
