@@ -46,7 +46,8 @@ MEASURES = (*(f"recall@{depth}" for depth in DEPTHS), f"ndcg@{NDCG_DEPTH}")
 
 @dataclass(slots=True)
 class Asked:
-    """What came back for a question. Times in milliseconds; `contexts`: files and budget → (inside, whole) shares."""
+    """The results for one question. Times are in milliseconds. `contexts` maps files and budget to the shares of the
+    evidence that is inside, and that is whole."""
 
     question: Question
     ranked: list[str]

@@ -82,8 +82,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A point after so many exchanges: CPU microseconds per exchange since the point before, and for all scores; items
-    and candidates held; bytes of the stored state; resident memory of this process in MB."""
+    """A measurement after `exchanges` exchanges: CPU microseconds per exchange since the previous measurement, and for
+    scoring all items; the numbers of items and candidates; bytes of the stored state; resident memory in MB."""
 
     exchanges: int
     exchange_us: float

@@ -1,4 +1,4 @@
-"""What several benchmarks share: temporary workspaces, made-up conversations, a plain BM25, and two statistics."""
+"""Shared by several benchmarks: temporary workspaces, made-up conversations, a plain BM25, and two statistics."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Talk:
 
 
 def made_up_sessions(passages: int) -> Iterator[ImportedSession]:
-    """Yields conversations with so many turns together; each turn is one passage."""
+    """Yields conversations with `passages` turns in total. Each turn is one passage."""
     talk = Talk(20)
     for number, first in enumerate(range(0, passages, TURNS_A_SESSION)):
         opened = START + timedelta(hours=5 * number)

@@ -135,7 +135,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class GateSignal:
-    """A decision for a message and a scope (SPEC §7): `value` against `threshold`; `signal` says what was measured."""
+    """A decision for a message and a scope: `value` against `threshold`; `signal` says what was measured."""
 
     open: bool
     signal: str

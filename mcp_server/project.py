@@ -1,4 +1,4 @@
-"""Which project is this? A raw key says it for ever; a tracked map turns keys into slugs for people (SPEC §2)."""
+"""Identifies projects: a raw key never changes, and a map in git gives each key a slug that people can rename."""
 
 from __future__ import annotations
 

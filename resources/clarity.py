@@ -1,4 +1,4 @@
-"""Resources `context://clarity/…`: what a conversation is about, in scores (S0 "Gateway Methods")."""
+"""The resources `context://clarity/…`: the subjects of a conversation with their scores."""
 
 from __future__ import annotations
 

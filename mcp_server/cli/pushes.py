@@ -236,4 +236,4 @@ def _resume(project: str | None, here: bool, as_json: bool) -> None:
     for one in left:
         print_text(f"still {one.words}")
     if not switched_on:
-        print_text("nothing is pushed all the same: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set")
+        print_text("nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set")

@@ -40,7 +40,7 @@ class ImportedTurn:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """One conversation, or the next part of one if all turns have ids.
+    """An imported conversation, or its next part if all turns have ids.
 
     `session_id` must be the same at every import of it; `source` is `import:FORMAT`. `folder` is where it was held,
     which gives its project if `project` is missing. `unique_ids`: the ids are unique across sessions, so that a turn

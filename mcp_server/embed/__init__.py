@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """What the index needs of an embedder. Calls block and may come from any thread."""
+    """The interface of an embedder for the index. Calls block and may come from any thread."""
 
     @property
     def name(self) -> str:

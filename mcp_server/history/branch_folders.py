@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 @dataclass(frozen=True, slots=True)
 class BranchFolders:
-    """One kind of branches: `prefix` of names and folders (`explore/`), `noun` and `command` for messages."""
+    """A kind of branch. `prefix` begins its names and folders (`explore/`); messages use `noun` and `command`."""
 
     prefix: str
     noun: str

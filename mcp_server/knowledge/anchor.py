@@ -1,7 +1,7 @@
-"""Anchor: what the user marks as important stays (S0 "Anchoring", S1 "important").
+"""Anchors and unanchors items that the user marks as important.
 
-Anchors are truth, so they stand in `anchors.yaml`, where a person can read and change them. An anchored item protects
-the chunks that name it; an anchored chunk, file or passage protects itself.
+Anchors are stored in `anchors.yaml`, which a person can read and edit. An anchored item protects the chunks that name
+it; an anchored chunk, file or passage protects itself.
 """
 
 from __future__ import annotations

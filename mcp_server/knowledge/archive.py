@@ -1,6 +1,6 @@
-"""Archive: journals over their time, and files that somebody names, move to `archive/` (S4 §8.5, §8.6).
+"""Moves old journals, and files that the user names, to `archive/`.
 
-Search still finds them there; nothing loads them by itself; `recover` brings them back.
+Search still finds archived files, no context includes them by default, and `recover` restores them.
 """
 
 from __future__ import annotations

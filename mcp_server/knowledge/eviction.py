@@ -1,12 +1,11 @@
-"""Eviction: which knowledge files nobody needs any more?                         (S4 §8.5 "score and evict", SPEC §8.5)
+"""Chooses the knowledge files that move to `archive/` because nobody uses them.
 
     score = e^(−0.05 · days) · (references + 1)
 
-A file goes to `archive/` when its score is under 0.01 and it is older than 30 days: without a reference after 93 days,
-with one after 106, with nine after 139. `references` counts reads and recoveries; so nothing goes before the log of
-these covers 30 days. Some files never go: identity, the core memory, indexes, what is anchored, linked or subscribed.
-And some not yet (S4 calls it LRU, and its formula knows nothing of when): what was read, or changed on disk, within 30
-days.
+A file is archived when its score is under 0.01 and it is older than 30 days: without a reference after 93 days, with
+one after 106, with nine after 139. `references` counts reads and recoveries, so no file is archived before their log
+covers 30 days. Identity, the core memory, indexes, and anchored, linked or subscribed files are never archived. The
+score does not know when a file was used, so a file that was read or changed within 30 days also stays.
 """
 
 from __future__ import annotations

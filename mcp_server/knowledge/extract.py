@@ -1,7 +1,7 @@
-"""Extract: conversations become knowledge: people, decisions, lessons, procedures, facts, the day's journal (S4 §8.3).
+"""Extracts knowledge from conversations: people, decisions, lessons, procedures, facts, the day's journal.
 
-Every line names the turn that it comes from. Doing it again changes nothing; a conversation that was read by the same
-versions of the extractors is not read again. What a person or an agent wrote stays as it is.
+Every line names its source turn. A repeated run changes nothing: a conversation is not read again until a version of an
+extractor changes. Lines that a person or an agent wrote are never changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The flush: what of a text that is about to leave the context belongs in the journal (S4 §6.4).
+"""Finds the lines of a text that leaves the context which belong in the journal.
 
-Small and precise: only lines that say themselves what they are ("Decision: …", "TODO: …", "- [ ] …", "we decided to …",
-"lesson learned: …"). Nothing is concluded.
+Only labeled or explicit lines count ("Decision: …", "TODO: …", "- [ ] …", "we decided to …", "lesson learned: …").
+Nothing is inferred.
 """
 
 from __future__ import annotations

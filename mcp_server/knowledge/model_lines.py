@@ -1,8 +1,8 @@
-"""What an LLM is asked for when it extracts, and what of its answer counts.                         (S4 §8.3, SPEC §14)
+"""The request for an extraction by an LLM, and the check of its answer.
 
-An answer that is no JSON array is unusable, and the rules' lines stand. A line is accepted if its turn was shown, its
-kind is known, and most of its words are said by that turn: a model cannot make things up. For a refused line the rules'
-lines stand.
+An answer that is no JSON array is unusable; then the lines of the rules are kept. A line is accepted if its turn was
+shown, its kind is known, and the turn has most of its words, so that a model cannot invent facts. For a refused line
+the lines of the rules are kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reconstruct: all that was derived, derived again from the conversations, on a branch of its own (S4 §8.7).
+"""Derives all knowledge again from the conversations, on a branch of its own.
 
-Neither the live tree nor the branch that it is on is touched: `extract/NAME` has a folder of its own, with a state of
-its own, and what is not committed yet is committed there. Only lines with an extractor's provenance are made anew; what
-people and agents wrote, and what was imported, is carried over as it is. Two reconstructions can be compared with the
-memory and with each other; one comes into the memory when it is asked for.
+The live files and the current branch are not changed: the branch `extract/NAME` has its own folder and state, and
+uncommitted changes are committed there. Only lines with an extractor's source are derived again. Lines by people and
+agents, and imported ones, are copied. Two reconstructions can be compared with the memory and with each other; one is
+merged into the memory on request.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _derived_files(files: Files) -> list[str]:
 
 
 async def _tagged(memory: Memory, name: str, commit: str) -> str:
-    """`memory/extract/NAME`: from here on knowledge is what these extractors make of it (S4 §3.4)."""
+    """Tags the commit as `memory/extract/NAME`: later knowledge comes from these extractors."""
     taken = {found.name for found in await run_sync(memory.git.tags.all)}
     tag = unused(f"{TAG_PREFIX}extract/{name}", taken.__contains__)
     async with memory.locks.git():

@@ -1,13 +1,12 @@
-"""What was deleted on request is recognised by hashes: the text itself is kept nowhere (SPEC §17).
+"""Recognizes texts that were deleted on request by their hashes: the text itself is stored nowhere.
 
-A text counts as a run of words: letters and digits, folded (case, accents), whatever stands between them. Of the run
-`The vault's code: 47-11!` the hash of `thevaultscode4711` is kept, with a salt, and how many characters those are. So
-it is found again inside a longer text, in other spelling of case, spaces and punctuation, as whole words. A paraphrase
-is not found, and neither is the run inside a longer word. Whoever has the hashes can check a guess: a short fact that
-can be guessed can be confirmed.
+A text counts as a run of words: letters and digits, without case and accents, ignoring everything between them. For
+`The vault's code: 47-11!` a salted hash of `thevaultscode4711` is kept, and its length. So the text is found again
+inside a longer text, in another spelling of case, spaces and punctuation, as whole words. A paraphrase is not found,
+nor a run inside a longer word. A person who has the hashes can confirm a guess of a short fact.
 
-Requests are applied one after the other, in the order in which they were made. What comes in again later goes the same
-way as what was there before, so a forgotten turn and its second import are equal.
+Requests are applied in the order in which they were made. Text that arrives later is treated in the same way, so a
+forgotten turn and its second import are equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which things does a message name? Projects, tools, files and keywords, by their shape (S0 "Entity Extraction").
+"""Finds the things that a message names by their form: projects, tools, files and keywords.
 
     project  ClaraCore, focus-engine            id `claracore`, `focus-engine`
     tool     web_search, a tool that was called  id `tool:web_search`
@@ -6,8 +6,8 @@
     keyword  any other word with a subject       id `oven`
 
 Ids are lower case. A name inside another one (`core` in `focus-core`, `src` in `src/app.py`) is not counted again, and
-the marks that stand where a secret or a forgotten text stood name nothing. Of fenced code only files count: the words
-of a pasted log are not what the talk is about. Of a very long message its beginning and its end are read.
+the marks of redacted secrets and forgotten texts are no names. In fenced code only files count, because the words of a
+pasted log are not the subject of the conversation. Of a very long message only its beginning and its end are read.
 """
 
 from __future__ import annotations

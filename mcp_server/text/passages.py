@@ -21,7 +21,7 @@ from mcp_server.text.transcript import PlacedTurn
 from mcp_server.text.yaml_line import read_moment
 
 PART = 800
-"""Characters of a part. Measured: parts of about 800 rank long messages well and leave short ones whole (SPEC §6)."""
+"""Characters of a part. Measured: parts of about 800 rank long messages well and leave short ones whole."""
 
 STRETCH = 1.5
 """A paragraph this many times longer than a part is cut inside."""

@@ -96,7 +96,7 @@ class _ItemReader:
             yield self._item()
 
     def _more(self, wanted: int) -> None:
-        """Drops the consumed text, and reads at least `wanted` characters beyond the rest, if there are so many."""
+        """Drops the consumed text and reads until at least `wanted` new characters are held, or the file ends."""
         self._line += self._text.count("\n", 0, self._place)
         parts, have = [self._text[self._place :]], 0
         self._place = 0

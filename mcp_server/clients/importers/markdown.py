@@ -18,7 +18,7 @@ LARGEST = 20 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MarkdownFile:
-    """One file to import: its path, its path inside the import, and its bytes."""
+    """A file to import: its path, its path inside the import, and its bytes."""
 
     path: Path
     relative: str

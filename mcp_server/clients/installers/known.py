@@ -74,7 +74,7 @@ class Client:
     whole_environment: bool = False
     """True if servers get its whole environment (tried), not only some variables."""
     afterwards: str = _AGAIN
-    """What the user has to do after the installation."""
+    """An instruction for the user after the installation, such as restarting the client."""
     history: str = ""
     """How to import earlier conversations, if that needs an export."""
 

@@ -18,7 +18,7 @@ _PIECE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: bytes `start` to `end`, and its fields, or None and the reason `why`.
+    """A line of a transcript: its bytes `start` to `end`, and its fields. For an unusable line, `why` is the reason.
 
     `why` is TORN for an incomplete last line: the client may still be writing it.
     """
