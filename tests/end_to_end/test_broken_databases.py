@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import anyio
@@ -54,9 +55,19 @@ async def test_garbage_in_the_index_is_read_around_and_made_anew(tmp_path: Path)
 
 
 def spoil_index(root: Path) -> None:
-    """Garbage in every database of the index, and half a database in the files beside them."""
-    for path in (root / ".local" / "index").glob("*.db*"):
-        path.write_bytes(GARBAGE)
+    """Writes garbage over every database of the index and its write-ahead log."""
+    spoil((root / ".local" / "index").glob("*.db*"))
+
+
+def spoil(databases: Iterable[Path]) -> None:
+    """Writes garbage over the given files of SQLite databases.
+
+    The `-shm` files are left alone. A running server maps them into its memory, and the operating system kills
+    any process that reads a mapped file at the moment when it is cut to nothing.
+    """
+    for path in databases:
+        if not path.name.endswith("-shm"):
+            path.write_bytes(GARBAGE)
 
 
 async def test_a_pointer_of_the_index_that_says_nothing_is_made_anew(tmp_path: Path) -> None:
@@ -103,8 +114,7 @@ async def test_a_state_that_turns_to_garbage_under_a_running_server_is_replaced(
     async with served(root) as server, served(root) as other:
         await server.call("observe", role="user", content="one", session="s", turn_id="t1")
         await server.call("observe", role="user", content="first", session="r", turn_id="t1")
-        for path in root.glob(".local/state.db*"):
-            path.write_bytes(GARBAGE)
+        spoil(root.glob(".local/state.db*"))
         assert "Core Memory" in await server.call("read", path="knowledge/memory/MEMORY.md")
         for one, number in ((server, 2), (other, 3), (server, 4), (other, 5)):
             turn = {"role": "user", "content": f"number {number}", "session": "s", "turn_id": f"t{number}"}
