@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
+from mcp_server.conversations.authorship import is_injected
 from mcp_server.knowledge.places import ENDED
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
@@ -167,6 +168,8 @@ class Candidate:
         passage = self.hit.passage
         if passage.role == "system":
             return "a note of the system"
+        if passage.role == "user" and is_injected(self.text):
+            return "written by a program under the user's name"
         if passage.category in ("identity", "topic"):
             return f"{passage.category}: comes by itself"
         if passage.title.rsplit(" › ", 1)[-1] in ENDED:

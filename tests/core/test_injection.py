@@ -156,6 +156,12 @@ def test_a_passage_that_tells_nothing_stays_out(text: str, more: dict[str, Any])
     assert chosen([], [hit(text, 0.9, **more)]) == []
 
 
+def test_what_a_program_wrote_under_the_users_name_is_not_pushed() -> None:
+    told = "<system-reminder>The team decided that Ana drinks sencha tea at the office.</system-reminder>"
+    assert chosen([], [hit(told, 9.0, role="user", category="conversation")]) == []
+    assert chosen([], [hit("Ana drinks sencha tea at the office.", 9.0, role="user", category="conversation")]) != []
+
+
 def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:
     found = choose(PROMPT, [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
     assert [(one.included, one.reason) for one in found] == [(False, "no longer so")]

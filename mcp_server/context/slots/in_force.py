@@ -22,10 +22,11 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections
 from mcp_server.understanding.changing import overtaken_lines
 
-KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
+KINDS = ((RULES, "Rules", 0.5), (DECISIONS, "Decided", 0.35), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
 """Section of the page, its heading in the context, and its share of the room if not everything fits.
 
-Facts get the rest. With a message, all but the rules share the room by their rank.
+Half of the room is for rules, because search rarely finds a rule for the prompt that it applies to. Facts get the rest.
+With a message, all but the rules share the room by their rank.
 """
 
 LENGTH_STEP = 80

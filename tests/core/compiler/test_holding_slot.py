@@ -40,6 +40,14 @@ def test_without_a_message_facts_get_what_the_other_kinds_leave() -> None:
     assert "Facts:" not in text
 
 
+def test_long_rules_come_before_many_short_decisions() -> None:
+    rules = [f"Rule {number}: never boil the water, {'and warm the pot, ' * 6}please." for number in range(3)]
+    many = [f"Pot number {number} is for guests." for number in range(90)]
+    text = compiled(page(Rules=rules, Key_Decisions=many), budget=600).text
+    assert all(f"Rule {number}" in text for number in range(3))
+    assert "Pot number 89 " in text
+
+
 def test_with_a_message_the_lines_that_search_ranks_first_get_the_room() -> None:
     decisions = [f"Pot number {number} is for guests who come on weekday number {number}." for number in range(90)]
     source = page(Rules=["Never boil the water."], Key_Decisions=decisions, Facts=["The kitchen has 12 m2."])
