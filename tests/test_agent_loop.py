@@ -1,4 +1,4 @@
-"""S1's loop: an agent keeps its own list of messages, and the memory keeps it short."""
+"""An agent loop with its own list of messages, which the memory keeps short."""
 
 from __future__ import annotations
 

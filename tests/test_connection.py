@@ -1,4 +1,4 @@
-"""SPEC §2 "Which session": what a call means that names none."""
+"""Which session a call means if it names none."""
 
 from __future__ import annotations
 

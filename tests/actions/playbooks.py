@@ -57,7 +57,7 @@ When a new email arrives:
 - Check people/ for relationship context
 - Reference email-workflow.md for standard procedures
 """
-"""S4's own example."""
+"""A playbook as the documentation shows it."""
 
 
 def write(memory: Memory, path: str, text: str) -> None:

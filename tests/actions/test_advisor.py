@@ -1,4 +1,4 @@
-"""The advisor in `observe`'s answer, and the state it leaves (S2)."""
+"""The advisor in the answer of `observe`, and the state that it stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S4's worked examples, over stdio with real processes: a message goes in, its playbook stands in the resource."""
+"""Over stdio with real processes: a message activates a topic, and its playbook is in the resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt `clarity`: S0's commands from the chat."""
+"""The prompt `clarity`: its commands, as typed in a chat."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The advisor's lexicon: the one that ships serves S2's examples, a user's own is named with its line where it is
-wrong."""
+"""The advisor's lexicon: the shipped one, and errors in a user's own file, which are named with their line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An LLM looks over a checkpoint when there is time; nothing waits for it, and nothing is lost by it (S3)."""
+"""An LLM improves a checkpoint later: nothing waits for it, and a failure loses nothing."""
 
 from __future__ import annotations
 

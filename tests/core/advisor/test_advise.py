@@ -1,4 +1,4 @@
-"""What the advisor proposes, by phase: S2 "Pruning Strategy" and "Edge Cases"."""
+"""What the pruning advisor proposes in each phase of the work."""
 
 from __future__ import annotations
 

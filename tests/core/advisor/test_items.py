@@ -1,4 +1,4 @@
-"""What of a live set the advisor judges, and the state it leaves, in S2's shape."""
+"""Which items of a live context the advisor judges, and the state that it stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semantic duplicates: S3 "Issue 2", rule by rule."""
+"""Semantic duplicates among entries of a checkpoint, rule by rule."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ MESSAGES = st.sampled_from(
         "take 2",
         "Let's use Postgres 16 for the billing service instead of MySQL.",
         "I'd run the backup of the ledger every night at 02:00 and keep the last 14 copies on the NAS. OK?",
-        "1. Mail them as PDF every night\n2. Upload them to the S3 bucket\n\nWhich one?",
+        "1. Mail them as PDF every night\n2. Upload them to the storage bucket\n\nWhich one?",
         "From here on write all commit messages in English.",
         "I still have to call Ana about the winter berth.",
         "btw the berth thing with Ana is done, she signed",

@@ -1,4 +1,4 @@
-"""What a message names: S0 "Entity Extraction"."""
+"""Which things a message names."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from mcp_server.context.inputs import CompileInputs, CompilerSettings, differing_fields
 from tests.core.compiler.states import candidate, inputs, passage, turn
 
-SPECIFIED = {
+EXPECTED = {
     *("delivery", "session", "project", "kind", "scope", "as_of", "message", "budget", "now", "local_date", "live_set"),
     *("anchors", "topics", "corrections", "clarity", "checkpoint", "drop_list", "settings_hash", "embedder"),
     *("compiler_version", "files", "hits"),
@@ -15,7 +15,7 @@ SPECIFIED = {
 
 
 def test_every_input_that_the_specification_names_is_a_field() -> None:
-    assert {field.name for field in fields(CompileInputs)} >= SPECIFIED
+    assert {field.name for field in fields(CompileInputs)} >= EXPECTED
 
 
 def test_each_field_has_its_own_digest() -> None:

@@ -1,4 +1,4 @@
-"""Which knowledge files nobody needs any more: S4 §8.5 by hand-worked values, and what never goes."""
+"""Which knowledge files are archived, by values calculated by hand, and which never are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the logs say, summed up as S1's `jq` lines would."""
+"""Statistics over the logs."""
 
 from __future__ import annotations
 

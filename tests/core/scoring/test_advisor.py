@@ -1,4 +1,4 @@
-"""The advisor's scores: S2's tables, and its three examples by those tables (28 keep, 4 prune, 12 consider)."""
+"""The advisor's scores by their tables, and three examples (28 keep, 4 prune, 12 consider)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clarity scores: S0 "Scoring Algorithm", by values worked out by hand."""
+"""Clarity scores, by values calculated by hand."""
 
 from __future__ import annotations
 

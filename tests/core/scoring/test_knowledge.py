@@ -1,4 +1,4 @@
-"""Knowledge scores: S4 §6.3 as SPEC §8.4 corrects it."""
+"""Scores of knowledge, by values calculated by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of live chunks: S1's formula as SPEC §5 corrects it."""
+"""Scores of chunks in the live context, by values calculated by hand."""
 
 from __future__ import annotations
 

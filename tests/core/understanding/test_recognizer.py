@@ -26,9 +26,9 @@ def test_an_accepted_proposal_becomes_a_decision_that_quotes_it() -> None:
 
 @pytest.mark.parametrize("reply", ["take 2", "2 it is", "number 2, thanks", "option 2 please"])
 def test_of_options_the_one_chosen_by_number_is_the_decision(reply: str) -> None:
-    said = ("how do we ship the reports?", f"{OPTIONS}\n\nI'd take 1 or 2. Which one?", reply, "OK, to the S3 bucket.")
+    said = ("how do we ship the reports?", f"{OPTIONS}\n\nI'd take 1 or 2. Which one?", reply, "OK, to the storage bucket.")
     (decision,) = texts("decision", *said)
-    assert decision.startswith("Upload them to the S3 bucket")
+    assert decision.startswith("Upload them to the storage bucket")
 
 
 def test_a_refusal_is_a_decision_and_the_refused_proposal_is_none() -> None:

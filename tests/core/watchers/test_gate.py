@@ -1,4 +1,4 @@
-"""The way of a topic through the gate: S4's table row by row, and the arithmetic where no LLM is asked."""
+"""A topic's way through the gate, case by case, and the arithmetic that is used without an LLM."""
 
 from __future__ import annotations
 
