@@ -15,7 +15,7 @@ HELLO = (
     "Morning. The invoices table is migrated, and the tests are green.",
 )
 PROPOSAL = "I'd run the backup of the ledger every night at 02:00 and keep the last 14 copies on the NAS."
-OPTIONS = "Three ways:\n\n1. Mail them as PDF every night\n2. Upload them to the storage bucket\n3. Print them in the office"
+OPTIONS = "Ways:\n\n1. Mail them as PDF every night\n2. Upload them to the storage bucket\n3. Print them in the office"
 BERTH = "I still have to call Ana about the winter berth."
 BERTH_DONE = "btw the berth thing with Ana is done, she signed"
 

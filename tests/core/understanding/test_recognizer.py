@@ -26,7 +26,7 @@ def test_an_accepted_proposal_becomes_a_decision_that_quotes_it() -> None:
 
 @pytest.mark.parametrize("reply", ["take 2", "2 it is", "number 2, thanks", "option 2 please"])
 def test_of_options_the_one_chosen_by_number_is_the_decision(reply: str) -> None:
-    said = ("how do we ship the reports?", f"{OPTIONS}\n\nI'd take 1 or 2. Which one?", reply, "OK, to the storage bucket.")
+    said = ("how to ship the reports?", f"{OPTIONS}\n\nI'd take 1 or 2. Which one?", reply, "To the storage bucket.")
     (decision,) = texts("decision", *said)
     assert decision.startswith("Upload them to the storage bucket")
 
