@@ -12,7 +12,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import Invalid
-from mcp_server.knowledge import item_review, model_lines, session_notes
+from mcp_server.knowledge import llm_answers
+from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.extractors import items
 from mcp_server.knowledge.extractors import journal as journals
 from mcp_server.knowledge.extractors.table import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
@@ -107,7 +108,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
     if row.size > LIVE_BYTES:
         return tuple(before)
     notes = from_dict(await memory.state.get(session_notes.NAMESPACE, row.session))
-    notes = notes if notes.turn == row.turns else await session_notes.noted(memory, row.session)
+    notes = notes if notes.turn == row.turns else await session_notes.notes_of(memory, row.session)
     oldest = notes.items[0].sources[0] if len(notes.items) >= MAX_ITEMS else 0
     project = await project_of(memory, Caller(), row.project or "global")
 
@@ -127,19 +128,19 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 
 
-async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:
+async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> llm_answers.Answer | None:
     """Returns the lines of a model; None if one of its answers is unusable: half a conversation is no extraction."""
     assert memory.llm is not None
-    found = model_lines.Answer()
-    for prompt in model_lines.requests(memory.templates("extract"), turns, context):
+    found = llm_answers.Answer()
+    for prompt in llm_answers.requests(memory.templates("extract"), turns, context):
         try:
-            answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=model_lines.ANSWER_TOKENS)
+            answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=llm_answers.ANSWER_TOKENS)
         except LlmUnavailable:
             return None
-        part = model_lines.read(answer, turns, context)
+        part = llm_answers.read(answer, turns, context)
         if part is None:
             return None
-        found = model_lines.Answer((*found.lines, *part.lines), (*found.refused, *part.refused))
+        found = llm_answers.Answer((*found.lines, *part.lines), (*found.refused, *part.refused))
     return found
 
 
@@ -148,15 +149,15 @@ async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> 
     assert memory.llm is not None
     if context.speakers:
         return context
-    found = item_review.Reviewed(context.items)
+    found = llm_answers.Reviewed(context.items)
     template = memory.templates("review_items")
-    for window in item_review.windows(turns, context.items):
+    for window in llm_answers.windows(turns, context.items):
         try:
             prompt = window.prompt(template, context)
-            answer = await memory.llm.complete(prompt, purpose="review", max_tokens=item_review.ANSWER_TOKENS)
+            answer = await memory.llm.complete(prompt, purpose="review", max_tokens=llm_answers.ANSWER_TOKENS)
         except LlmUnavailable:
             break
-        found = item_review.reviewed(window, redact(answer).text, found)
+        found = llm_answers.reviewed(window, redact(answer).text, found)
     if found.refused:
         log.info("%d answers about the items of %s could not be used", found.refused, context.path)
     return replace(context, items=found.items, settled=found.settled)
@@ -167,7 +168,7 @@ def _by_rules(
     turns: Sequence[Turn],
     context: Context,
     extractors: Sequence[Extractor],
-    answer: model_lines.Answer | None,
+    answer: llm_answers.Answer | None,
 ) -> tuple[Line, ...]:
     """Returns the lines of the extractors; of those that a model replaces, the model's lines and, for the turns whose
     lines were refused, the rules' lines. A model only reviews what was recognized, and does not replace it."""

@@ -16,22 +16,20 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
 from mcp_server.errors import Conflict
-from mcp_server.knowledge.core_memory import derived_lines, renewed
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
-from mcp_server.knowledge.eviction import archived_path
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
-from mcp_server.knowledge.merging import merged, standing
-from mcp_server.knowledge.page_indexes import PEOPLE_INDEX, PROJECT_INDEX, over_the_day, without
+from mcp_server.knowledge.pages import merged, settled, standing
 from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE, by_file, place_of
-from mcp_server.knowledge.states import settled
+from mcp_server.knowledge.pruning import archived_path
+from mcp_server.knowledge.summaries import PEOPLE_INDEX, PROJECT_INDEX, beyond_the_day, derived_lines, renewed
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.derived_lines import Line, is_derived, without_sources
 from mcp_server.text.destinations import MEMORY, Place, place_for
-from mcp_server.text.entries import entries, statement
+from mcp_server.text.entries import entries, without
 from mcp_server.text.markdown import difference, split_front_matter
 
 JOURNALS = "knowledge/journal/"
@@ -139,7 +137,7 @@ def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tup
     if not any(line.kind == "fact" for line, _ in lines):
         return list(lines)
     known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
-    remembered = [statement(one.text) for one in known if not is_derived(one.text)]
+    remembered = [one.said for one in known if not is_derived(one.text)]
     return [
         (line, title)
         for line, title in lines
@@ -182,7 +180,7 @@ async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | N
         body = renewed(start.body, derived_lines(_bodies(memory.files)))
         if body == start.body:
             return None
-        after = stamped(MEMORY, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+        after = stamped(MEMORY, start.head + body, memory.clock(), None)
         if not dry_run:
             memory.files.write_atomic(MEMORY, after, before, new=before is None)
         return ChangedFile.of(MEMORY, before or "", after)
@@ -367,12 +365,12 @@ def rewritten(
     start = split_front_matter(text)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
-        body = without(body, over_the_day(body))
+        body = without(body, beyond_the_day(body))
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports))
     if body == start.body and before is not None:
         return None
-    after = text[: len(text) - len(start.body)] + body
+    after = start.head + body
     for session in named or (None,):
         after = stamped(path, after, now, session)
     return after

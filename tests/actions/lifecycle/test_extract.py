@@ -19,9 +19,9 @@ from mcp_server.errors import Invalid, NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.scheduler import JOBS, run_due
-from mcp_server.knowledge.archive import archive_journals
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending
+from mcp_server.knowledge.prune_knowledge import archive_journals
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.knowledge.eviction import KnowledgeFile, archived_path, decide, score
+from mcp_server.knowledge.pruning import KnowledgeFile, archived_path, decide, score
 
 
 def file(
