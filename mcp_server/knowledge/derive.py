@@ -12,11 +12,10 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import Invalid
+from mcp_server.knowledge import extractors as ours
 from mcp_server.knowledge import llm_answers
 from mcp_server.knowledge import notes as session_notes
-from mcp_server.knowledge.extractors import items
-from mcp_server.knowledge.extractors import journal as journals
-from mcp_server.knowledge.extractors.table import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
+from mcp_server.knowledge.extractors import ENTRY_POINTS, JOURNAL, REGISTRY, Context, Extractor, context_of
 from mcp_server.knowledge.notes import MAX_ITEMS, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
@@ -122,7 +121,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
         return (
             *(line for line in before if line.turn < oldest),
-            *_by_rules(memory, turns, context, items.EXTRACTORS, None),
+            *_by_rules(memory, turns, context, ours.ITEMS, None),
         )
 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
@@ -174,20 +173,20 @@ def _by_rules(
     lines were refused, the rules' lines. A model only reviews what was recognized, and does not replace it."""
     found: list[Line] = []
     given: list[Line] = []
-    recognized = () if context.speakers else items.EXTRACTORS
+    recognized = () if context.speakers else ours.ITEMS
     replaced = frozenset(one.name for one in available().values() if one.kinds and one not in recognized)
     if answer is not None:
         by_rules = answer.unanswered(turns)
-        of_rules = [one for one in available().values() if one.name in replaced and one.name != journals.EXTRACTOR.name]
-        given = [line for line in answer.lines if not recognized or line.kind not in items.KINDS]
-        given += _read(items.DECISIONS, turns, context) if recognized else []
+        of_rules = [one for one in available().values() if one.name in replaced and one.name != JOURNAL.name]
+        given = [line for line in answer.lines if not recognized or line.kind not in ours.KINDS]
+        given += _read(ours.DECISIONS, turns, context) if recognized else []
         for extractor in of_rules if by_rules else ():
             given += [line for line in _read(extractor, turns, context) if line.turn in by_rules]
     for extractor in extractors:
         if answer is None:
             found += _read(extractor, turns, context)
-        elif extractor.name == journals.EXTRACTOR.name:
-            found += journals.chosen(given)
+        elif extractor.name == JOURNAL.name:
+            found += ours.of_day(given)
         elif extractor.name in replaced:
             found += [line for line in given if line.kind in extractor.kinds]
         else:
@@ -206,7 +205,7 @@ def _by_rules(
 def _read(extractor: Extractor, turns: Sequence[Turn], context: Context) -> list[Line]:
     """What an extractor makes of a conversation; nothing where it fails, which must not keep the others from it."""
     try:
-        return extractor.extract(turns, context)
+        return extractor.lines(turns, context)
     except Exception as error:  # it may be somebody else's code
         log.warning("the extractor %s failed on %s: %s: %s", extractor.name, context.path, type(error).__name__, error)
         return []

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from mcp_server.conversations.authorship import is_injected
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
-from mcp_server.knowledge.extractors.extractor import USER, Context
+from mcp_server.knowledge.extractors import USER, Context
 from mcp_server.model import Turn
 from mcp_server.text.derived_lines import Line, LineKind
 from mcp_server.text.fencing import neutralise

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
-from mcp_server.knowledge.extractors.journal import PREFIXES
+from mcp_server.knowledge.extractors import PREFIXES
 from mcp_server.knowledge.pages import stripped, without_empty
 from mcp_server.knowledge.places import DECISIONS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text import entries
