@@ -19,12 +19,11 @@ from mcp_server.knowledge import summaries
 from mcp_server.knowledge.editing import despite_editors, stamped
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.prune_knowledge import archive_journals, prune_memory
-from mcp_server.knowledge.pruning import archived_path
 from mcp_server.knowledge.writing import ChangedFile, renew_memory
 from mcp_server.memory import Memory
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
 from mcp_server.text.markdown import split_front_matter
 
 Period = Literal["daily", "weekly", "monthly"]

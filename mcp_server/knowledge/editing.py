@@ -11,12 +11,10 @@ from typing import TypeVar
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
 from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
-from mcp_server.knowledge.places import is_page
-from mcp_server.knowledge.pruning import archived_path
 from mcp_server.memory import Memory
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Source
-from mcp_server.text.destinations import ARCHIVE, MEMORY, Place
+from mcp_server.text.destinations import ARCHIVE, MEMORY, Place, archived_path, is_page
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.topics import front_matter
 

@@ -21,9 +21,9 @@ from typing import get_args
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.flush import lines_of
 from mcp_server.knowledge.people import kind_of_self, statements
-from mcp_server.knowledge.places import link_to
 from mcp_server.model import Turn
 from mcp_server.text.derived_lines import Line, LineKind, shortened
+from mcp_server.text.destinations import link_to
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
 from mcp_server.understanding import recognizer

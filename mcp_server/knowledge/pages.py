@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
-from mcp_server.knowledge.places import (
+from mcp_server.text import entries
+from mcp_server.text.derived_lines import MOST_SOURCES, Line, Source, entry, is_derived, sources_of, without_sources
+from mcp_server.text.destinations import (
     CLOSED,
     DECISIONS,
     ENDED,
@@ -30,10 +32,8 @@ from mcp_server.knowledge.places import (
     PEOPLE_SECTIONS,
     REPLACED,
     RULES,
+    Place,
 )
-from mcp_server.text import entries
-from mcp_server.text.derived_lines import MOST_SOURCES, Line, Source, entry, is_derived, sources_of, without_sources
-from mcp_server.text.destinations import Place
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.features import content_stems, word_list

@@ -19,8 +19,6 @@ from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
 from mcp_server.knowledge.pages import closest, current_entries, matching, without_repeats
-from mcp_server.knowledge.places import REPLACED, is_page
-from mcp_server.knowledge.pruning import archived_path
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange
@@ -33,9 +31,12 @@ from mcp_server.text.destinations import (
     GENERAL_PAGE,
     MEMORY,
     OWN_HAND,
+    REPLACED,
     Kind,
     Place,
+    archived_path,
     is_for_own_hand,
+    is_page,
     place_for,
 )
 from mcp_server.text.fencing import printable

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
 from mcp_server.knowledge.pages import stripped, without_empty
-from mcp_server.knowledge.places import DECISIONS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Source, entry, shortened, without_sources
+from mcp_server.text.destinations import DECISIONS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import sections
 from mcp_server.text.words import content_words

@@ -21,14 +21,21 @@ from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
 from mcp_server.knowledge.pages import merged, settled, standing
-from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE, by_file, place_of
-from mcp_server.knowledge.pruning import archived_path
 from mcp_server.knowledge.summaries import PEOPLE_INDEX, PROJECT_INDEX, beyond_the_day, derived_lines, renewed
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.derived_lines import Line, is_derived, without_sources
-from mcp_server.text.destinations import MEMORY, Place, place_for
+from mcp_server.text.destinations import (
+    GENERAL_PAGE,
+    MEMORY,
+    USER_FILE,
+    Place,
+    archived_path,
+    by_file,
+    place_for,
+    place_of,
+)
 from mcp_server.text.entries import entries, without
 from mcp_server.text.markdown import difference, split_front_matter
 

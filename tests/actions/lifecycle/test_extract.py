@@ -45,7 +45,7 @@ def talk(*said: str, session: str = "talk-1", days: int = 0) -> ImportedSession:
 
 
 async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
-    await record_session(memory, talk("I adopted two kittens yesterday.", "Lovely! I play the cello in Zagreb."))
+    await record_session(memory, talk("I adopted two kittens yesterday.", "Lovely! I bought a cello in Zagreb yesterday."))
     done = await extract(memory)
     assert (done.read, done.lines) == (1, 4)
     text = memory.files.read_text(ANA)
@@ -213,7 +213,7 @@ SAID = (
     "I adopted two kittens from the shelter yesterday.",
     "Great!",
     "I moved to Zagreb last week.",
-    "I play the cello.",
+    "I bought a cello on Monday.",
 )
 
 
@@ -235,7 +235,7 @@ async def test_a_bad_answer_of_a_model_removes_no_line(
         await record_session(memory, talk(*SAID))
         await extract(replace(memory, llm=None))
         before = derived_lines(memory)
-        assert sum(map(len, before.values())) >= 5
+        assert sum(map(len, before.values())) >= 4
         done = await extract(memory, anew=True)
         assert done.read == 1
         assert derived_lines(memory) == before
