@@ -19,7 +19,7 @@ from mcp_server.checkpoints.document import Checkpoint
 from mcp_server.checkpoints.enrichment import Enrichment
 from mcp_server.conversations import sessions
 from mcp_server.errors import Conflict
-from mcp_server.knowledge import session_notes
+from mcp_server.knowledge import notes
 from mcp_server.llm import LlmUnavailable
 from mcp_server.llm.queue import work_off
 from mcp_server.memory import Memory
@@ -46,7 +46,7 @@ async def enrich(memory: Memory, number: str) -> bool:
         await stored.rewrite(memory, before, after)
     except Conflict:  # another program changed it: keep that
         return False
-    await session_notes.learn(memory, before.session, before.turn, answer)
+    await notes.learn(memory, before.session, before.turn, answer)
     return True
 
 

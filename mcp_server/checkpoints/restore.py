@@ -24,7 +24,7 @@ from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable
-from mcp_server.knowledge.anchors_text import with_entry
+from mcp_server.knowledge.anchors import with_entry
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_server.conversations import as_of, sessions
-from mcp_server.knowledge import session_notes
+from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.notes import Noted, from_dict, noted, with_texts, without_texts
 from mcp_server.memory import Memory
 from mcp_server.model import Turn

@@ -34,7 +34,6 @@ from mcp_server.conversations.as_of import as_of
 from mcp_server.conversations.projects import project_asked, project_of, slugs_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
-from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Hit, SourceFile, Turn, Withheld
 from mcp_server.project import Project
@@ -45,6 +44,7 @@ from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import is_derived
+from mcp_server.text.destinations import GENERAL_PAGE, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.topics.topic_context import in_context

@@ -35,7 +35,7 @@ from mcp_server.context.windows import Window
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge import live
+from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.project import Project
@@ -117,7 +117,7 @@ async def _read_open_conversations(memory: Memory) -> None:
     """Updates the pages with what was just said in other windows. If that fails, the brief is a little older."""
     with anyio.move_on_after(LIVE_SECONDS):
         try:
-            await live.refresh(memory)
+            await extract.refresh(memory)
         except ContextManagerError as error:
             log.warning("the brief is without what was said last: %s", error)
 

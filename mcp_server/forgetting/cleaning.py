@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge.states import reopened
+from mcp_server.knowledge.pages import reopened
 from mcp_server.model import KnowledgeChange, TranscriptHead
 from mcp_server.text import entries
 from mcp_server.text.destinations import MEMORY
@@ -167,7 +167,7 @@ _BULLET = re.compile(r"[-*+] |\d+[.)] ")
 
 def _markdown(path: str, text: str, request: Forgotten) -> str:
     start = split_front_matter(text)
-    head = text[: len(text) - len(start.body)]
+    head = start.head
     fresh_head = _front_matter(head, start.raw, path, request) if start.raw else head
     body = _body(start.body, request)
     if body == start.body:
@@ -306,7 +306,7 @@ def _with_head(text: str, before: TranscriptHead, head: TranscriptHead) -> str:
             break
         if line.startswith("## "):
             break
-    return fresh[: len(fresh) - len(start.body)] + "\n".join(lines)
+    return start.head + "\n".join(lines)
 
 
 def _blocks(text: str, whole: Transcript, request: Forgotten) -> str:

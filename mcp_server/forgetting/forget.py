@@ -23,7 +23,7 @@ from mcp_server.conversations.closed_sessions import PENDING_COMMITS
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.forgetting.cleaning import cleaned
 from mcp_server.forgetting.target import ForgetTarget, resolve_target
-from mcp_server.knowledge import live, session_notes
+from mcp_server.knowledge import extract, notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import CheckpointFiles
@@ -240,7 +240,7 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
         run.step("transcripts")
         await _clean_transcripts(run, again and number == 0)
         run.step("files")
-        await live.retract(memory)
+        await extract.retract(memory)
         await _clean_files(run)
         await run_sync(_clean_trees, run)
         run.step("state")
@@ -277,7 +277,7 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
                 continue
             await memory.state.forget_keys(session)
             await clarity.forget(memory, session)
-            await session_notes.forget(memory, session)
+            await notes.forget(memory, session)
             row = await memory.state.session(session)
             if row is not None:
                 await memory.state.save_session(replace(row, path=names.get(row.path, row.path), title=MARK))

@@ -21,7 +21,7 @@ from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import committing, explore, sync
-from mcp_server.knowledge import session_notes
+from mcp_server.knowledge import notes
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.llm import metered
 from mcp_server.memory import Memory
@@ -49,7 +49,7 @@ async def keep_house(memory: Memory) -> None:
     await cold.expire(memory)
     await checkpoint.sweep(memory)
     await clarity.forget_old(memory)
-    await session_notes.forget_old(memory)
+    await notes.forget_old(memory)
     await listing.forget_old(memory)
     await metered.enter_embeddings(memory)
     await sessions.close_idle(memory)  # last: it raises if a transcript is broken

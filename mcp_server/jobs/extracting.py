@@ -17,7 +17,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs import worker
 from mcp_server.jobs.maintainer import next_burst
-from mcp_server.knowledge import live
+from mcp_server.knowledge import extract
 from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
 from mcp_server.memory import Memory
 from mcp_server.storage.values import Change
@@ -62,7 +62,7 @@ def _adds_turns(change: Change) -> bool:
 async def _refresh(memory: Memory) -> int:
     try:
         await sessions.ready(memory)
-        return await live.refresh(memory)
+        return await extract.refresh(memory)
     except ContextManagerError as error:  # a full disk, a locked file: the next turn tries again
         log.warning("the items of open conversations could not be written: %s", error)
         return 0

@@ -15,8 +15,15 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused, Unavailable
-from mcp_server.knowledge.anchors import Anchor, items_of, kind_of, names_one_of, read_anchors
-from mcp_server.knowledge.anchors_text import with_entry, without_entries
+from mcp_server.knowledge.anchors import (
+    Anchor,
+    items_of,
+    kind_of,
+    names_one_of,
+    read_anchors,
+    with_entry,
+    without_entries,
+)
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.storage.values import Change

@@ -17,12 +17,11 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.knowledge.reconstruct import STATE, branch_of
-from mcp_server.knowledge.regenerating import Delta, delta
 from mcp_server.knowledge.writing import FOLDERS
 from mcp_server.memory import Memory
 from mcp_server.storage.history_values import LONGEST_TEXT
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.text.derived_lines import Source, sources_of
+from mcp_server.text.derived_lines import Source, is_derived, sources_of, without_sources
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.words import content_words
@@ -141,3 +140,56 @@ def _version(name: str, tree: Mapping[str, str], asked: Sequence[tuple[Source, l
         round(turns / len(asked), 4) if asked else 0.0,
         round(conversations / len(asked), 4) if asked else 0.0,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FileDelta:
+    """A file in two versions of a memory: derived lines that only one of them has, by what they say."""
+
+    path: str
+    only_first: int
+    only_second: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Two versions beside each other. `own_lost` are lines of a person or an agent that the second lacks; `own_since`
+    counts those that it cannot have, because they were written since it was begun: a merge keeps them."""
+
+    second_lines: int
+    common: int
+    files: tuple[FileDelta, ...]
+    own_lost: tuple[str, ...]
+    own_since: int = 0
+
+
+def delta(first: Mapping[str, str], second: Mapping[str, str], begun: Mapping[str, str] | None = None) -> Delta:
+    """Compares two versions, each as path → text below the front matter. `begun` is the first as it was when the second
+    was made of it; without it, it was as it is now."""
+    files: list[FileDelta] = []
+    second_lines = common_lines = 0
+    lost: list[str] = []
+    since = 0
+    for path in sorted({*first, *second}):
+        (ours, own), (theirs, other) = _said(first.get(path, "")), _said(second.get(path, ""))
+        common = (ours & theirs).total()
+        second_lines, common_lines = second_lines + theirs.total(), common_lines + common
+        if ours != theirs:
+            files.append(FileDelta(path, ours.total() - common, theirs.total() - common))
+        missing = own - other
+        carried = missing if begun is None else missing & _said(begun.get(path, ""))[1]
+        lost += [f"{path}: {line}" for line in carried.elements()]
+        since += (missing - carried).total()
+    return Delta(second_lines, common_lines, tuple(files), tuple(lost), since)
+
+
+def _said(body: str) -> tuple[Counter[str], Counter[str]]:
+    """What derived lines say, and the lines that are somebody's own, headings left out."""
+    derived: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    for line in body.split("\n"):
+        if is_derived(line):
+            derived[without_sources(line).strip()] += 1
+        elif line.strip() and not line.startswith("#"):
+            own[line.strip()] += 1
+    return derived, own

@@ -1,47 +1,44 @@
-"""Condense: journals, indexes and MEMORY.md follow the other pages. Doing it again at once changes nothing.
+"""Condense: brings journals, indexes and MEMORY.md up to date with the other pages. Repeating it changes nothing.
 
-daily    closed conversations become knowledge
-weekly   MEMORY.md gets its derived lines (`core/lifecycle/core_memory.py`) and is kept within its cap; the indexes of
-         people and projects are written anew
-monthly  weekly; old journals and old plans go to archive/
+daily    extracts knowledge from closed conversations
+weekly   renews the derived lines of MEMORY.md, keeps it within its cap, and renews the indexes of people and projects
+monthly  weekly, and moves old journals and old plans to archive/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.knowledge import page_indexes
-from mcp_server.knowledge import page_indexes as decide
-from mcp_server.knowledge.archive import archive_journals
-from mcp_server.knowledge.core_memory import standing_of
+from mcp_server.knowledge import summaries
 from mcp_server.knowledge.editing import despite_editors, stamped
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.prune_knowledge import prune_memory
+from mcp_server.knowledge.prune_knowledge import archive_journals, prune_memory
 from mcp_server.knowledge.writing import ChangedFile, renew_memory
 from mcp_server.memory import Memory
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import Source
-from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
 from mcp_server.text.markdown import split_front_matter
 
 Period = Literal["daily", "weekly", "monthly"]
 
 PROJECTS = "knowledge/projects/"
 OLD_PLANS_DAYS = 180
-"""A derived plan that old leaves the file of its person or project for the same file in archive/."""
+"""The age in days from which on a derived plan moves to archive/."""
+
 ACTIVE_DAYS = 30
-"""A project of which nothing was said for so long is not listed as active by us."""
+"""Days after its newest item for which a project is listed as active."""
 
 
 @dataclass(slots=True)
 class Condensed:
-    """What was done, or would be: changed files by path, and sentences."""
+    """The result: changed files by path, and sentences for people. A dry run has changed nothing."""
 
     period: Period
     dry_run: bool
@@ -49,12 +46,12 @@ class Condensed:
     notes: list[str] = field(default_factory=list)
 
     def add(self, path: str, before: str, after: str) -> None:
-        """Notes a change of a file."""
+        """Records the change of a file."""
         if before != after:
             self.files[path] = ChangedFile.of(path, before, after)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {
             "period": self.period,
             "dry_run": self.dry_run,
@@ -67,8 +64,8 @@ class Condensed:
 
 
 async def condense(memory: Memory, period: Period, *, dry_run: bool = False, with_indexes: bool = True) -> Condensed:
-    """Condenses; see above. A dry run says what would happen to what is there now. Indexes repeat lines of the files:
-    whoever compares two memories leaves them out."""
+    """Condenses the workspace. A dry run writes nothing. Without `with_indexes` the indexes stay as they are: they
+    repeat lines of other pages, and so are left out of comparisons of two memories."""
     done = Condensed(period, dry_run)
     if period == "daily":
         await _daily(memory, done)
@@ -121,7 +118,7 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
         done.notes += [f"bring back: recover {one}" for one in moved.undo]
     today = date.fromisoformat(memory.local_date(memory.clock()))
 
-    await _locked(memory, done, lambda: list(_old_plans(memory, today, done)))
+    await _locked(memory, done, lambda: _outdated(memory, today, done))
 
 
 async def _indexes(memory: Memory, done: Condensed) -> None:
@@ -130,61 +127,57 @@ async def _indexes(memory: Memory, done: Condensed) -> None:
     def write() -> list[str]:
         changed = []
         for path, lines in (
-            (page_indexes.PEOPLE_INDEX, _people(memory)),
-            (page_indexes.PROJECT_INDEX, _projects(memory, today)),
+            (summaries.PEOPLE_INDEX, _people(memory)),
+            (summaries.PROJECT_INDEX, _projects(memory, today)),
         ):
             if memory.files.readable(path) is None and (not lines or memory.files.exists(path)):
                 continue
-            if _edit(memory, path, lambda body, lines=lines: page_indexes.rewritten(body, lines), done):  # type: ignore[misc]
+            if _edit(memory, path, partial(summaries.index_with, lines=lines), done):
                 changed.append(path)
         return changed
 
     await _locked(memory, done, write)
 
 
-def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:
-    """Derived plans that are old, and what happened longest ago in a long file, move to the file of the same name in
-    archive/, which gets them first."""
+def _outdated(memory: Memory, today: date, done: Condensed) -> list[str]:
+    """Moves old plans, and what happened longest ago in a long page, to the file of the same name in archive/, which is
+    written first. Returns the paths of the changed files."""
     before = (today - timedelta(days=OLD_PLANS_DAYS)).isoformat()
+    changed: list[str] = []
     for folder in ("knowledge/people/", PROJECTS):
         for stat in list(memory.files.walk(folder)):
             text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
-            if text is None:
-                continue
-            body = split_front_matter(text).body
-            leaving = decide.cold(body, before)
-            if not leaving:
-                continue
-            cold = stat.path.replace("knowledge/", "archive/", 1)
-            title = stat.path.rsplit("/", 1)[-1].removesuffix(".md")
-
-            def added(archived: str, leaving: Sequence[decide.Left] = leaving) -> str:
-                for left in leaving:
-                    if entries.same_entry(archived, left.entry.text) is None:
-                        archived = entries.appended(archived, left.entry.section, left.entry.text)
-                return archived
-
-            def taken(body: str, leaving: Sequence[decide.Left] = leaving) -> str:
-                return decide.without(body, leaving)
-
-            _edit(memory, cold, added, done, f"# Archived: {title}\n")
-            _edit(memory, stat.path, taken, done)
-            yield from (cold, stat.path)
+            leaving = summaries.outdated(split_front_matter(text or "").body, before)
+            if leaving:
+                cold, title = archived_path(stat.path), stat.path.rsplit("/", 1)[-1].removesuffix(".md")
+                _edit(memory, cold, partial(_with, added=leaving), done, f"# Archived: {title}\n")
+                _edit(memory, stat.path, partial(entries.without, leaving=leaving), done)
+                changed += (cold, stat.path)
+    return changed
 
 
-def _people(memory: Memory) -> dict[str, tuple[str, Source]]:
+def _with(body: str, added: Sequence[entries.Entry]) -> str:
+    """Returns the body of an archived page with these entries, each in its section, without those that it has."""
+    for one in added:
+        if entries.same_entry(body, one.text) is None:
+            body = entries.appended(body, one.section, one.text)
+    return body
+
+
+def _people(memory: Memory) -> dict[str, summaries.Summary]:
+    """Returns a line for each person's page, by its link."""
     found = {}
     for stat in memory.files.walk("knowledge/people/"):
         name = stat.path.rsplit("/", 1)[-1].removesuffix(".md")
         text = memory.files.readable(stat.path) if stat.path.endswith(".md") and name[0] != "_" else None
-        line = page_indexes.description(split_front_matter(text).body) if text is not None else None
+        line = summaries.of_person(split_front_matter(text).body) if text is not None else None
         if line is not None:
             found[f"[[{name}]]"] = line
     return found
 
 
-def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
-    """Returns where the projects of the last `ACTIVE_DAYS` days are."""
+def _projects(memory: Memory, today: date) -> dict[str, summaries.Summary]:
+    """Returns a line for each project with an item of the last ACTIVE_DAYS days, by its name."""
     bodies: dict[str, list[str]] = {}
     for stat in memory.files.walk(PROJECTS):
         parts = stat.path.split("/")
@@ -192,15 +185,15 @@ def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
         if text is not None:
             bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
     since = (today - timedelta(days=ACTIVE_DAYS)).isoformat()
-    found = (standing_of(slug, texts) for slug, texts in bodies.items())
-    return {one.label: (one.text, one.source) for one in found if one is not None and one.day >= since}
+    found = {f"**{slug}**": summaries.of_project(texts) for slug, texts in bodies.items()}
+    return {label: line for label, line in found.items() if line is not None and line.day >= since}
 
 
 # ------------------------------------------------------------ shared
 
 
 def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condensed, template: str = "") -> bool:
-    """Rewrites the body of a file; whether it changed."""
+    """Rewrites the body of a file, in a dry run only in `done`. Returns whether the body changed."""
 
     def edit() -> bool:
         before = memory.files.text_or_none(path)
@@ -209,7 +202,7 @@ def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condens
         body = change(start.body)
         if body == start.body:
             return False
-        after = stamped(path, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+        after = stamped(path, start.head + body, memory.clock(), None)
         if not done.dry_run:
             memory.files.write_atomic(path, after, before, new=before is None)
         done.add(path, before or "", after)
@@ -219,7 +212,7 @@ def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condens
 
 
 async def _locked(memory: Memory, done: Condensed, work: Callable[[], list[str]]) -> None:
-    """Runs `work` under the files' lock (a dry run takes none), and tells what it changed."""
+    """Runs `work` under the lock of the files (a dry run takes none), and publishes the paths that it returns."""
     if done.dry_run:
         await run_sync(work)
         return

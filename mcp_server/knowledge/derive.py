@@ -12,10 +12,10 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import Invalid
-from mcp_server.knowledge import item_review, model_lines, session_notes
-from mcp_server.knowledge.extractors import items
-from mcp_server.knowledge.extractors import journal as journals
-from mcp_server.knowledge.extractors.table import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
+from mcp_server.knowledge import extractors as ours
+from mcp_server.knowledge import llm_answers
+from mcp_server.knowledge import notes as session_notes
+from mcp_server.knowledge.extractors import ENTRY_POINTS, JOURNAL, REGISTRY, Context, Extractor, context_of
 from mcp_server.knowledge.notes import MAX_ITEMS, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
@@ -107,7 +107,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
     if row.size > LIVE_BYTES:
         return tuple(before)
     notes = from_dict(await memory.state.get(session_notes.NAMESPACE, row.session))
-    notes = notes if notes.turn == row.turns else await session_notes.noted(memory, row.session)
+    notes = notes if notes.turn == row.turns else await session_notes.notes_of(memory, row.session)
     oldest = notes.items[0].sources[0] if len(notes.items) >= MAX_ITEMS else 0
     project = await project_of(memory, Caller(), row.project or "global")
 
@@ -121,25 +121,25 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
         return (
             *(line for line in before if line.turn < oldest),
-            *_by_rules(memory, turns, context, items.EXTRACTORS, None),
+            *_by_rules(memory, turns, context, ours.ITEMS, None),
         )
 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 
 
-async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:
+async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> llm_answers.Answer | None:
     """Returns the lines of a model; None if one of its answers is unusable: half a conversation is no extraction."""
     assert memory.llm is not None
-    found = model_lines.Answer()
-    for prompt in model_lines.requests(memory.templates("extract"), turns, context):
+    found = llm_answers.Answer()
+    for prompt in llm_answers.requests(memory.templates("extract"), turns, context):
         try:
-            answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=model_lines.ANSWER_TOKENS)
+            answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=llm_answers.ANSWER_TOKENS)
         except LlmUnavailable:
             return None
-        part = model_lines.read(answer, turns, context)
+        part = llm_answers.read(answer, turns, context)
         if part is None:
             return None
-        found = model_lines.Answer((*found.lines, *part.lines), (*found.refused, *part.refused))
+        found = llm_answers.Answer((*found.lines, *part.lines), (*found.refused, *part.refused))
     return found
 
 
@@ -148,15 +148,15 @@ async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> 
     assert memory.llm is not None
     if context.speakers:
         return context
-    found = item_review.Reviewed(context.items)
+    found = llm_answers.Reviewed(context.items)
     template = memory.templates("review_items")
-    for window in item_review.windows(turns, context.items):
+    for window in llm_answers.windows(turns, context.items):
         try:
             prompt = window.prompt(template, context)
-            answer = await memory.llm.complete(prompt, purpose="review", max_tokens=item_review.ANSWER_TOKENS)
+            answer = await memory.llm.complete(prompt, purpose="review", max_tokens=llm_answers.ANSWER_TOKENS)
         except LlmUnavailable:
             break
-        found = item_review.reviewed(window, redact(answer).text, found)
+        found = llm_answers.reviewed(window, redact(answer).text, found)
     if found.refused:
         log.info("%d answers about the items of %s could not be used", found.refused, context.path)
     return replace(context, items=found.items, settled=found.settled)
@@ -167,26 +167,26 @@ def _by_rules(
     turns: Sequence[Turn],
     context: Context,
     extractors: Sequence[Extractor],
-    answer: model_lines.Answer | None,
+    answer: llm_answers.Answer | None,
 ) -> tuple[Line, ...]:
     """Returns the lines of the extractors; of those that a model replaces, the model's lines and, for the turns whose
     lines were refused, the rules' lines. A model only reviews what was recognized, and does not replace it."""
     found: list[Line] = []
     given: list[Line] = []
-    recognized = () if context.speakers else items.EXTRACTORS
+    recognized = () if context.speakers else ours.ITEMS
     replaced = frozenset(one.name for one in available().values() if one.kinds and one not in recognized)
     if answer is not None:
         by_rules = answer.unanswered(turns)
-        of_rules = [one for one in available().values() if one.name in replaced and one.name != journals.EXTRACTOR.name]
-        given = [line for line in answer.lines if not recognized or line.kind not in items.KINDS]
-        given += _read(items.DECISIONS, turns, context) if recognized else []
+        of_rules = [one for one in available().values() if one.name in replaced and one.name != JOURNAL.name]
+        given = [line for line in answer.lines if not recognized or line.kind not in ours.KINDS]
+        given += _read(ours.DECISIONS, turns, context) if recognized else []
         for extractor in of_rules if by_rules else ():
             given += [line for line in _read(extractor, turns, context) if line.turn in by_rules]
     for extractor in extractors:
         if answer is None:
             found += _read(extractor, turns, context)
-        elif extractor.name == journals.EXTRACTOR.name:
-            found += journals.chosen(given)
+        elif extractor.name == JOURNAL.name:
+            found += ours.of_day(given)
         elif extractor.name in replaced:
             found += [line for line in given if line.kind in extractor.kinds]
         else:
@@ -205,7 +205,7 @@ def _by_rules(
 def _read(extractor: Extractor, turns: Sequence[Turn], context: Context) -> list[Line]:
     """What an extractor makes of a conversation; nothing where it fails, which must not keep the others from it."""
     try:
-        return extractor.extract(turns, context)
+        return extractor.lines(turns, context)
     except Exception as error:  # it may be somebody else's code
         log.warning("the extractor %s failed on %s: %s: %s", extractor.name, context.path, type(error).__name__, error)
         return []

@@ -10,13 +10,11 @@ from typing import TypeVar
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
-from mcp_server.knowledge.eviction import archived_path
-from mcp_server.knowledge.places import is_page
-from mcp_server.knowledge.states import current_entries, superseded, without_repeats
+from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
 from mcp_server.memory import Memory
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Source
-from mcp_server.text.destinations import ARCHIVE, MEMORY, Place
+from mcp_server.text.destinations import ARCHIVE, MEMORY, Place, archived_path, is_page
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.topics import front_matter
 
@@ -121,7 +119,7 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
     if place.path == MEMORY:
         body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
         notes += note
-    shown = text[: len(text) - len(start.body)] + body
+    shown = start.head + body
     after = stamped(place.path, shown, now, session)
     return Edit(before, after, action if exists else "created", notes, leaving, shown=shown if exists else None)
 
@@ -147,7 +145,7 @@ def replace_old(memory: Memory, old: Old) -> str:
         archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)
         rows = start.body.split("\n")
         body = "\n".join([*rows[: there.start - 1], *rows[there.end :]])
-    shown = before[: len(before) - len(start.body)] + body
+    shown = start.head + body
     memory.files.write_atomic(old.path, stamped(old.path, shown, memory.clock(), None), before)
     return difference(before, shown, old.path)
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, normalised
-from mcp_server.knowledge.merging import in_order
+from mcp_server.knowledge.pages import in_order, without_empty
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Line, LineKind, sources_of, without_sources
 from mcp_server.text.entries import Entry
@@ -87,12 +87,10 @@ def rebased(base: str | None, shown: str | None, current: str | None) -> tuple[s
     """
     if current is None:  # moved to the archive, or deleted: the lines may come back
         return None, []
-    added, removed = _keys(shown) - _keys(base), _keys(base) - _keys(shown)
-    here = {_key(one): one for one in _entries(current)}
-    drop = {number for key in added & here.keys() for number in range(here[key].start, here[key].end + 1)}
+    before, after, here = _derived(base), _derived(shown), _derived(current)
+    added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     split = split_front_matter(current)
-    rows = split.body.split("\n")
-    body = "\n".join(row for number, row in enumerate(rows, 1) if number not in drop)
+    body = entries.without(split.body, [here[key] for key in added & here.keys()])
     body = _without_empty_sections(body, base, shown)
     moved = {key for key in added if any(_is_moved(one, key) for one in removed)}
     for key in sorted(removed):
@@ -100,24 +98,17 @@ def rebased(base: str | None, shown: str | None, current: str | None) -> tuple[s
         if not changed or any(one in here for one in changed):
             body = entries.appended(body, _title(base, key[0]), key[1])
     gone = _gone(added - here.keys() - moved, here)
-    return current[: len(current) - len(split.body)] + in_order(body), gone
+    return split.head + in_order(body), gone
 
 
 _Key = tuple[str, str]
 """A derived line by its section, in lower case, and its text."""
 
 
-def _entries(text: str | None) -> list[Entry]:
-    found = entries.entries(split_front_matter(text or "").body)
-    return [one for one in found if one.start == one.end and sources_of(one.text)]
-
-
-def _key(one: Entry) -> _Key:
-    return one.section.casefold(), one.text
-
-
-def _keys(text: str | None) -> set[_Key]:
-    return {_key(one) for one in _entries(text)}
+def _derived(text: str | None) -> dict[_Key, Entry]:
+    """Returns the derived lines of a file."""
+    found = entries.derived(split_front_matter(text or "").body)
+    return {(one.section.casefold(), one.text): one for one in found}
 
 
 def _is_moved(old: _Key, new: _Key) -> bool:
@@ -129,14 +120,10 @@ def _gone(keys: set[_Key], here: Mapping[_Key, Entry]) -> list[Gone]:
     """Returns those of the lines that are not on the page in another section either."""
     there = {text for _, text in here}
     return [
-        Gone(_said(text), tuple(str(source) for source in sources_of(text)))
+        Gone(without_sources(entries.statement(text)).strip(), tuple(map(str, sources_of(text))))
         for _, text in sorted(keys)
         if text not in there
     ]
-
-
-def _said(text: str) -> str:
-    return without_sources(entries.statement(text)).strip()
 
 
 def _title(text: str | None, section: str) -> str:
@@ -147,15 +134,8 @@ def _title(text: str | None, section: str) -> str:
 
 def _without_empty_sections(body: str, base: str | None, shown: str | None) -> str:
     """Returns the body without those empty sections that only the shown page has."""
-    ours = _titles(shown) - _titles(base)
-    rows = body.split("\n")
-    drop: set[int] = set()
-    for section in sections(body, 1):
-        if section.title in ours and not any(row.strip() for row in rows[section.start : section.end]):
-            drop.update(range(section.start, section.end + 1))
-    if not drop:
-        return body
-    return "\n".join(row for number, row in enumerate(rows, 1) if number not in drop).rstrip("\n") + "\n"
+    rest = without_empty(body, _titles(shown) - _titles(base))
+    return body if rest == body else rest.rstrip("\n") + "\n"
 
 
 def _titles(text: str | None) -> set[str]:

@@ -1,32 +1,40 @@
-"""Prune what is known: the oldest entries of MEMORY.md, and knowledge files that nobody needs, go to `archive/`.
+"""Moves knowledge to `archive/`: the oldest entries of MEMORY.md, old journals, unused files, and files that are named.
 
-Search still finds them there, nothing loads them by itself, and `recover` brings them back. What is done here is noted
-under one id, which takes all of it back at once.
+Search still finds archived texts, no context includes them by default, and `recover` restores them: every call has an
+id that restores all that it moved.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from functools import partial
 
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.errors import Conflict, ContextManagerError, NotFound, Refused
 from mcp_server.history.three_way import merged
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_entries
 from mcp_server.knowledge.editing import WARN_LINES, archive, despite_editors, stamped
-from mcp_server.knowledge.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
-from mcp_server.knowledge.pruning import Fated, Pruned
+from mcp_server.knowledge.pruning import (
+    LEAST_DAYS,
+    Fate,
+    Fated,
+    KnowledgeFile,
+    Pruned,
+    decide,
+    never,
+)
 from mcp_server.memory import Memory
 from mcp_server.storage.kept import KeptCopies
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import sources_of
-from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
 from mcp_server.text.entries import entry_id
 from mcp_server.text.links import linked, links
 from mcp_server.text.markdown import split_front_matter
@@ -35,17 +43,114 @@ from mcp_server.topics import front_matter
 
 _PATH = re.compile(r"[\w./-]+\.md\b")
 
+JOURNALS = "knowledge/journal/"
 COMMITS = 100_000
-"""So many commits are looked through for a file's last one."""
+"""Commits in which the last one of each file is searched."""
 
 
-# ------------------------------------------------------------ MEMORY.md
+# ---------------------------------------------------------------- named files and old journals
+
+
+def journal_days(memory: Memory) -> dict[str, date]:
+    """Returns the day of every readable journal, by path."""
+    found = {}
+    for stat in memory.files.walk(JOURNALS):
+        with suppress(ValueError):  # a file that is no journal
+            day = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
+            if memory.files.readable(stat.path) is not None:
+                found[stat.path] = day
+    return found
+
+
+async def archive_journals(memory: Memory, dry_run: bool) -> Pruned:
+    """Moves journals older than `lifecycle.journal_retention_days` to `archive/`, except anchored ones."""
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+    most = memory.settings.lifecycle.journal_retention_days
+
+    def old() -> list[str]:
+        days, held = journal_days(memory), anchored_files(memory)
+        return sorted(path for path, day in days.items() if (today - day).days > most and path not in held)
+
+    return await _archived(memory, await run_sync(old), f"older than {most} days", "journals", dry_run)
+
+
+async def archive_files(memory: Memory, paths: Sequence[str], dry_run: bool) -> Pruned:
+    """Moves knowledge files to `archive/`. Raises NotFound, or Refused for identity, core memory and indexes."""
+    chosen = []
+    for given in paths:
+        path = memory.files.relative(given)
+        if not memory.files.exists(path):
+            near = memory.files.nearest(path)
+            raise NotFound(f"no file {path}" + (f"; did you mean {near}?" if near else ""))
+        if not path.startswith("knowledge/") or not path.endswith(".md"):
+            raise Refused(f"{path} is no knowledge file; what is archived lies under knowledge/ and ends with .md")
+        if never(path):
+            raise Refused(
+                f"{path} stays: {never(path)}; take out of it what is not needed with `remember` or an editor"
+            )
+        chosen.append(path)
+    return await _archived(memory, chosen, "asked for", "knowledge files", dry_run)
+
+
+async def _archived(memory: Memory, paths: Sequence[str], why: str, of: str, dry_run: bool) -> Pruned:
+    fates = tuple(Fated(path, archived_path(path), "gone", why) for path in paths)
+    report = Pruned("files", dry_run, of, fates, where="archive/")
+    if dry_run or not paths:
+        return report
+    return await _carried_out(memory, lambda: report, f"archive {of}")
+
+
+async def _carried_out(memory: Memory, report: Callable[[], Pruned], why: str) -> Pruned:
+    """Moves the files of a report, which is made under the lock of the files. Returns the report of what was done."""
+    async with memory.locks.files():
+        done = await run_sync(lambda: _moved(memory, report(), why))
+    for one in done.of_fate("gone"):
+        memory.changes.publish(Change("file", one.id))
+        memory.changes.publish(Change("file", archived_path(one.id)))
+    return done
+
+
+def _moved(memory: Memory, report: Pruned, why: str) -> Pruned:
+    """Moves the files that are `gone` in a report. Returns the report without those that stay, with notes that say why,
+    and with the id that restores the others. A file joins its archived part, such as old plans."""
+    notes: list[str] = []
+    files = memory.files
+    going = {one.id: files.read_text(one.id) for one in report.of_fate("gone") if files.exists(one.id)}
+    there = {path: files.text_or_none(archived_path(path)) for path in going}
+    for path in [path for path, text in there.items() if text is not None and not sources_of(text)]:
+        notes.append(f"{path} stays: {archived_path(path)} exists already; rename one of them")
+        del going[path]
+    moved: list[str] = []
+    undo: tuple[str, ...] = ()
+    if going:
+        before: dict[str, str | None] = {**going, **{archived_path(path): there[path] for path in going}}
+        undo = (KeptCopies(files).keep(before, why, memory.clock()),)
+    today = memory.local_date(memory.clock())
+    for path, text in going.items():
+        archived = there[path]
+        try:
+            if archived is None:
+                files.move(path, archived_path(path))
+            else:
+                both = merged(path, None, archived, text, (today, today)).text
+                files.write_atomic(archived_path(path), both, archived)
+                if files.read_text(path) != text:
+                    raise Conflict("it was changed while it was archived")
+                files.remove(path)
+        except ContextManagerError as error:
+            notes.append(f"{path} stays: {error}")
+        else:
+            moved.append(path)
+    fates = tuple(one for one in report.fates if one.fate != "gone" or one.id in moved)
+    return replace(report, fates=fates, notes=tuple(notes), undo=undo if moved else ())
+
+
+# ---------------------------------------------------------------- MEMORY.md
 
 
 async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
-    """Archives the oldest entries of MEMORY.md until it has at most `target` lines: by default the length at which it
-    warns, or the cap where that is shorter. Derived lines stay, as they follow other pages; so do anchored and undated
-    entries."""
+    """Archives the oldest entries of MEMORY.md until it has at most `target` lines, by default WARN_LINES or a
+    smaller cap. Derived, anchored and undated entries stay."""
     if dry_run:
         return await run_sync(_memory, memory, target, True)
     async with memory.locks.files():
@@ -56,50 +161,46 @@ async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pru
     return done
 
 
-def _most(memory: Memory, target: int | None) -> int:
-    return min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
-
-
 def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
-    if not memory.files.exists(MEMORY):
+    before = memory.files.text_or_none(MEMORY)
+    if before is None:
         return Pruned("memory", dry_run, MEMORY, where=ARCHIVE, notes=(f"there is no {MEMORY} yet",))
-    before = memory.files.read_text(MEMORY)
+    most = min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
     start = split_front_matter(before)
-    lines, head = before.count("\n"), before.count("\n") - start.body.count("\n")
-    most = _most(memory, target)
+    lines = before.count("\n")
     listed = entries.entries(start.body)
-    spared = anchored_entries((anchor.item for anchor in anchors(memory)), MEMORY, listed, head)
+    spared = anchored_entries((one.item for one in anchors(memory)), MEMORY, listed, start.head.count("\n"))
     derived = frozenset(one.start for one in listed if sources_of(one.text))
     body, leaving = entries.without_oldest(start.body, max(0, lines - most), spared | derived)
     undo: tuple[str, ...] = ()
     if leaving and not dry_run:
-        archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
-        undo = (KeptCopies(memory.files).keep({MEMORY: before, ARCHIVE: archived}, "prune memory", memory.clock()),)
+        kept = {MEMORY: before, ARCHIVE: memory.files.text_or_none(ARCHIVE)}
+        undo = (KeptCopies(memory.files).keep(kept, "prune memory", memory.clock()),)
         archive(memory, leaving)
-        after = stamped(MEMORY, before[: len(before) - len(start.body)] + body, memory.clock(), None)
-        memory.files.write_atomic(MEMORY, after, before)
-    gone = {entry.start for entry in leaving}
-    left = lines - sum(entry.end - entry.start + 1 for entry in leaving)
-    fates = []
-    for entry in listed:
+        memory.files.write_atomic(MEMORY, stamped(MEMORY, start.head + body, memory.clock(), None), before)
+
+    def fate(one: entries.Entry) -> Fated:
+        fate: Fate = "gone" if one in leaving else "keep"
         why = f"the oldest go until {most} lines are left"
-        if entry.start in derived:
+        if one.start in derived:
             why = "derived: it follows another page"
-        elif entry.start not in gone:
-            why = "anchored" if entry.start in spared else "newer" if entry.date else "without a date"
-        what = title_of(entry.text)
-        fates.append(Fated(entry_id(entry.text), what, "gone" if entry.start in gone else "keep", why))
+        elif fate == "keep":
+            why = "anchored" if one.start in spared else "newer" if one.date else "without a date"
+        return Fated(entry_id(one.text), title_of(one.text), fate, why)
+
+    left = lines - sum(one.end - one.start + 1 for one in leaving)
     notes = [f"{MEMORY}: {lines} lines, {left} afterwards; it is asked to have at most {most}."]
     if left > most:
         notes.append("What is left over that has no date, or is anchored: shorten it by hand.")
-    return Pruned("memory", dry_run, MEMORY, tuple(fates), where=ARCHIVE, notes=tuple(notes), undo=undo)
+    fates = tuple(map(fate, listed))
+    return Pruned("memory", dry_run, MEMORY, fates, where=ARCHIVE, notes=tuple(notes), undo=undo)
 
 
-# ------------------------------------------------------------ files
+# ---------------------------------------------------------------- unused files
 
 
 async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
-    """Moves knowledge files with a low eviction score to `archive/`; none before the log of reads covers 30 days."""
+    """Moves unused knowledge files to `archive/` (`pruning.score`); none before the log of reads covers 30 days."""
     since = await memory.state.access_since()
     covered = (memory.clock() - since).days if since else 0
     if covered < LEAST_DAYS:
@@ -109,123 +210,56 @@ async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
         )
         return Pruned("files", dry_run, "knowledge files", where="archive/", notes=(wait,))
     paths = await run_sync(lambda: [path for path, _ in _knowledge(memory)])
-    reads = _Reads(await memory.state.references(paths), await memory.state.last_accesses(paths))
+    counts, last = await memory.state.references(paths), await memory.state.last_accesses(paths)
+
+    def report() -> Pruned:
+        decided = sorted(_decided(memory, counts, last), key=lambda one: one.fate != "gone")
+        return Pruned("files", dry_run, "knowledge files", tuple(decided), where="archive/")
+
     if dry_run:
-        return _told(await run_sync(_decided, memory, reads), dry_run, (), ())
-    async with memory.locks.files():
-        decided = await run_sync(_decided, memory, reads)
-        going = [one.file.path for one in decided if one.goes]
-        moved, undo, notes = await run_sync(_evicted, memory, going, "prune files")
-    _tell(memory, moved)
-    stayed = {one.file.path for one in decided if one.goes} - set(moved)
-    return _told([one for one in decided if one.file.path not in stayed], dry_run, undo, notes)
+        return await run_sync(report)
+    return await _carried_out(memory, report, "prune files")
 
 
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """How often files were read or recovered, and when last."""
-
-    counts: Mapping[str, int]
-    last: Mapping[str, datetime]
-
-
-def _told(decided: list[Eviction], dry_run: bool, undo: tuple[str, ...], notes: tuple[str, ...]) -> Pruned:
-    fates = tuple(
-        Fated(one.file.path, one.file.path, "gone" if one.goes else "keep", one.why)
-        for one in sorted(decided, key=lambda one: not one.goes)
-    )
-    return Pruned("files", dry_run, "knowledge files", fates, where="archive/", notes=notes, undo=undo)
-
-
-async def moved_to_archive(
-    memory: Memory, paths: Sequence[str], why: str
-) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-    """Moves knowledge files to archive/: those that moved, the id that brings them back, what to say of the others."""
-    async with memory.locks.files():
-        moved, undo, notes = await run_sync(_evicted, memory, paths, why)
-    _tell(memory, moved)
-    return moved, undo, notes
-
-
-def _tell(memory: Memory, moved: Sequence[str]) -> None:
-    for path in moved:
-        memory.changes.publish(Change("file", path))
-        memory.changes.publish(Change("file", archived_path(path)))
-
-
-def _evicted(memory: Memory, paths: Sequence[str], why: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-    """Moves files; returns those that moved, the id that brings them back, and what to say of the others. One of which
-    the archive has derived lines already, such as old plans, joins them."""
-    moved: list[str] = []
-    notes: list[str] = []
-    going = {path: memory.files.read_text(path) for path in paths if memory.files.exists(path)}
-    there = {path: memory.files.text_or_none(archived_path(path)) for path in going}
-    for path in [path for path, text in there.items() if text is not None and not sources_of(text)]:
-        notes.append(f"{path} stays: {archived_path(path)} exists already; rename one of them")
-        del going[path], there[path]
-    if not going:
-        return [], (), tuple(notes)
-    before: dict[str, str | None] = {**going, **{archived_path(path): text for path, text in there.items()}}
-    undo = KeptCopies(memory.files).keep(before, why, memory.clock())
-    today = memory.local_date(memory.clock())
-    for path, text in going.items():
-        archived = there[path]
-        try:
-            if archived is None:
-                memory.files.move(path, archived_path(path))
-            else:
-                both = merged(path, None, archived, text, (today, today)).text
-                memory.files.write_atomic(archived_path(path), both, archived)
-                if memory.files.read_text(path) != text:
-                    raise Conflict("it was changed while it was archived")
-                memory.files.remove(path)
-        except ContextManagerError as error:
-            notes.append(f"{path} stays: {error}")
-        else:
-            moved.append(path)
-    return moved, (undo,) if moved else (), tuple(notes)
-
-
-def _decided(memory: Memory, reads: _Reads) -> list[Eviction]:
-    """A decision for every knowledge file."""
+def _decided(memory: Memory, counts: Mapping[str, int], last: Mapping[str, datetime]) -> list[Fated]:
+    """Returns a decision for every readable knowledge file. `counts` says how often a file was read or recovered,
+    `last` when it was read last."""
     now = memory.clock()
-    texts: dict[str, str] = {}
-    touched: dict[str, datetime] = {}
-    for path, mtime in _knowledge(memory):
-        try:
-            texts[path] = memory.files.read_text(path)
-        except ContextManagerError:  # unreadable: somebody has to look at it, so it stays
-            continue
-        touched[path] = mtime
+    changed = dict(_knowledge(memory))
+    texts = {path: text for path in changed if (text := memory.files.readable(path)) is not None}
     commits = _last_commits(memory)
-    pointed = _pointed_to(memory, texts)
-    held = {anchor.item.partition("#")[0] for anchor in anchors(memory) if anchor.kind in ("file", "passage")}
-    files = []
-    for path, text in texts.items():
-        at = _updated(path, text) or commits.get(path) or touched[path]
-        spared = "anchored" if path in held else "linked from elsewhere" if path in pointed else ""
-        read = reads.last.get(path)
-        files.append(
-            KnowledgeFile(
-                path,
-                days=_days(now, at),
-                unchanged=_days(now, touched[path]),
-                references=reads.counts.get(path, 0),
-                unread=_days(now, read) if read else None,
-                spared=spared,
-            )
+    linked_to, anchored = _linked_to(memory, texts), anchored_files(memory)
+
+    def days(at: datetime) -> int:
+        return max(0, (now - at).days)
+
+    return decide(
+        KnowledgeFile(
+            path,
+            days=days(_updated(path, text) or commits.get(path) or changed[path]),
+            unchanged=days(changed[path]),
+            references=counts.get(path, 0),
+            unread=days(last[path]) if path in last else None,
+            spared="anchored" if path in anchored else "linked from elsewhere" if path in linked_to else "",
         )
-    return decide(files)
+        for path, text in texts.items()
+    )
+
+
+def anchored_files(memory: Memory) -> frozenset[str]:
+    """Returns the paths of the files that are anchored, whole or a passage of them."""
+    return frozenset(one.item.partition("#")[0] for one in anchors(memory) if one.kind in ("file", "passage"))
 
 
 def _knowledge(memory: Memory) -> Iterator[tuple[str, datetime]]:
-    """Every markdown file of knowledge, and when its bytes last changed."""
+    """Yields every markdown file of knowledge, and when its bytes last changed."""
     for stat in memory.files.walk("knowledge/"):
         if stat.path.endswith(".md"):
             yield stat.path, datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
 
 
 def _updated(path: str, text: str) -> datetime | None:
+    """Returns the `updated` of a file's front matter, if it is valid."""
     try:
         return front_matter.check(text, path).known.updated
     except ContextManagerError:
@@ -233,32 +267,21 @@ def _updated(path: str, text: str) -> datetime | None:
 
 
 def _last_commits(memory: Memory) -> dict[str, datetime]:
-    """The last commit of each file; empty without git."""
+    """Returns the time of each file's last commit; nothing without git."""
     last: dict[str, datetime] = {}
-    try:
+    with suppress(ContextManagerError):
         for version in memory.git.versions(["knowledge"], COMMITS):
             last.setdefault(version.path, version.at)
-    except ContextManagerError:
-        return {}
     return last
 
 
-def _pointed_to(memory: Memory, knowledge: dict[str, str]) -> frozenset[str]:
-    """The files that another knowledge file or a topic links to, subscribes to, or names by its path."""
-    sources = dict(knowledge)
-    for stat in memory.files.walk("topics/"):
-        if stat.path.endswith(".md"):
-            try:
-                sources[stat.path] = memory.files.read_text(stat.path)
-            except ContextManagerError:
-                continue
+def _linked_to(memory: Memory, knowledge: Mapping[str, str]) -> frozenset[str]:
+    """Returns the files that another knowledge file or a topic links to, subscribes to, or names by path."""
+    topics = {stat.path: memory.files.readable(stat.path) for stat in memory.files.walk("topics/")}
     found: set[str] = set()
-    for path, text in sources.items():
-        # A link to the file itself is none; what two files call the same way is resolved over all of them.
-        found |= linked((link.name for link in links(text)), knowledge) - {path}
-        found |= knowledge.keys() & set(_PATH.findall(text)) - {path}
+    for path, text in {**knowledge, **topics}.items():
+        if text and path.endswith(".md"):
+            # A link to the file itself does not count; one name may stand for several files.
+            found |= linked((link.name for link in links(text)), knowledge) - {path}
+            found |= knowledge.keys() & set(_PATH.findall(text)) - {path}
     return frozenset(found)
-
-
-def _days(now: datetime, at: datetime) -> int:
-    return max(0, (now - at).days)

@@ -1,29 +1,46 @@
-"""What a pruning does, or would do, in words a person knows: what is kept, what fades, what is gone.
+"""Which knowledge files move to `archive/` because nobody uses them, and the report of a pruning.
 
-keep     stays as it is
-fading   gets shorter, or is on its way out: the original can be brought back
-gone     leaves, and can be brought back
+    score = e^(−0.05 · days) · (references + 1)
+
+A file is archived when its score is under 0.01 and it is older than 30 days: without a reference after 93 days, with
+one after 106, with nine after 139. `references` counts reads and recoveries, so no file is archived before their log
+covers 30 days. Identity, the core memory, indexes, and anchored, linked or subscribed files are never archived. The
+score does not know when a file was used, so a file that was read or changed within 30 days also stays.
+
+A report names for each thing what becomes of it:
+
+    keep     it stays
+    fading   it gets shorter, or is next to leave; its original can be restored
+    gone     it leaves, and can be restored
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp_server.text.fencing import neutralise
 
+DECAY_PER_DAY = 0.05
+LEAST_SCORE = 0.01
+LEAST_DAYS = 30
+"""Days: the least age of a file that is archived, and of the log of reads."""
+
+NEVER = ("knowledge/identity/", "knowledge/memory/")
+
 Strategy = Literal["auto", "clarity", "advisor", "compact", "memory", "files"]
 Fate = Literal["keep", "fading", "gone"]
 
 LISTED = 10
-"""Of each fate so many are listed for people; programs get all."""
+"""Things of each fate that are listed for people; programs get all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fated:
-    """One thing and what becomes of it. `tokens` before and `after`, where they are counted."""
+    """One thing and what becomes of it. `tokens` are its tokens before and `after` the pruning, where counted."""
 
     id: str
     what: str
@@ -34,7 +51,7 @@ class Fated:
 
     @property
     def line(self) -> str:
-        """The thing in one line."""
+        """The thing on one line."""
         named = self.what if self.id in self.what else f"{self.id} {self.what}"
         size = ""
         if self.tokens is not None:
@@ -44,9 +61,8 @@ class Fated:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A pruning. `of` says what was looked at, `where` the things go to, `undo` what `recover` takes to bring them
-    back; `before` and `after` are tokens of the live context where it is about that: of our `mirror`, where the client
-    keeps its own."""
+    """The report of a pruning `of` some things, which go to `where`. `undo` are ids for `recover`. `before` and `after`
+    are tokens of the live context, if that was pruned; with `mirror` they count our copy of the client's context."""
 
     strategy: Strategy
     dry_run: bool
@@ -62,16 +78,16 @@ class Pruned:
     undo: tuple[str, ...] = ()
 
     def of_fate(self, fate: Fate) -> list[Fated]:
-        """The things of one fate, in their order."""
+        """Returns the things of one fate, in order."""
         return [one for one in self.fates if one.fate == fate]
 
     @property
     def changes(self) -> bool:
-        """Whether anything goes or gets shorter."""
+        """Whether anything leaves or gets shorter."""
         return any(one.fate != "keep" for one in self.fates)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         listed: Mapping[str, list[dict[str, Any]]] = {
             fate: [
                 {"id": one.id, "what": one.what, "why": one.why, "tokens": one.tokens, "after": one.after}
@@ -94,7 +110,7 @@ class Pruned:
 
     @property
     def markdown(self) -> str:
-        """The account as a person or a model reads it."""
+        """The report for people and models."""
         counts = ", ".join(f"{fate} {len(self.of_fate(fate))}" for fate in ("keep", "fading", "gone"))
         head = f"prune {self.strategy}"
         lines = [f"{head}: {self.of}: {counts}{self._gauge}"]
@@ -130,7 +146,55 @@ def _listed(head: str, things: Sequence[Fated]) -> list[str]:
 
 
 def _kept(things: Sequence[Fated]) -> list[str]:
-    """What is kept is counted by its reasons: there is nothing to decide about it."""
+    """Returns a line that counts the kept things by reason."""
     reasons = Counter(one.why for one in things if one.why)
     said = [f"{why} ({count})" for why, count in reasons.most_common()]
     return [f"keep: {'; '.join(said)}"] if said else []
+
+
+# ---------------------------------------------------------------- unused files
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeFile:
+    """The inputs of the decision about a file. `days` is its age, `unchanged` the days since its bytes changed,
+    `unread` the days since it was last read (None: never); `spared` is a reason why it must stay, if there is one."""
+
+    path: str
+    days: int
+    unchanged: int
+    references: int
+    unread: int | None = None
+    spared: str = ""
+
+
+def score(days: int, references: int) -> float:
+    """Returns the score of a file that is `days` old and was read or recovered `references` times."""
+    return math.exp(-DECAY_PER_DAY * days) * (references + 1)
+
+
+def decide(files: Iterable[KnowledgeFile]) -> list[Fated]:
+    """Returns a decision for every file, the lowest score first; files of one score are sorted by path."""
+    return [_decided(file) for file in sorted(files, key=lambda one: (score(one.days, one.references), one.path))]
+
+
+def _decided(file: KnowledgeFile) -> Fated:
+    total = score(file.days, file.references)
+    age = f"{file.days} days old, {file.references} reference{'' if file.references == 1 else 's'}"
+    kept = file.spared or never(file.path)
+    if not kept and (total >= LEAST_SCORE or file.days <= LEAST_DAYS):
+        kept = f"still of use: {age}"
+    if not kept and file.unchanged <= LEAST_DAYS:
+        kept = "changed on disk lately"
+    if not kept and file.unread is not None and file.unread <= LEAST_DAYS:
+        kept = "read lately"
+    if kept:
+        return Fated(file.path, file.path, "keep", kept)
+    return Fated(file.path, file.path, "gone", f"{age}: {total:.4f} points, under {LEAST_SCORE:g}")
+
+
+def never(path: str) -> str:
+    """Returns why a file is never archived; empty if it may be."""
+    if path.startswith(NEVER):
+        return "identity and core memory never go"
+    return "an index" if path.rsplit("/", 1)[-1].startswith("_") else ""

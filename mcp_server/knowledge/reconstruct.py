@@ -25,7 +25,7 @@ from mcp_server.history.merging import Joined, join
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.derive import chosen, versions
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.regenerating import holds_nothing, stripped, without_empty
+from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
 from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
@@ -196,10 +196,10 @@ def _strip(files: Files) -> tuple[dict[str, frozenset[str]], int]:
         text = files.readable(path)
         if text is None:
             continue
-        body = split_front_matter(text).body
-        without = stripped(body, FLUSHED)
+        split = split_front_matter(text)
+        without = stripped(split.body, FLUSHED)
         if without.removed:
-            files.write_atomic(path, text[: len(text) - len(body)] + without.body, text)
+            files.write_atomic(path, split.head + without.body, text)
             emptied[path] = without.emptied
             removed += without.removed
     return emptied, removed
@@ -211,12 +211,12 @@ def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
         text = files.text_or_none(path)
         if text is None:
             continue
-        body = split_front_matter(text).body
-        after = without_empty(body, headings)
+        split = split_front_matter(text)
+        after = without_empty(split.body, headings)
         if path != MEMORY and holds_nothing(after):
             files.remove(path)
-        elif after != body:
-            files.write_atomic(path, text[: len(text) - len(body)] + after, text)
+        elif after != split.body:
+            files.write_atomic(path, split.head + after, text)
 
 
 def _derived_files(files: Files) -> list[str]:

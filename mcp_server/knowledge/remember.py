@@ -18,9 +18,7 @@ from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
-from mcp_server.knowledge.eviction import archived_path
-from mcp_server.knowledge.places import REPLACED, is_page
-from mcp_server.knowledge.states import closest, current_entries, matching, said, without_repeats
+from mcp_server.knowledge.pages import closest, current_entries, matching, without_repeats
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange
@@ -33,9 +31,12 @@ from mcp_server.text.destinations import (
     GENERAL_PAGE,
     MEMORY,
     OWN_HAND,
+    REPLACED,
     Kind,
     Place,
+    archived_path,
     is_for_own_hand,
+    is_page,
     place_for,
 )
 from mcp_server.text.fencing import printable
@@ -278,7 +279,7 @@ def _superseded(
     """Returns the only entry that `supersedes` means, and what to say about it. The files are searched in order."""
     wanted = fact.supersedes or ""
     known = {
-        path: [one for one in current_entries(split_front_matter(text).body) if said(one) != fact.content.strip()]
+        path: [one for one in current_entries(split_front_matter(text).body) if one.said != fact.content.strip()]
         for path in dict.fromkeys(paths)
         if (text := memory.files.text_or_none(path)) is not None
     }
@@ -294,10 +295,10 @@ def _superseded(
     if len(found) == 1:
         ((path, one),) = found
         where = f"{REPLACED!r} of {path}" if is_page(path) else archived_path(path)
-        return Old(path, one, source), (f"replaced: {said(one)} (it is now in {where})",)
+        return Old(path, one, source), (f"replaced: {one.said} (it is now in {where})",)
     why = f"{len(found)} lines match" if found else "no line matches"
     every = [one for _, one in found] or closest([one for inside in known.values() for one in inside], wanted, CLOSEST)
-    near = "; ".join(said(one).splitlines()[0] for one in every[:CLOSEST])
+    near = "; ".join(one.said.splitlines()[0] for one in every[:CLOSEST])
     hint = f"; the closest: {near}. Call again with the text of one of them" if near else ""
     return None, (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
 
@@ -308,7 +309,7 @@ def _say_once(memory: Memory, path: str, content: str) -> str:
     if before is None:
         return ""
     start = split_front_matter(before)
-    after = before[: len(before) - len(start.body)] + without_repeats(start.body, content)
+    after = start.head + without_repeats(start.body, content)
     if after == before:
         return ""
     memory.files.write_atomic(path, after, before)

@@ -16,22 +16,27 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
 from mcp_server.errors import Conflict
-from mcp_server.knowledge.core_memory import derived_lines, renewed
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
-from mcp_server.knowledge.eviction import archived_path
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
-from mcp_server.knowledge.merging import merged, standing
-from mcp_server.knowledge.page_indexes import PEOPLE_INDEX, PROJECT_INDEX, over_the_day, without
-from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE, by_file, place_of
-from mcp_server.knowledge.states import settled
+from mcp_server.knowledge.pages import merged, settled, standing
+from mcp_server.knowledge.summaries import PEOPLE_INDEX, PROJECT_INDEX, beyond_the_day, derived_lines, renewed
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.derived_lines import Line, is_derived, without_sources
-from mcp_server.text.destinations import MEMORY, Place, place_for
-from mcp_server.text.entries import entries, statement
+from mcp_server.text.destinations import (
+    GENERAL_PAGE,
+    MEMORY,
+    USER_FILE,
+    Place,
+    archived_path,
+    by_file,
+    place_for,
+    place_of,
+)
+from mcp_server.text.entries import entries, without
 from mcp_server.text.markdown import difference, split_front_matter
 
 JOURNALS = "knowledge/journal/"
@@ -83,38 +88,23 @@ async def write_lines(
     live: Mapping[str, Mapping[str, Any]] | None = None,
     dry_run: bool = False,
 ) -> list[ChangedFile]:
-    """Writes lines into their files, durably, each file whole; returns the changes. `anew` are the transcripts that
-    were read again: their earlier lines are removed if they are not found again. If an LLM was asked about a
-    transcript, its earlier lines are removed only if a new line replaces them. `dry_run` writes nothing.
+    """Writes lines durably into their files, each file whole, and returns the changes. `anew` are transcripts that were
+    read again: their earlier lines are removed if they are not found again. If an LLM was asked about a transcript, an
+    earlier line is removed only if a new line replaces it. `dry_run` writes nothing.
 
-    Pages show the items of open conversations besides: those that the state has, and `live`, newer ones, which it gets.
-    Those of the transcripts `ended` are shown no longer: their lines are among the derived ones."""
-    reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
-    lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
-    by_day = _sessions_by_journal(derived)
+    Pages also show the items of open conversations: those in the state, and the newer ones of `live`, which are stored.
+    The items of the transcripts `ended` are no longer shown: their lines are among the derived ones."""
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
 
     async def work() -> list[ChangedFile]:
         items = await memory.state.entries(LIVE_ITEMS)
         newer = await _newer(memory, items, live) if live else {}
-        shown = [
-            line
-            for path, one in {**items, **newer}.items()
-            if path not in ended
-            for line in lines_from(one["lines"])
-            if memory.forgotten.clean(line.entry) == line.entry
-        ]
+        open_items = [one["lines"] for path, one in {**items, **newer}.items() if path not in ended]
         stored = await memory.state.entries(LIVE_PAGES)
-        new = await run_sync(by_file, await run_sync(_not_remembered, memory.files, lines))
-        batch = _Batch(memory, await run_sync(_at_home, memory.files, new), stale, by_day, reports, shown)
-
-        def look() -> set[str]:
-            holding = _holding(memory.files, stale.paths) if stale.paths else ()
-            return {*batch.placed, *holding, *_open_pages(memory.files, reports)}
-
-        pages = {*stored, *(page_of(line) for line in shown)}
+        batch, paths = await run_sync(_batch, memory, derived, stale, open_items)
+        pages = {*stored, *map(page_of, batch.shown)}
         changed: list[ChangedFile | None] = []
-        for path in sorted({*await run_sync(look), *pages}):
+        for path in sorted({*paths, *pages}):
             if path in pages:
                 changed.append(await _written_page(batch, path, stored.get(path), dry_run))
             else:
@@ -134,12 +124,29 @@ async def write_lines(
     return changed
 
 
+def _batch(
+    memory: Memory, derived: Sequence[Derived], stale: _Stale, open_items: Iterable[object]
+) -> tuple[_Batch, set[str]]:
+    """Returns the lines to write, and the paths of the files that they change. `open_items` are the stored lines of
+    open conversations."""
+    files = memory.files
+    shown = [
+        line for stored in open_items for line in lines_from(stored) if memory.forgotten.clean(line.entry) == line.entry
+    ]
+    reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
+    lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
+    placed = _at_home(files, by_file(_not_remembered(files, lines)))
+    holding = _holding(files, stale.paths) if stale.paths else ()
+    closing = (path for path in map(page_of, reports) if files.exists(path))
+    return _Batch(memory, placed, stale, _sessions_by_journal(derived), reports, shown), {*placed, *holding, *closing}
+
+
 def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
-    """Returns the lines without the facts that MEMORY.md says by hand: a fact that was remembered is not told twice."""
+    """Returns the lines without the facts that a person or an agent wrote into MEMORY.md."""
     if not any(line.kind == "fact" for line, _ in lines):
         return list(lines)
     known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
-    remembered = [statement(one.text) for one in known if not is_derived(one.text)]
+    remembered = [one.said for one in known if not is_derived(one.text)]
     return [
         (line, title)
         for line, title in lines
@@ -150,7 +157,7 @@ def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tup
 async def _newer(
     memory: Memory, known: Mapping[str, Mapping[str, Any]], live: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Returns those items of open conversations that no other process has overtaken since they were derived."""
+    """Returns those items of open conversations for which no other process has stored newer ones."""
     still_open = {row.path for row in await memory.state.sessions(open_only=True)}
     still_open.update(await memory.state.keys_of(PENDING_EXTRACTION))
     return {
@@ -162,7 +169,7 @@ async def _newer(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The lines to write: by file, the reports, and the lines of open conversations, which pages only show."""
+    """The lines to write, by path: `reports` close open items, and `shown` are lines of open conversations."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]
@@ -182,7 +189,7 @@ async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | N
         body = renewed(start.body, derived_lines(_bodies(memory.files)))
         if body == start.body:
             return None
-        after = stamped(MEMORY, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+        after = stamped(MEMORY, start.head + body, memory.clock(), None)
         if not dry_run:
             memory.files.write_atomic(MEMORY, after, before, new=before is None)
         return ChangedFile.of(MEMORY, before or "", after)
@@ -208,12 +215,8 @@ def page_of(line: Line) -> str:
     return place_of(replace(line, kind="open")).path
 
 
-def _open_pages(files: Files, reports: Sequence[Line]) -> set[str]:
-    return {path for path in map(page_of, reports) if files.exists(path)}
-
-
 def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
-    """The sessions that a journal names."""
+    """Returns the sessions that each journal names, by its path."""
     found: dict[str, list[str]] = {}
     for one in derived:
         for path in dict.fromkeys(f"knowledge/journal/{line.said}.md" for line in one.lines if line.file == "journal"):
@@ -222,8 +225,8 @@ def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
 
 
 def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> dict[str, list[tuple[Place, Line]]]:
-    """Lines by the file in which they stand. What went to the archive stays there, and does not come back when its
-    conversation is read again; a journal that is archived goes on there."""
+    """Returns lines by the path of their file, which may be the archived one: a line that was archived does not come
+    back when its conversation is read again, and an archived journal grows in the archive."""
     home: dict[str, list[tuple[Place, Line]]] = {}
     for path, lines in placed.items():
         cold = archived_path(path)
@@ -241,8 +244,8 @@ def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> di
 
 
 def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
-    """The files, also in the archive, in which a line names one of these transcripts as its source; not the indexes,
-    which only repeat it."""
+    """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
+    indexes, which repeat other files."""
     marks = [f"[src: {path}#" for path in transcripts]
     found = []
     for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
@@ -256,6 +259,7 @@ def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
 
 
 def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
+    """Writes a file that shows no items of open conversations."""
     files = batch.memory.files
     warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
 
@@ -274,18 +278,23 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
 
 
 async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool) -> ChangedFile | None:
-    """Writes a page that shows items of open conversations. The state learns its base before the file changes, so that
-    a crash in between loses neither."""
+    """Writes a page that shows items of open conversations. Its base is stored in the state before the file changes, so
+    that a crash in between loses neither."""
     memory = batch.memory
+
+    def read() -> tuple[str | None, LivePage]:
+        before = memory.files.text_or_none(path)
+        return before, _page(batch, path, page_from(stored, before))
+
     for again in range(TRIES):
-        before = await run_sync(memory.files.text_or_none, path)
-        page = await run_sync(_page, batch, path, page_from(stored, before), abandon_on_cancel=True)
+        before, page = await run_sync(read, abandon_on_cancel=True)
         is_live = page.base != page.shown or (page.gone and path in map(page_of, batch.shown))
         if not dry_run:
             if page.as_dict() != stored and (is_live or stored is not None):
                 await memory.state.put(LIVE_PAGES, path, page.as_dict())
             try:
-                await run_sync(put_page, memory.files, path, before, page.shown)
+                if page.shown != before:
+                    await run_sync(put_page, memory.files, path, before, page.shown)
             except Conflict:
                 if again == TRIES - 1:
                     raise
@@ -367,12 +376,12 @@ def rewritten(
     start = split_front_matter(text)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
-        body = without(body, over_the_day(body))
+        body = without(body, beyond_the_day(body))
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports))
     if body == start.body and before is not None:
         return None
-    after = text[: len(text) - len(start.body)] + body
+    after = start.head + body
     for session in named or (None,):
         after = stamped(path, after, now, session)
     return after

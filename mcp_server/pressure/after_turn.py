@@ -18,7 +18,7 @@ from mcp_server.checkpoints import checkpoint, session_state
 from mcp_server.conversations import as_of, sessions
 from mcp_server.conversations.observe import ContextChunk
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge import session_notes
+from mcp_server.knowledge import notes as session_notes
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import advisor, cold, pressure

@@ -1,31 +1,63 @@
-"""Where a thing that should last belongs: each kind has its file and its section; some files are the user's own."""
+"""Where a text belongs: the file and section of each kind of fact, of a conversation's lines, and of archived files."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mcp_server.errors import Invalid
 from mcp_server.project import slugify
+from mcp_server.text.derived_lines import Line
+from mcp_server.text.prose import clipped
 from mcp_server.text.yaml_line import yaml_line
 
 Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
 MEMORY = "knowledge/memory/MEMORY.md"
 ARCHIVE = "archive/memory/MEMORY.md"
-"""Where the oldest entries of MEMORY.md go when it grows over its cap."""
+"""Gets the oldest entries of MEMORY.md when it exceeds its cap."""
 
 GENERAL_PAGE = "knowledge/reference/general.md"
 """The page of decisions, rules and open items that belong to no project."""
 
-OWN_HAND = ("knowledge/identity/", "topics/")
-"""Who the user is, and what an agent is told to do: such a change waits for the user's word."""
+USER_FILE = "knowledge/people/user.md"
+"""The page of the user, who has no name in conversations with an agent."""
 
+OWN_HAND = ("knowledge/identity/", "topics/")
+"""Folders of the user's identity and of instructions for agents: changes there wait for the user's approval."""
+
+PEOPLE_SECTIONS = {
+    "about": "About",
+    "preference": "Likes and dislikes",
+    "plan": "Plans",
+    "event": "What happened",
+    "decision": "Decisions",
+    "lesson": "Lessons",
+}
+DECISIONS, REPLACED = "Key Decisions", "Replaced decisions"
+OPEN, CLOSED = "Open items", "Closed items"
+RULES, FACTS, OLD_FACTS = "Rules", "Facts", "Replaced facts"
+"""Sections of a project's page. The section of an item is its state."""
+
+ENDED = frozenset((REPLACED, OLD_FACTS, CLOSED))
+"""Sections of replaced and closed items."""
+
+PROJECT_FILES = {
+    "decision": ("context", DECISIONS),
+    "rule": ("context", RULES),
+    "open": ("context", OPEN),
+    "lesson": ("notes", "Lessons Learned"),
+    "fact": ("context", FACTS),
+    "plan": ("progress", "Next"),
+    "event": ("progress", "Done"),
+}
+GENERAL_SECTIONS = {"decision": DECISIONS, "rule": RULES, "lesson": "Lessons", "fact": FACTS, "open": OPEN}
 DEFAULTS = {
-    "fact": "Facts",
-    "decision": "Key Decisions",
-    "rule": "Rules",
+    "fact": FACTS,
+    "decision": DECISIONS,
+    "rule": RULES,
     "lesson": "Lessons Learned",
     "person": "Notes",
     "procedure": "Steps",
@@ -34,19 +66,16 @@ DEFAULTS = {
     "identity": "About me",
     "topic": "Notes",
 }
-"""The section of each kind, in whatever file it lands."""
+"""The section for each kind of fact."""
 
+LONGEST_HEADING = 60
 _NAME = re.compile(r"^((?:[^\W\d_a-z]|[A-ZČĆŠŽĐ])[\w'’.-]*(?:\s+(?:[A-ZČĆŠŽĐ]|[^\W\d_a-z])[\w'’.-]*){0,3})")
-
-
-def is_for_own_hand(path: str) -> bool:
-    """Whether a file is the user's own. In whatever letter case: on many disks `knowledge/Identity/` is the same."""
-    return path.casefold().startswith(OWN_HAND)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file, a section, what the file begins with if it must be made, and whether its entries carry their date."""
+    """A section of a file. `template` is the beginning of the file if it does not exist yet; `dated` entries begin with
+    their date; `level` is the level of the section's heading."""
 
     path: str
     section: str
@@ -55,61 +84,87 @@ class Place:
     level: int = 2
 
 
+def is_for_own_hand(path: str) -> bool:
+    """Returns whether changes of a file need the user's approval. Ignores case, as many file systems do."""
+    return path.casefold().startswith(OWN_HAND)
+
+
+def is_page(path: str) -> bool:
+    """Returns whether a file is a page of items: a project's context, or the general page."""
+    return path == GENERAL_PAGE or (path.startswith("knowledge/projects/") and path.endswith("/context.md"))
+
+
+def archived_path(path: str) -> str:
+    """Returns the path of a knowledge file in the archive: knowledge/people/ana.md becomes archive/people/ana.md."""
+    return "archive/" + path.removeprefix("knowledge/")
+
+
+def _head(title: str, kind: str, *fields: str) -> str:
+    """Returns the beginning of a new file: front matter of this type, and a heading."""
+    return "\n".join(("---", f"type: {kind}", *fields, "updated:", "---", "", f"# {title}", ""))
+
+
+def _of_project(project: str, name: str, section: str) -> Place:
+    head = _head(project, f"project_{name}", f"project: {yaml_line(project)}")
+    return Place(f"knowledge/projects/{project}/{name}.md", section, head, dated=True)
+
+
+def _general(section: str) -> Place:
+    return Place(GENERAL_PAGE, section, _head("Outside any project", "reference"), dated=True)
+
+
+def _journal(day: str, section: str) -> Place:
+    head = f"---\ntype: journal\ndate: {day}\nsessions: []\n---\n\n## {day}\n"
+    return Place(f"knowledge/journal/{day}.md", section, head, level=3)
+
+
+def _person(slug: str, name: str, title: str, section: str) -> Place:
+    return Place(f"knowledge/people/{slug}.md", section, _head(title, "person", f"name: {yaml_line(name)}"), dated=True)
+
+
+def _procedure(slug: str, title: str, section: str) -> Place:
+    return Place(f"knowledge/procedures/{slug}.md", section, _head(title, "procedure"))
+
+
+# ---------------------------------------------------------------- facts that somebody asks to keep
+
+
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """Returns the default place of `kind`. Facts and lessons are for everybody; a decision or rule belongs to its
+    """Returns the default place of a fact. Facts and lessons are for all projects. A decision or rule belongs to its
     project, or to the general page without one.
 
     Raises:
-        Invalid: if no file follows from it: a person without a name, project notes without a project.
+        Invalid: the file is not determined: a person without a name, or project notes without a project.
     """
     within = section or DEFAULTS.get(kind, "")
     match kind:
         case "fact" | "lesson":
-            return Place(MEMORY, within, _front("memory") + "# Core Memory\n", dated=True)
+            return Place(MEMORY, within, _head("Core Memory", "memory"), dated=True)
         case "decision" | "rule":
-            if project is None:
-                return Place(GENERAL_PAGE, within, _front("reference") + "# Outside any project\n", dated=True)
-            return Place(
-                f"knowledge/projects/{project}/context.md",
-                within,
-                _project_head("project_context", project),
-                dated=True,
-            )
+            return _of_project(project, "context", within) if project is not None else _general(within)
         case "project":
             if project is None:
                 raise Invalid(
                     "kind 'project' needs a project: work in its folder, pass project='NAME', or use kind='fact'"
                 )
-            return Place(
-                f"knowledge/projects/{project}/notes.md", within, _project_head("project_notes", project), dated=True
-            )
+            return _of_project(project, "notes", within)
         case "journal":
-            head = f"---\ntype: journal\ndate: {today}\nsessions: []\n---\n\n## {today}\n"
-            return Place(f"knowledge/journal/{today}.md", section or project or DEFAULTS["journal"], head, level=3)
+            return _journal(today, section or project or DEFAULTS["journal"])
         case "person":
-            name = _person(content)
-            head = f"---\ntype: person\nname: {yaml_line(name)}\nupdated: {today}\n---\n\n# {name}\n"
-            return Place(f"knowledge/people/{slugify(name)}.md", within, head, dated=True)
+            name = _name_in(content)
+            return _person(slugify(name), name, name, within)
         case "procedure":
-            title = _title(content)
-            return Place(f"knowledge/procedures/{slugify(title)}.md", within, f"{_front('procedure')}# {title}\n")
+            title = _title_of(content)
+            return _procedure(slugify(title), title, within)
         case "identity":
             return Place("knowledge/identity/USER.md", within, "---\ntype: identity\nrole: user\n---\n\n# User\n")
         case _:
-            title = _title(content)
+            title = _title_of(content)
             return Place(f"topics/{slugify(title)}.md", within, f"---\ntype: topic\n---\n\n# {title}\n")
 
 
-def _front(kind: str) -> str:
-    return f"---\ntype: {kind}\nupdated:\n---\n\n"
-
-
-def _project_head(kind: str, project: str) -> str:
-    return f"---\ntype: {kind}\nproject: {yaml_line(project)}\nupdated:\n---\n\n# {project}\n"
-
-
-def _person(content: str) -> str:
-    """The name that the sentence begins with: the words before a colon, or its leading capitalised words."""
+def _name_in(content: str) -> str:
+    """Returns the name at the beginning of a text: the words before a colon, or its leading capitalized words."""
     first = content.strip().splitlines()[0]
     before, colon, _ = first.partition(":")
     match = _NAME.match(first)
@@ -122,8 +177,8 @@ def _person(content: str) -> str:
     return name
 
 
-def _title(content: str) -> str:
-    """The words before a colon in the first line, or its first six words."""
+def _title_of(content: str) -> str:
+    """Returns the words before a colon in the first line, or its first six words."""
     first = re.sub(r"^[#*\-\s]+", "", content.strip().splitlines()[0])
     before, colon, _ = first.partition(":")
     words = (before if colon and len(before.split()) <= 10 else first).split()
@@ -131,3 +186,46 @@ def _title(content: str) -> str:
     if not slugify(title):
         raise Invalid("it needs a title in letters or digits; begin with it ('Release: first …') or pass a path")
     return title
+
+
+# ---------------------------------------------------------------- lines of conversations
+
+
+def place_of(line: Line, title: str = "") -> Place:
+    """Returns the place of a line. The journal groups lines by person, project or `title`, the conversation's title."""
+    if line.file == "journal":
+        return _journal(line.said, line.person or line.project or heading(title) or "General")
+    if line.kind == "procedure":
+        name = heading(line.file) or "Procedure"
+        return _procedure(slugify(name)[:60].strip("-") or "procedure", name, "Steps")
+    if line.person is None and line.project is not None and line.kind in PROJECT_FILES:
+        return _of_project(line.project, *PROJECT_FILES[line.kind])
+    if line.person is None and line.kind in GENERAL_SECTIONS:
+        return _general(GENERAL_SECTIONS[line.kind])
+    section = PEOPLE_SECTIONS.get(line.kind, "Notes")
+    if line.person is None:
+        return _person("user", "The user", "The user", section)
+    name = " ".join(line.person.split())
+    slug = slugify(name) or "somebody"
+    return _person(f"{slug}-person" if slug == "user" else slug, name, heading(name), section)
+
+
+def heading(text: str) -> str:
+    """Returns a text as a heading: one line of plain words, which is read back as it was written."""
+    return clipped(re.sub(r"[^\w\s,.'()&+-]+", " ", text), LONGEST_HEADING).rstrip("…").strip(" ,.'(&+-")
+
+
+def link_to(line: Line) -> str:
+    """Returns a wiki link to the page of a line: `[[atlas/context]]`, `[[general]]`."""
+    parts = place_of(replace(line, file=line.file if line.kind == "procedure" else "")).path.split("/")
+    name = parts[-1].removesuffix(".md")
+    return f"[[{parts[-2]}/{name}]]" if len(parts) == 4 else f"[[{name}]]"
+
+
+def by_file(lines: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:
+    """Returns lines, given with the titles of their conversations, by the path of their file."""
+    files: dict[str, list[tuple[Place, Line]]] = {}
+    for line, title in lines:
+        place = place_of(line, title)
+        files.setdefault(place.path, []).append((place, line))
+    return files

@@ -1,23 +1,24 @@
-"""Knowledge files as people write them: bullets under headings. Pure edits of what stands below the front matter."""
+"""The entries of a knowledge file: bullets under headings. Finds, compares, adds and removes them in a file's body."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mcp_server.errors import NotFound
-from mcp_server.text.markdown import sections, without_comments
+from mcp_server.text.derived_lines import Source, sources_of, without_sources
+from mcp_server.text.markdown import sections, without_comments, without_lines
 
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
 EARLIER = "earlier: "
-"""Begins a line below an entry: how the same, or nearly the same, was put before."""
+"""Begins a line below an entry that has an earlier wording of it."""
 
 _EARLIER = (EARLIER, "also: ")
-"""The second is how files of before say it."""
+"""Files of older versions have the second beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,20 @@ class Entry:
     end: int
     date: str
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The turns that it was derived from. An entry that a person continued on further lines is the person's own."""
+        return sources_of(self.text) if self.start == self.end else ()
+
+    @property
+    def said(self) -> str:
+        """What it says, without its bullet, date, earlier wordings and sources."""
+        return without_sources(statement(self.text)).strip()
+
 
 def written(content: str, date: str | None) -> str:
-    """`content` as one bullet, dated if a date is given; further lines are indented, and none becomes a heading or
-    begins a comment that would hide what follows."""
+    """Returns `content` as one bullet, with `date` if given. Further lines are indented, and escaped if they would be
+    headings, fences or comments."""
     first, *rest = content.strip().splitlines()
     first = _BULLET.sub("", first.strip())
     if date and not _DATE.match(first):
@@ -47,7 +58,7 @@ def _plain(line: str) -> str:
 
 
 def entries(body: str) -> list[Entry]:
-    """Every top-level bullet of the body, in order. Comments are no entries: templates explain themselves in them."""
+    """Returns every top-level bullet of the body, in order. Bullets in comments do not count: templates have some."""
     lines, written_lines = without_comments(body).split("\n"), body.split("\n")
     heading_of = {
         number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)
@@ -70,7 +81,7 @@ def entries(body: str) -> list[Entry]:
 
 
 def normalised(entry: str) -> str:
-    """What two entries must share to be the same: words, without date, bullet, case, accents and final punctuation."""
+    """Returns the text by which two entries are compared: without date, bullet, case, accents and final punctuation."""
     lines = [line.strip() for line in entry.strip().split("\n")]
     text = _DATE.sub("", _BULLET.sub("", " ".join(lines)))
     folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
@@ -78,31 +89,31 @@ def normalised(entry: str) -> str:
 
 
 def same_entry(body: str, content: str) -> Entry | None:
-    """The entry that says the same as `content`, if there is one."""
+    """Returns the entry that has the same words as `content` (`normalised`), if any."""
     wanted = normalised(written(content, None))
     return next((entry for entry in entries(body) if normalised(entry.text) == wanted), None)
 
 
 def statement(entry: str) -> str:
-    """What an entry says now: without date, bullet and other wordings."""
+    """Returns what an entry says now, without date, bullet and earlier wordings."""
     lines = [line.strip() for line in entry.strip().split("\n")]
     return _DATE.sub("", _BULLET.sub("", " ".join(line for line in lines if not line.startswith(_EARLIER))))
 
 
 def similar_entry(body: str, section: str, content: str, alike: Callable[[str, str], bool]) -> Entry | None:
-    """The last entry of a section that says the same as `content` in other words, as `alike` judges."""
+    """Returns the last entry of a section that `alike` finds similar to `content`, if any."""
     wanted = statement(content)
     inside = [entry for entry in entries(body) if entry.section.casefold() == section.casefold()]
     return next((entry for entry in reversed(inside) if alike(statement(entry.text), wanted)), None)
 
 
 def tells_no_more(entry: str, other: str) -> bool:
-    """Whether all that an entry says stands, word for word, in another."""
+    """Returns whether another entry contains all of an entry, word for word."""
     return re.search(rf"(?<!\S){re.escape(normalised(entry))}(?![^\s.,;:!?])", normalised(other)) is not None
 
 
 def reworded(body: str, entry: Entry, new: str, keep: bool) -> str:
-    """The body with `new`, a bullet, in an entry's place; with `keep` the old words stay below it."""
+    """Returns the body with the bullet `new` in an entry's place. With `keep`, the old wording stays below it."""
     first, *rest = (line.strip() for line in entry.text.split("\n"))
     wordings = [line for line in rest if line.startswith(_EARLIER)]
     if keep:
@@ -113,7 +124,7 @@ def reworded(body: str, entry: Entry, new: str, keep: bool) -> str:
 
 
 def appended(body: str, section: str, entry: str, *, level: int = 2) -> str:
-    """The body with `entry` as the last of its section; the section is made at the end if it is missing."""
+    """Returns the body with `entry` as the last one of a section. A missing section is added at the end."""
     lines = body.rstrip("\n").split("\n")
     place = next((s for s in sections(body, 1) if s.title.casefold() == section.casefold()), None)
     if place is None:
@@ -128,10 +139,10 @@ def appended(body: str, section: str, entry: str, *, level: int = 2) -> str:
 
 
 def section_replaced(body: str, section: str, content: str) -> str:
-    """The body with `content` as all that stands under the heading `section`, subsections included.
+    """Returns the body with `content` in place of all text under the heading `section`, subsections included.
 
     Raises:
-        NotFound: if there is no such heading; the message lists those there are.
+        NotFound: there is no such heading. The message lists the headings.
     """
     found = sections(body, 1)
     place = next((s for s in found if s.title and s.title.casefold() == section.casefold()), None)
@@ -145,11 +156,10 @@ def section_replaced(body: str, section: str, content: str) -> str:
 
 
 def without_oldest(body: str, lines_to_free: int, spared: frozenset[int] = frozenset()) -> tuple[str, list[Entry]]:
-    """The body without its oldest dated entries, at least `lines_to_free` lines fewer if it has that many; and those
-    entries.
+    """Returns the body without its oldest dated entries, which have at least `lines_to_free` lines together if there
+    are enough, and those entries.
 
-    Undated entries stay: nobody knows their age; and so do those that begin in a `spared` line. Entries of one day go
-    in the order in which they were written.
+    Undated entries and those that begin in a `spared` line stay. Entries of one day go in the order of the file.
     """
     dated = sorted(
         (entry for entry in entries(body) if entry.date and entry.start not in spared),
@@ -160,9 +170,17 @@ def without_oldest(body: str, lines_to_free: int, spared: frozenset[int] = froze
         if sum(gone.end - gone.start + 1 for gone in leaving) >= lines_to_free:
             break
         leaving.append(entry)
-    drop = {number for entry in leaving for number in range(entry.start, entry.end + 1)}
-    kept = [line for number, line in enumerate(body.split("\n"), start=1) if number not in drop]
-    return "\n".join(kept), leaving
+    return without(body, leaving), leaving
+
+
+def derived(body: str) -> list[Entry]:
+    """Returns the entries that extractors wrote."""
+    return [entry for entry in entries(body) if entry.sources]
+
+
+def without(body: str, leaving: Iterable[Entry]) -> str:
+    """Returns the body without these entries."""
+    return without_lines(body, {number for entry in leaving for number in range(entry.start, entry.end + 1)})
 
 
 ENTRY = "entry-"

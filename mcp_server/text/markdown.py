@@ -1,9 +1,10 @@
-"""The shape of a markdown file: where its front matter ends (`store.yaml_text` reads that), which sections it has."""
+"""The parts of a markdown file: its front matter as text, and its sections."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 _BEGIN = re.compile(r"^<{7}(?: .*)?\r?$", re.MULTILINE)
@@ -12,10 +13,10 @@ _END = re.compile(r"^>{7}(?: .*)?\r?$", re.MULTILINE)
 
 
 def marked_line(text: str) -> int | None:
-    """The line (from 1) at which an unresolved conflict begins; None if there is none.
+    """Returns the line (from 1) at which an unresolved conflict of git begins; None if there is none.
 
-    All three markers must stand there, in their order and at the beginning of lines. A conversation that quotes a
-    conflict has them too: ask only of files that people and agents edit.
+    All three markers must begin a line, in their order. A conversation that quotes a conflict has them too, so use this
+    only for files that people and agents edit.
     """
     if "<<<<<<<" not in text:  # spares the search
         return None
@@ -27,17 +28,19 @@ def marked_line(text: str) -> int | None:
 
 
 def may_be_marked(path: str) -> bool:
-    """Whether markers in this file are a conflict: everywhere but in conversations, which hold what was said."""
+    """Returns whether conflict markers in this file are a conflict: transcripts may quote them."""
     return not path.startswith("raw/")
 
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """`raw` is the text between the fences, empty without any; `body` all that follows, from `body_line` on."""
+    """A file's front matter and body. `raw` is the text between the fences, empty without any; `head` is all of the
+    text before the body, with the fences; `body` begins at line `body_line`."""
 
     raw: str
     body: str
     body_line: int
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,8 @@ _COMMENT = re.compile(r"^[ \t]*<!--.*?-->([^\n]*)", re.MULTILINE | re.DOTALL)
 
 
 def without_comments(text: str) -> str:
-    """The text with its comments, where they have lines of their own, blanked; no line is lost. Behind the last `-->`
-    nothing is looked for: every `<!--` there would be searched to the end."""
+    """Returns the text with those comments blanked that have lines of their own; the number of lines stays. The text
+    after the last `-->` is not searched: every `<!--` in it would be searched to the end."""
     last = text.rfind("-->")
     if last < 0:
         return text
@@ -72,12 +75,13 @@ def without_comments(text: str) -> str:
 
 
 def _blanked(comment: re.Match[str]) -> str:
-    """Nothing of it but its lines; one with words behind it stays."""
+    """Returns the line ends of a comment; a comment with words after it is returned unchanged."""
     return comment[0] if comment[1].strip() else "\n" * comment[0].count("\n")
 
 
 def split_front_matter(text: str) -> SplitText:
-    """The text between two `---` lines at the very beginning, and the rest. Without them, or unclosed, all is body."""
+    """Returns the text between two `---` lines at the beginning of a file, and the rest. Without both lines, all of the
+    text is body."""
     nothing = SplitText("", text, 1)
     start = 1 if text.startswith("\ufeff") else 0
     first = text.find("\n", start)
@@ -90,7 +94,7 @@ def split_front_matter(text: str) -> SplitText:
     after = len(text) if end < 0 else end + 1
     # A last line without a line feed still ends the front matter: the body would begin with the line after it.
     body_line = text.count("\n", 0, after) + (1 if end >= 0 else 2)
-    return SplitText(text[first + 1 : closing.start()], text[after:], body_line)
+    return SplitText(text[first + 1 : closing.start()], text[after:], body_line, text[:after])
 
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t](.*))?")
@@ -100,9 +104,9 @@ _NO_PARAGRAPH = re.compile(r" {0,3}(?:[-*+>|]|\d{1,9}[.)](?:\s|$)|<)|    |\t")
 
 
 def sections(body: str, first_line: int = 1) -> tuple[Section, ...]:
-    """The sections of a markdown body whose first line is line `first_line` of its file.
+    """Returns the sections of a markdown body whose first line is line `first_line` of its file.
 
-    ATX (`## Title`) and setext (underlined) headings count; what stands in fenced code or in an HTML comment does not.
+    ATX (`## Title`) and setext (underlined) headings count, except in fenced code and in HTML comments.
     """
     lines = body.split("\n")
     if lines and lines[-1] == "":
@@ -126,7 +130,7 @@ def sections(body: str, first_line: int = 1) -> tuple[Section, ...]:
 
 
 def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
-    """(index of its first line, level, title) of every heading."""
+    """Returns the index of the first line, the level and the title of every heading."""
     found: list[tuple[int, int, str]] = []
     fence = ""
     in_comment = False
@@ -162,13 +166,18 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
 
 
 def _title(written: str) -> str:
-    """The words of an ATX heading, without the `#`s that may close it. (No pattern: runs of blanks make one slow.)"""
+    """Returns the words of an ATX heading without the `#`s that may close it. (A pattern is slow on runs of blanks.)"""
     title = written.strip()
     unclosed = title.rstrip("#")
     return unclosed.rstrip() if not unclosed or unclosed[-1] in " \t" else title
 
 
 def difference(before: str, after: str, path: str) -> str:
-    """A change of a file as a unified diff."""
+    """Returns the change of a file as a unified diff."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
     return "\n".join(lines)
+
+
+def without_lines(text: str, numbers: Container[int]) -> str:
+    """Returns a text without the lines of these numbers, counted from 1."""
+    return "\n".join(line for number, line in enumerate(text.split("\n"), 1) if number not in numbers)

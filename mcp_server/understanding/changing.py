@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from mcp_server.text.derived_lines import DERIVED, without_sources
-from mcp_server.text.words import content_words
-from mcp_server.understanding.statement_patterns import TIME_WORDS, VAGUE
+from mcp_server.text.words import TALK_WORDS, content_words
 
 MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
 """Begins a line that says that something was moved, changed or postponed."""
@@ -58,4 +57,4 @@ def without_overtaken(body: str) -> str:
 
 
 def _subject(text: str) -> frozenset[str]:
-    return frozenset(content_words(text)) - VAGUE - TIME_WORDS
+    return frozenset(content_words(text, TALK_WORDS))

@@ -7,8 +7,7 @@ import pytest
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid
-from mcp_server.knowledge.extract import extract, extract_pending
-from mcp_server.knowledge.live import refresh
+from mcp_server.knowledge.extract import extract, extract_pending, refresh
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

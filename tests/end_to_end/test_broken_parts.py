@@ -259,7 +259,7 @@ async def test_an_extractor_of_another_package_that_fails_keeps_nobody_from_thei
         "[context_manager.extractors]\ntheirs = theirs:FAILS\nbroken = theirs:NOTHING\n"
     )
     (package / "theirs.py").write_text(
-        "from mcp_server.knowledge.extractors.extractor import Extractor\n"
+        "from mcp_server.knowledge.extractors import Extractor\n"
         "FAILS = Extractor('theirs', 1, lambda turns, context: 1 / 0)\n"
     )
     root, env = tmp_path / "memory", {"PYTHONPATH": str(package)}

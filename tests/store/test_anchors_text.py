@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.knowledge.anchors import Anchor, read_anchors
-from mcp_server.knowledge.anchors_text import HEADER, entry, with_entry, without_entries
+from mcp_server.knowledge.anchors import HEADER, Anchor, entry, read_anchors, with_entry, without_entries
 from mcp_server.text.yaml import load
 
 OVEN = Anchor("oven", "item", "it must not burn", "2026-02-16")

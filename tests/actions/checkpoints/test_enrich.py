@@ -1,14 +1,10 @@
 """An LLM improves a checkpoint later: nothing waits for it, and a failure loses nothing."""
 
 from __future__ import annotations
-
 import json
+import pytest
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import maintain, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import ENRICHING, make
@@ -16,10 +12,11 @@ from mcp_server.checkpoints.enrich import enrich, enrich_all
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
-from mcp_server.knowledge.session_notes import noted
+from mcp_server.knowledge.notes import notes_of
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from pathlib import Path
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.servers import eventually
 from tests.fake_llm import FakeLlm
@@ -71,7 +68,7 @@ async def test_later_checkpoints_keep_what_was_learned_and_done_stays_done(works
         later = await make(memory, "s1", "asked")
         assert later.decisions == (*BETTER, SECOND)
         assert later.open_items == ()
-        assert (await noted(memory, "s1")).turn == 4
+        assert (await notes_of(memory, "s1")).turn == 4
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.knowledge.notes import Noted
-from mcp_server.knowledge.session_notes import NAMESPACE, forget_old, noted, outcome_of
+from mcp_server.knowledge.notes import NAMESPACE, Noted, forget_old, notes_of, outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -37,7 +36,7 @@ async def talk(memory: Memory, session: str = "s1") -> None:
 
 
 async def decisions(memory: Memory, session: str, until: int | None = None) -> tuple[str, ...]:
-    return (await outcome_of(memory, await noted(memory, session, until))).decisions
+    return (await outcome_of(memory, await notes_of(memory, session, until))).decisions
 
 
 async def assert_whole(memory: Memory, notes: Noted) -> None:
@@ -52,20 +51,20 @@ async def test_each_turn_is_noted_when_it_is_acknowledged(memory: Memory) -> Non
     await talk(memory)
     stored = await memory.state.get(NAMESPACE, "s1")
     assert stored["turn"] == 4
-    await assert_whole(memory, await noted(memory, "s1"))
+    await assert_whole(memory, await notes_of(memory, "s1"))
 
 
 async def test_the_last_tool_call_is_there_in_another_process_at_once(memory: Memory, workspace: Path) -> None:
     await observe(memory, NewTurn("agent", "", session="s1", tool_calls=(CALL,)), CALLER)
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
-        assert (await noted(other, "s1")).last_tool_call == CALL
+        assert (await notes_of(other, "s1")).last_tool_call == CALL
 
 
 async def test_lost_notes_are_made_again_from_the_transcript(memory: Memory) -> None:
     await talk(memory)
-    before = await noted(memory, "s1")
+    before = await notes_of(memory, "s1")
     await memory.state.remove(NAMESPACE, "s1")
-    assert await noted(memory, "s1") == before
+    assert await notes_of(memory, "s1") == before
     await observe(memory, NewTurn("user", "Decision: two cache files", session="s1"), CALLER)
     assert await decisions(memory, "s1") == (DECISION, "two cache files")
     assert (await memory.state.get(NAMESPACE, "s1"))["turn"] == 5
@@ -75,14 +74,14 @@ async def test_turns_that_a_crash_left_unnoted_are_noted_with_the_next(memory: M
     await talk(memory)
     await memory.state.put(NAMESPACE, "s1", Noted(1).as_dict())
     await observe(memory, NewTurn("user", "thanks", session="s1"), CALLER)
-    await assert_whole(memory, await noted(memory, "s1"))
+    await assert_whole(memory, await notes_of(memory, "s1"))
 
 
 async def test_notes_can_be_seen_as_of_an_earlier_turn(memory: Memory) -> None:
     await talk(memory)
     assert await decisions(memory, "s1", until=2) == ()
     assert await decisions(memory, "s1", until=3) == (DECISION,)
-    assert (await noted(memory, "s1", until=99)) == await noted(memory, "s1")
+    assert (await notes_of(memory, "s1", until=99)) == await notes_of(memory, "s1")
 
 
 async def test_imported_and_captured_conversations_have_notes_too(memory: Memory, clock: Clock) -> None:
@@ -100,20 +99,20 @@ async def test_imported_and_captured_conversations_have_notes_too(memory: Memory
 async def test_what_is_forgotten_is_not_noted_any_more(memory: Memory) -> None:
     await talk(memory)
     await forget(memory, ForgetTarget(text="call Ana about the winter berth"))
-    assert (await outcome_of(memory, await noted(memory, "s1"))).open_items == ()
+    assert (await outcome_of(memory, await notes_of(memory, "s1"))).open_items == ()
 
 
 async def test_the_notes_of_sessions_that_are_long_over_are_dropped_and_come_back(memory: Memory, clock: Clock) -> None:
     await talk(memory)
-    before = await noted(memory, "s1")
+    before = await notes_of(memory, "s1")
     await end_session(memory, "s1")
     assert await forget_old(memory) == 0
     clock.forward(days=31)
     assert await forget_old(memory) == 1
     assert await memory.state.get(NAMESPACE, "s1") is None
-    assert await noted(memory, "s1") == before
+    assert await notes_of(memory, "s1") == before
 
 
 async def test_a_session_that_never_was_has_no_notes(memory: Memory) -> None:
     with pytest.raises(NotFound):
-        await noted(memory, "never")
+        await notes_of(memory, "never")

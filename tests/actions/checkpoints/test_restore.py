@@ -23,7 +23,7 @@ from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.knowledge.anchor import anchor, anchors
-from mcp_server.knowledge.session_notes import noted, outcome_of
+from mcp_server.knowledge.notes import notes_of, outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller
 from mcp_server.recovery.recover import recover
@@ -73,7 +73,7 @@ async def two_states(memory: Memory) -> Checkpoint:
 
 
 async def decisions(memory: Memory) -> tuple[str, ...]:
-    return (await outcome_of(memory, await noted(memory, "s"))).decisions
+    return (await outcome_of(memory, await notes_of(memory, "s"))).decisions
 
 
 async def test_without_being_asked_for_the_knowledge_stays(memory: Memory) -> None:

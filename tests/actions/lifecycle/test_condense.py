@@ -10,10 +10,9 @@ import pytest
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import NotFound, Refused
-from mcp_server.knowledge.archive import archive_files, archive_journals
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.prune_knowledge import prune_memory
+from mcp_server.knowledge.prune_knowledge import archive_files, archive_journals, prune_memory
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover

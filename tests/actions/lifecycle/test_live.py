@@ -21,8 +21,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.knowledge import derive, notes
-from mcp_server.knowledge.extract import extract_pending
-from mcp_server.knowledge.live import refresh
+from mcp_server.knowledge.extract import extract_pending, refresh
 from mcp_server.knowledge.live_pages import stored_lines
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
@@ -203,7 +202,7 @@ from datetime import datetime
 from pathlib import Path
 import anyio
 from mcp_server.knowledge.extract import extract_pending
-from mcp_server.knowledge.live import refresh
+from mcp_server.knowledge.extract import refresh
 from mcp_server.app import open_memory
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.state import State

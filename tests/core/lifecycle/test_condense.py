@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from mcp_server.knowledge import page_indexes
-from mcp_server.knowledge.core_memory import MOST, derived_lines, renewed
-from mcp_server.knowledge.page_indexes import JOURNAL_LINES, cold, over_the_day, without
+from mcp_server.knowledge import summaries
+from mcp_server.knowledge.summaries import (
+    JOURNAL_LINES,
+    MOST,
+    Summary,
+    beyond_the_day,
+    derived_lines,
+    outdated,
+    renewed,
+)
 from mcp_server.text.derived_lines import Source, shortened
+from mcp_server.text.entries import without
 
 SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
 LATER = SRC.replace("#1", "#9")
@@ -19,11 +27,11 @@ def journal(*lines: str) -> str:
 def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
     walks = [f"Ana walked to harbor number {number}." for number in range(JOURNAL_LINES)]
     body = journal(*walks, "Decided: keep Postgres 15.")
-    left = without(body, over_the_day(body))
+    left = without(body, beyond_the_day(body))
     assert left.count("[src: ") == JOURNAL_LINES
     assert "Postgres 15" in left
     assert "by hand" in left
-    assert over_the_day(left) == []
+    assert beyond_the_day(left) == []
 
 
 def test_a_short_form_is_the_sentence_that_says_most() -> None:
@@ -85,26 +93,25 @@ def test_memory_gets_at_most_120_derived_lines() -> None:
 
 def test_old_plans_and_of_a_long_file_what_happened_longest_ago_go_cold() -> None:
     plans = f"## Plans\n- 2025-01-01: sail {SRC}\n- 2026-01-01: row {SRC}\n- 2025-01-01: by hand\n"
-    assert [left.entry.text for left in cold(plans, "2025-06-01")] == [f"- 2025-01-01: sail {SRC}"]
+    assert [left.text for left in outdated(plans, "2025-06-01")] == [f"- 2025-01-01: sail {SRC}"]
     rows = [f"- 2026-01-{day:02}: walk {number} {SRC}\n" for number in range(101) for day in (3, 1, 2)]
-    left = cold("## About\n- 2020-01-01: by hand\n## What happened\n" + "".join(rows), "2025-06-01")
-    assert [one.entry.date for one in left] == ["2026-01-01"] * 3
+    left = outdated("## About\n- 2020-01-01: by hand\n## What happened\n" + "".join(rows), "2025-06-01")
+    assert [one.date for one in left] == ["2026-01-01"] * 3
 
 
 def test_an_index_names_everybody_once_and_leaves_what_is_by_hand() -> None:
     source = Source("raw/conversations/2026/02/16/1845-s-talk.md", 1)
-    body = page_indexes.rewritten(
-        "# People\n\n- [[bo]] — my own words\n", {"[[ana]]": ("bees", source), "[[bo]]": ("x", source)}
-    )
+    ana, bo = Summary(DAY, "bees", source), Summary(DAY, "x", source)
+    body = summaries.index_with("# People\n\n- [[bo]] — my own words\n", {"[[ana]]": ana, "[[bo]]": bo})
     assert body == f"# People\n\n- [[bo]] — my own words\n- [[ana]] — bees {SRC}\n"
-    assert page_indexes.rewritten(body, {"[[ana]]": ("bees", source)}) == body
-    assert page_indexes.rewritten(body, {}) == "# People\n\n- [[bo]] — my own words\n"
+    assert summaries.index_with(body, {"[[ana]]": ana}) == body
+    assert summaries.index_with(body, {}) == "# People\n\n- [[bo]] — my own words\n"
 
 
 def test_a_description_is_the_first_line_of_the_section_that_says_who_somebody_is() -> None:
     body = f"# Ana\n\n## What happened\n- 2026-02-01: Ana: I ran. {SRC}\n"
     body += f"## About\n- 2026-02-01: Ana: I keep bees in Oslo. {SRC}\n- Ana: I sing. {SRC}\n"
-    found = page_indexes.description(body)
+    found = summaries.of_person(body)
     assert found is not None
-    assert found[0] == "I keep bees in Oslo"
-    assert page_indexes.description("## About\n- by hand\n") is None
+    assert found.text == "I keep bees in Oslo"
+    assert summaries.of_person("## About\n- by hand\n") is None

@@ -1,10 +1,9 @@
 """Which knowledge files are archived, by values calculated by hand, and which never are."""
 
 from __future__ import annotations
-
 import pytest
-
-from mcp_server.knowledge.eviction import KnowledgeFile, archived_path, decide, score
+from mcp_server.knowledge.pruning import KnowledgeFile, decide, score
+from mcp_server.text.destinations import archived_path
 
 
 def file(
@@ -14,16 +13,14 @@ def file(
 
 
 def goes(*files: KnowledgeFile) -> list[bool]:
-    return [one.goes for one in decide(files)]
+    return [one.fate == "gone" for one in decide(files)]
 
 
 @pytest.mark.parametrize(
     ("days", "references", "total"), [(0, 0, 1.0), (14, 0, 0.4966), (14, 3, 1.9863), (92, 0, 0.01005), (93, 0, 0.00956)]
 )
 def test_the_score_is_decay_times_references(days: int, references: int, total: float) -> None:
-    scored = score(days, references)
-    assert scored.total == pytest.approx(total, abs=1e-4)
-    assert scored.terms()["decay"] * scored.terms()["references"] == scored.total
+    assert score(days, references) == pytest.approx(total, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +53,9 @@ def test_what_is_spared_or_was_changed_lately_stays_and_says_why() -> None:
             KnowledgeFile("knowledge/d.md", 600, 600, 2, unread=31),
         ]
     )
-    assert (spared.goes, spared.why) == (False, "anchored")
-    assert (changed.goes, changed.why) == (False, "changed on disk lately")
-    assert (read.goes, read.why, unread.goes) == (False, "read lately", True)
+    assert (spared.fate, spared.why) == ("keep", "anchored")
+    assert (changed.fate, changed.why) == ("keep", "changed on disk lately")
+    assert (read.fate, read.why, unread.fate) == ("keep", "read lately", "gone")
 
 
 def test_a_file_goes_to_its_place_in_the_archive() -> None:

@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.knowledge.extractors.items import is_worth_a_line
-from mcp_server.knowledge.extractors.journal import MOST
-from mcp_server.knowledge.extractors.table import REGISTRY, Context, context_of
-from mcp_server.knowledge.places import place_of
+from mcp_server.knowledge.extractors import MOST, REGISTRY, Context, context_of, is_worth_a_line
 from mcp_server.model import Role, Turn
 from mcp_server.text.derived_lines import Line
+from mcp_server.text.destinations import place_of
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import Item, ItemKind
 
@@ -29,7 +27,7 @@ def talk(*said: tuple[Role, str], name: str | None = None, project: str | None =
 
 
 def by(name: str, said: tuple[Sequence[Turn], Context]) -> list[Line]:
-    return REGISTRY[name].extract(*said)
+    return REGISTRY[name].lines(*said)
 
 
 def test_named_people_are_quoted_with_the_turn_that_says_so() -> None:

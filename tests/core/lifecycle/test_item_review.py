@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.knowledge.item_review import Reviewed, Window, reviewed, windows
+from mcp_server.knowledge.llm_answers import Reviewed, Window, reviewed, windows
 from mcp_server.model import Turn
 from mcp_server.understanding.recognizer import Item, ItemKind
 from tests.core.understanding.talks import talk

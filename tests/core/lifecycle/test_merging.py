@@ -7,10 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.knowledge.merging import merged
-from mcp_server.knowledge.places import place_of
+from mcp_server.knowledge.pages import merged
 from mcp_server.text.derived_lines import Line, Source, is_derived, sources_of, without_sources
-from mcp_server.text.destinations import Place
+from mcp_server.text.destinations import Place, place_of
 from mcp_server.text.entries import entries
 
 FIRST, SECOND = "raw/conversations/2023/05/08/1356-a.md", "raw/conversations/2023/06/08/1356-b.md"

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_server.knowledge.extractors.table import Context, context_of
-from mcp_server.knowledge.model_lines import MESSAGES, read, requests
+from mcp_server.knowledge.extractors import Context, context_of
+from mcp_server.knowledge.llm_answers import MESSAGES, read, requests
 from mcp_server.model import Turn
 from mcp_server.text.derived_lines import Line
 

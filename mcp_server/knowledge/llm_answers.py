@@ -1,8 +1,11 @@
-"""Asks an LLM to review the items of a conversation, and checks its answer.
+"""Requests to an LLM about a conversation, and the checks of its answers. Nothing that an LLM invents reaches a page.
 
-The answer is a JSON object: items to drop, to reword, or to mark as settled by another one, and items that are missing.
-One part that does not hold (an unknown id, a quote that no message has, a name that is lost) refuses the whole answer,
-and the items stay as they were found. At most a third of the items may be dropped or settled.
+Extraction: the LLM lists lines. A line is accepted if its turn was shown, its kind is known, and the turn has most of
+its words. For a refused line the extractors' lines are kept.
+
+Review: the LLM drops, rewords, settles or adds items. One part of the answer that does not hold (an unknown id, a quote
+that no message has, a name that is lost) refuses the whole answer. At most a third of the items may be dropped or
+settled.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import date
+from typing import Any, get_args
 
+from mcp_server.conversations.authorship import is_injected
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
-from mcp_server.knowledge.extractors.extractor import Context
+from mcp_server.knowledge.extractors import USER, Context
 from mcp_server.model import Turn
+from mcp_server.text.derived_lines import Line, LineKind
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped
+from mcp_server.text.words import content_words
 from mcp_server.understanding.features import content_stems, word_list
 from mcp_server.understanding.recognizer import LONGEST, Item, ItemKind, is_real
 
@@ -27,6 +34,114 @@ MESSAGES = 40
 
 LONGEST_MESSAGE = 800
 """Characters of a message that are shown, and in which a quote may be."""
+
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
+
+
+def _shown(turn: Turn, context: Context) -> str:
+    """Returns a message as a request shows it, safe for a prompt."""
+    who = turn.name or {"user": "The user", "agent": "The assistant"}.get(turn.role, "System")
+    said = neutralise(clipped(turn.content, LONGEST_MESSAGE))
+    return f"[{turn.number}] {neutralise(who)}, {context.day_of(turn.at)}: {said}"
+
+
+def _parsed(answer: str) -> Any:
+    """Returns the JSON value of an answer, with or without a fence. Raises ValueError or RecursionError."""
+    fenced = _FENCED.fullmatch(answer)
+    return json.loads(fenced[1] if fenced else answer)
+
+
+# ---------------------------------------------------------------- extraction
+
+LONGEST_LINE = 300
+SUPPORTED_LINE = 0.4
+"""Share of a line's content words that its turn must have."""
+
+WEIGHT = 2.5
+
+
+def requests(template: str, turns: Sequence[Turn], context: Context) -> list[str]:
+    """Returns the prompts for a conversation, each with at most `MESSAGES` of its messages."""
+    shown = [_shown(turn, context) for turn in turns if turn.content.strip() and not is_injected(turn.content)]
+    windows = [shown[start : start + MESSAGES] for start in range(0, len(shown), MESSAGES)]
+    return [template.replace("{messages}", "\n".join(window)) for window in windows]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The accepted lines of an answer, and the turn of each refused line (None if it names none that was shown)."""
+
+    lines: tuple[Line, ...] = ()
+    refused: tuple[int | None, ...] = ()
+
+    def unanswered(self, turns: Sequence[Turn]) -> frozenset[int]:
+        """Returns the turns for which the rules' lines stand: those of refused lines and, if any line was refused, all
+        turns without an accepted line."""
+        if not self.refused:
+            return frozenset()
+        answered = {line.turn for line in self.lines} - set(self.refused)
+        return frozenset(turn.number for turn in turns) - answered
+
+
+def read(answer: str, turns: Sequence[Turn], context: Context) -> Answer | None:
+    """Returns the lines of an answer; None if the answer is no JSON array."""
+    try:
+        value = _parsed(answer)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, list):
+        return None
+    by_number = {turn.number: turn for turn in turns}
+    lines: list[Line] = []
+    refused: list[int | None] = []
+    for one in value:
+        line = _line(one, by_number, context)
+        if line is not None:
+            lines.append(line)
+        else:
+            number = one.get("turn") if isinstance(one, dict) else None
+            refused.append(number if isinstance(number, int) and number in by_number else None)
+    return Answer(tuple(lines), tuple(refused))
+
+
+def _line(value: Any, turns: dict[int, Turn], context: Context) -> Line | None:
+    if not isinstance(value, dict) or not isinstance(value.get("turn"), int) or not isinstance(value.get("text"), str):
+        return None
+    turn, text = turns.get(value["turn"]), clipped(neutralise(value["text"]), LONGEST_LINE)
+    kind = next((kind for kind in get_args(LineKind) if kind == value.get("kind")), None)
+    if turn is None or kind is None or "[src:" in text or not _supported(text, turn):
+        return None
+    person = value.get("person")
+    said = context.day_of(turn.at)
+    return Line(
+        kind,
+        text,
+        _day(value.get("day")) or said,
+        turn.number,
+        context.path,
+        person=person if isinstance(person, str) and person in context.speakers else None,
+        said=said,
+        weight=WEIGHT,
+        project=context.project,
+        file=text.partition(":")[0] if kind == "procedure" else "",
+    )
+
+
+def _day(value: object) -> str | None:
+    try:
+        return date.fromisoformat(value).isoformat() if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _supported(text: str, turn: Turn) -> bool:
+    names = content_words(f"{turn.name or ''} {USER}")
+    said = content_words(text, names)
+    known = set(content_words(turn.content))
+    return bool(said) and sum(word in known for word in said) >= SUPPORTED_LINE * len(said)
+
+
+# ---------------------------------------------------------------- review
 
 LEAST_QUOTE = 3
 """Words of a quote."""
@@ -40,7 +155,6 @@ MOST_ADDED = 3
 SUPPORTED = 0.6
 """Share of the content words of a rewording that its messages must say."""
 
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(
     r"[^\W_]*(?:[a-z][A-Z]|[A-Z]{2}|[^\W\d]\d|\d[^\W\d]|\w[_./]\w)[\w./-]*\w|(?<=[a-z,;] )[A-ZČĆŠŽĐÄÖÜ][\w-]+"
@@ -48,6 +162,8 @@ _NAME = re.compile(
 """Identifiers (fooBar, HTTP2, a_b, a/b.c) and, inside a sentence, words with a capital letter."""
 
 _KINDS: Mapping[str, ItemKind] = {"decision": "decision", "rule": "rule", "fact": "fact", "open": "open"}
+"""The kinds that an LLM may add."""
+
 _SETTLES: Mapping[ItemKind, tuple[ItemKind, ...]] = {"decision": ("decision",), "open": ("report", "decision", "fact")}
 """By kind of item, the kinds that can replace or close it."""
 
@@ -92,20 +208,13 @@ def windows(turns: Sequence[Turn], items: Sequence[Item]) -> Iterator[Window]:
 def reviewed(window: Window, answer: str, before: Reviewed) -> Reviewed:
     """Returns the items after one answer; if it cannot be used, only `refused` has changed."""
     try:
-        after = _applied(window, _object(answer), before)
+        return _applied(window, _object(answer), before)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return replace(before, refused=before.refused + 1)
-    return after
-
-
-def _shown(turn: Turn, context: Context) -> str:
-    who = "The user" if turn.role == "user" else "The assistant"
-    return f"[{turn.number}] {who}, {context.day_of(turn.at)}: {neutralise(clipped(turn.content, LONGEST_MESSAGE))}"
 
 
 def _object(answer: str) -> dict[str, list[Any]]:
-    fenced = _FENCED.fullmatch(answer)
-    value = json.loads(fenced[1] if fenced else answer)
+    value = _parsed(answer)
     known = {"drop", "reword", "settle", "add"}
     if not isinstance(value, dict) or not set(value) <= known:
         raise ValueError("not the object that was asked for")

@@ -1,0 +1,360 @@
+"""Extractors: each reads a conversation and returns lines for the pages. The same turns give the same lines.
+
+To add one, write a function `extract(turns, context)` that makes lines with `context.line(kind, text, turn)`, and
+add its `Extractor` to REGISTRY. Other packages publish theirs under the entry point group ENTRY_POINTS;
+one with the name of ours replaces ours.
+
+Decisions, rules, facts, open items and reports are the items of the recognizer. A page takes only items that are worth
+a line. On 881 sentences of our own conversations that were labeled by reading (`benchmarks/worth.jsonl`), the item's
+probability by kind and role tells useful from trivial nearly as well as a model with 200 features (AUC .757 and .770,
+whole conversations left out), so these few numbers are the rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import get_args
+
+from mcp_server.knowledge.duplicates import is_duplicate
+from mcp_server.knowledge.flush import lines_of
+from mcp_server.knowledge.people import kind_of_self, statements
+from mcp_server.model import Turn
+from mcp_server.text.derived_lines import Line, LineKind, shortened
+from mcp_server.text.destinations import link_to
+from mcp_server.text.forgotten import MARK
+from mcp_server.text.prose import bare, clipped, prose
+from mcp_server.understanding import recognizer
+from mcp_server.understanding.features import Message, subject_stems
+from mcp_server.understanding.model import Model
+from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
+
+USER = "The user"
+"""The name of a person who has none in the conversation."""
+
+TAKEN_OUT = ("[redacted:", MARK)
+"""Marks of passages that were removed: a sentence with one of them becomes no line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an extractor knows besides the turns: the transcript's path and title, the slug of its project (None without
+    one), a function that returns the user's day of a moment, the names of the people who speak, and the recognized
+    items."""
+
+    path: str
+    title: str
+    project: str | None
+    day_of: Callable[[datetime], str]
+    speakers: frozenset[str]
+    items: tuple[Item, ...] = ()
+    settled: Mapping[Item, int] = field(default_factory=dict)
+    """By item, the number of the turn that replaced or closed it according to a review."""
+
+    def line(self, kind: LineKind, text: str, turn: Turn, **more: object) -> Line:
+        """Returns a line of this conversation; its day is that of the turn."""
+        day = self.day_of(turn.at)
+        more = {"project": self.project, **more}
+        return Line(kind, text, day, turn.number, self.path, said=day, **more)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Extractor:
+    """A named way of reading a conversation. `version` grows whenever the same turns would give other lines.
+
+    `kinds` are the kinds of its lines that an LLM's lines replace, if one is asked (`prompts/extract.md`).
+    """
+
+    name: str
+    version: int
+    extract: Callable[[Sequence[Turn], Context], list[Line]]
+    kinds: tuple[LineKind, ...] = ()
+
+    def lines(self, turns: Sequence[Turn], context: Context) -> list[Line]:
+        """Returns the lines of a conversation, without those that quote a removed passage."""
+        return [line for line in self.extract(turns, context) if not any(mark in line.text for mark in TAKEN_OUT)]
+
+
+def context_of(
+    turns: Sequence[Turn],
+    path: str,
+    title: str,
+    project: str | None,
+    day_of: Callable[[datetime], str],
+    model: Model | None = None,
+) -> Context:
+    """Returns the context of a conversation. Without a `model`, or between named people, no items are recognized."""
+    speakers = frozenset(turn.name for turn in turns if turn.name and turn.role == "user")
+    items = recognizer.read(turns, model) if model is not None and not speakers else ()
+    return Context(path, title, project, day_of, speakers, tuple(items))
+
+
+# ---------------------------------------------------------------- items
+
+VERSION = 3
+
+KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
+"""Kinds of lines that are made of recognized items."""
+
+LEAST: Mapping[tuple[ItemKind, str], float] = {
+    ("decision", "agent"): 0.25,
+    ("decision", "user"): 0.2,
+    ("fact", "user"): 0.2,
+    ("fact", "agent"): 0.25,
+}
+"""The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
+
+LEAST_SUBJECTS: Mapping[ItemKind, int] = {"decision": 3, "fact": 3}
+"""Words that say what the item is about: of decisions of users with fewer, four of ten were useful, else eight."""
+
+_PROGRESS = re.compile(
+    r"(?:(?:and|so|but|plus|also|well|ok|hmm|hi|hello)[, ]+)*"
+    r"(?:I(?:['’]m| am) (?:\w+ly |also |just |still )?(?:trying|having (?:trouble|issues|problems)|struggling"
+    r"|getting an?|looking for|wondering|stuck|confused|not sure|working on|starting)\b"
+    r"|I(?:['’]ve| have) (?:\w+ly |also |just )?(?:tried|heard|checked)\b|I need (?:some )?(?:help|advice)\b"
+    r"|how (?:can|do|would|should) I\b|do I (?:need|have)\b"
+    r"|(?:including|considering|especially|given|which|like|similar to)\b)"
+    r"|.*\b(?:can|could) you (?:please |also )?(?:explain|help|show|verify|give|walk|provide|review|suggest)\b"
+    r"|.*\b(?:let me know|I need (?:some )?help|how (?:can|should|would) I|I(?:['’]m| am) not sure)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Sentences in which a user describes the current task or asks for help, and fragments of them: they do not last."""
+
+_PASSED_OVER = re.compile(
+    r"\balternatives? (?:I|we) (?:looked|considered)|\b(?:considered|looked at) \w.* and (?:rejected|wouldn['’]t)\b"
+    r"|\b(?:wouldn['’]t (?:take|choose)|would not (?:take|choose))\b",
+    re.IGNORECASE,
+)
+"""An option that the agent names as one that it did not take."""
+
+_FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
+"""TeX: a line of an exercise."""
+
+LABELED = 1.0
+"""The probability of an item that its author labeled ("Decision: …"): it always counts."""
+
+
+def is_worth_a_line(item: Item) -> bool:
+    """Returns whether an item belongs on a page."""
+    if item.probability >= LABELED:
+        return True
+    return not (
+        item.text.rstrip().endswith("?")
+        or _FORMULA.search(item.text)
+        or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
+        or item.probability < LEAST.get((item.kind, item.role), 0.0)
+        or len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0)
+    )
+
+
+def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]:
+    """Returns the function that makes lines of the items of a kind."""
+
+    def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
+        by_number = {turn.number: turn for turn in turns}
+
+        def settled(item: Item) -> tuple[int, str] | None:
+            number = context.settled.get(item)
+            return (number, context.day_of(by_number[number].at)) if number in by_number else None
+
+        return [
+            context.line(
+                kind,
+                item.text,
+                by_number[item.sources[0]],
+                weight=round(item.probability, 3),
+                changes=item.changes,
+                heard=item.heard,
+                settled_by=settled(item),
+            )
+            for item in context.items
+            if item.kind == kind
+            if kind == "report" or is_worth_a_line(item)
+            if not (kind == "fact" and item.role == "user" and kind_of_self(item.text) == "about")
+        ]
+
+    return extract
+
+
+DECISIONS = Extractor("decisions", VERSION + 3, _of_items("decision"), ("decision",))
+ITEMS = (
+    DECISIONS,
+    Extractor("rules", VERSION, _of_items("rule")),
+    Extractor("facts", VERSION + 3, _of_items("fact"), ("fact",)),
+    Extractor("open items", VERSION, _of_items("open")),
+    Extractor("reports", VERSION, _of_items("report")),
+)
+
+# ---------------------------------------------------------------- lessons and people
+
+
+def _sentences(turn: Turn) -> Iterator[tuple[str, str]]:
+    """Yields the sentences of a turn without emphasis marks, each with its layout; none of what a program wrote."""
+    if is_real(turn):
+        for sentence in Message(turn.role, turn.content).sentences:
+            yield clean(sentence.text), sentence.layout
+
+
+LESSON_WEIGHT = 0.9
+LEAST_LESSON = 5
+"""Words of a lesson that say what it is about."""
+
+LONGEST_LESSON = 300
+
+_LESSON = re.compile(
+    r"(?:(?:and|so|ok|well|yes),? )*(?:the )?(?:lesson (?:learned|learnt|here|is)\b|never again\b"
+    r"|root cause\b|(?:I|we)(?:['’]ve| have)? learn(?:ed|t) (?:that|the hard way|to (?:always|never))\b)",
+    re.IGNORECASE,
+)
+
+
+def _lessons(turns: Sequence[Turn], context: Context) -> list[Line]:
+    """Returns sentences that say that they are a lesson ("Lesson: …", "Root cause: …", "never again …"). Named people
+    have theirs on their own pages."""
+    found: list[Line] = []
+    for turn in turns if not context.speakers else ():
+        said = [line.text for line in lines_of(turn.content, turn.number) if line.kind == "lesson" and is_real(turn)]
+        for text, _ in _sentences(turn):
+            if (
+                _LESSON.match(text)
+                and not text.endswith(("?", ":"))
+                and len(text) <= LONGEST_LESSON
+                and len(subject_stems(text)) >= LEAST_LESSON
+                and not any(one in text for one in said)
+            ):
+                said.append(text)
+        found += [context.line("lesson", text[:1].upper() + text[1:], turn, weight=LESSON_WEIGHT) for text in said]
+    return found
+
+
+def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
+    """Returns what named people say of themselves, or what the user of an agent says of the user."""
+    found: list[Line] = []
+    for turn in turns:
+        if turn.role == "user" and turn.name:
+            for one in statements(turn.content, date.fromisoformat(context.day_of(turn.at)), context.speakers):
+                text = f"{turn.name}: {one.text}"
+                line = context.line(one.kind, text, turn, person=turn.name, weight=one.weight)
+                found.append(replace(line, day=one.day.isoformat() if one.day else line.day))
+        elif turn.role == "user" and not context.speakers:
+            for text, layout in _sentences(turn):
+                kind = kind_of_self(text) if layout in ("paragraph", "bullet") else None
+                # In a project a preference is about the work; the recognizer finds what holds there.
+                if kind is not None and not (kind == "preference" and context.project is not None):
+                    found.append(context.line(kind, text, turn, project=None, weight=1.0))
+    return found
+
+
+LESSONS = Extractor("lessons", 4, _lessons, ("lesson",))
+PEOPLE = Extractor("people", 5, _people, ("about", "preference", "plan", "event"))
+
+# ---------------------------------------------------------------- procedures
+
+LEAST_STEPS, MOST_STEPS = 2, 12
+LONGEST_STEP = 160
+LONGEST_TITLE = 80
+
+_STEP = re.compile(r"(?:\d{1,2}[.)]|#{1,6}\s+(?:\*\*)?Step \d+[:.]?)\s*(?P<step>\S.*)", re.IGNORECASE)
+_HOW = re.compile(
+    r"\bhow (?:do|can|should|would|to)\s+(?:I |we |you )?(?P<what>[^.?!\n]{6,120})|"
+    r"\bhelp me (?:to )?(?P<other>[^.?!\n]{6,120})",
+    re.IGNORECASE,
+)
+_WORKED = re.compile(
+    r"\b(?:that|this|it)(?:['’]s)? (?:all |now |finally )?(?:work(?:s|ed|ing)|did it|did the trick|(?:is )?fixed"
+    r"|solved)\b"
+    r"|\b(?:works|worked) (?:now|fine|great|perfectly|well)\b|\b(?:fixed|solved) (?:it|the|my)\b",
+    re.IGNORECASE,
+)
+_NOT = re.compile(r"\b(?:not|n['’]t|still|but|except|however)\b|\?", re.IGNORECASE)
+
+
+def _procedures(turns: Sequence[Turn], context: Context) -> list[Line]:
+    """Returns procedures: numbered steps of an answer to "how", after which the user says that they work."""
+    found: list[Line] = []
+    said = [turn for turn in turns if turn.role != "system"]
+    for asked, answer, after in zip(said, said[1:], said[2:], strict=False):
+        if (asked.role, answer.role, after.role) != ("user", "agent", "user"):
+            continue
+        how, first = _HOW.search(asked.content), next(iter(prose(after.content)), "")
+        opening = re.split(r"(?<=[.!?])\s", first, maxsplit=1)[0]
+        if how is None or not _WORKED.search(opening) or _NOT.search(opening):
+            continue
+        steps = [
+            clipped(bare(step["step"]).replace("**", ""), LONGEST_STEP)
+            for step in map(_STEP.match, prose(answer.content))
+            if step
+        ]
+        if not LEAST_STEPS <= len(steps) <= MOST_STEPS:
+            continue
+        title = clipped((how["what"] or how["other"]).strip(" ,.:;"), LONGEST_TITLE).rstrip("…").strip()
+        title = title[:1].upper() + title[1:]
+        text = f"{title}: " + "; ".join(f"{n}) {step.rstrip('.;:')}" for n, step in enumerate(steps, 1))
+        found.append(context.line("procedure", text, answer, weight=1.0, file=title))
+    return found
+
+
+PROCEDURES = Extractor("procedures", 2, _procedures, ("procedure",))
+
+# ---------------------------------------------------------------- the journal
+
+MOST = 6
+"""Lines of one conversation on the page of a day. The page has at most `summaries.JOURNAL_LINES`."""
+
+MOST_TOLD = 3
+"""Lines of one conversation that state nothing settled: what people say of themselves, and facts."""
+
+LONGEST = 110
+"""Characters of a journal line without its link."""
+
+PREFIXES: dict[LineKind, str] = {
+    "decision": "Decided: ",
+    "lesson": "Learned: ",
+    "report": "Done: ",
+    "open": "Open: ",
+    "rule": "Rule: ",
+    "procedure": "How to: ",
+}
+"""The beginning of a journal line by kind. Facts and what people say of themselves have none."""
+
+LEAST_REPORT = 0.7
+"""The probability from which on a report of finished work is certain enough for the journal."""
+
+_TOLD: tuple[LineKind, ...] = ("event", "plan", "about", "fact")
+
+
+def _journal(turns: Sequence[Turn], context: Context) -> list[Line]:
+    """Returns the journal lines of a conversation by the other extractors."""
+    return of_day([line for one in (*ITEMS, LESSONS, PROCEDURES, PEOPLE) for line in one.lines(turns, context)])
+
+
+def of_day(lines: Sequence[Line]) -> list[Line]:
+    """Returns the journal lines for a conversation's lines: the most probable ones, shortened, in order."""
+    told = [
+        line
+        for line in lines
+        if (line.kind in PREFIXES or line.kind in _TOLD) and (line.kind != "report" or line.weight >= LEAST_REPORT)
+    ]
+    settled = sum(line.kind in PREFIXES for line in told)
+    best: list[Line] = []
+    for line in sorted(told, key=lambda line: (line.kind not in PREFIXES, -line.weight, line.turn)):
+        full = len(best) >= (MOST if line.kind in PREFIXES else min(MOST, settled + MOST_TOLD))
+        if not full and not any(is_duplicate(line.text, other.text) for other in best):
+            best.append(line)
+    return [_short(line) for line in sorted(best, key=lambda line: line.turn)]
+
+
+def _short(line: Line) -> Line:
+    """Returns a line for the journal: its sentence with the most content words, and a link to its page."""
+    text = line.text.partition(":")[0] if line.kind == "procedure" else line.text
+    link = "" if line.kind == "report" else f" {link_to(line)}"
+    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST)}{link}"
+    return replace(line, text=text, day="", file="journal")
+
+
+JOURNAL = Extractor("journal", 6, _journal)
+
+REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
+ENTRY_POINTS = "context_manager.extractors"

@@ -1,0 +1,424 @@
+"""Edits the bodies of pages: merges derived lines into them, settles their items, and removes derived lines.
+
+**Merging.** A line that says what a hand-written line says is left out. A line that says what a derived line says adds
+its source to that line; of the two wordings the older one is kept. The derived lines of a section are sorted by day.
+All other lines keep their places and bytes. Merging the same lines again changes nothing.
+
+**Settling.** Replaced decisions and closed items move into sections of their own:
+
+    ## Key Decisions                       ## Replaced decisions
+    - 2026-11-02: Use JWT [src: B#86]      - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: A#27] [src: B#86]
+
+The second source names the turn that settled the item. A line whose second source is gone moves back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
+from mcp_server.text import entries
+from mcp_server.text.derived_lines import MOST_SOURCES, Line, Source, entry, is_derived, sources_of, without_sources
+from mcp_server.text.destinations import (
+    CLOSED,
+    DECISIONS,
+    ENDED,
+    FACTS,
+    OLD_FACTS,
+    OPEN,
+    PEOPLE_SECTIONS,
+    REPLACED,
+    RULES,
+    Place,
+)
+from mcp_server.text.entries import Entry
+from mcp_server.text.markdown import Section, sections, without_lines
+from mcp_server.understanding.features import content_stems, word_list
+from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
+
+# ---------------------------------------------------------------- merging
+
+SETTLED_SECTIONS = frozenset(section.casefold() for section in ENDED)
+
+ORDER = tuple(dict.fromkeys(PEOPLE_SECTIONS.values()))
+
+_BULLET = re.compile(r"^[-*+] (?:\d{4}-\d{2}-\d{2}(?:\s*[:—–-]\s*|\s+))?")
+
+
+@dataclass(slots=True)
+class _Known:
+    """A line of a body. `place` is the number of the line, None for a line that is to be added to `section`."""
+
+    section: str
+    day: str
+    text: str
+    sources: tuple[Source, ...]
+    place: int | None
+    level: int = 2
+    changed: bool = False
+    confirmed: set[Source] = field(default_factory=set)
+
+    @property
+    def order(self) -> tuple[str, str, int]:
+        first = self.sources[0]
+        return self.day or first.path.removeprefix("raw/conversations/")[:10].replace("/", "-"), first.path, first.turn
+
+    @property
+    def written(self) -> str:
+        return entry(self.day, self.text, self.sources)
+
+
+class _Body:
+    """The lines of a body, indexed by their words."""
+
+    def __init__(self, body: str) -> None:
+        self.known: list[_Known] = []
+        self._by_word: dict[str, list[_Known]] = {}
+        for one in entries.entries(body):
+            text = without_sources(_BULLET.sub("", one.text)).strip()
+            self._add(_Known(one.section.casefold(), one.date, text, one.sources, one.start))
+
+    def has(self, line: Line) -> bool:
+        """Returns whether the body has the line, from the same turn."""
+        twin = self._twin(line)
+        return twin is not None and (line.source in twin.sources or _is_full(twin, line))
+
+    def merge(self, place: Place, line: Line, stale: frozenset[str]) -> None:
+        """Adds a line, or its source to the line that says the same."""
+        twin = self._twin(line, place.section)
+        if twin is None or (line.path in stale and _moves(twin, place, line)):
+            new = _Known(place.section, line.day, line.text, (line.source,), None, place.level, changed=True)
+            new.confirmed.add(line.source)
+            self._add(new)
+            return
+        twin.confirmed.add(line.source)
+        if line.source in twin.sources:
+            if line.path in stale and len(twin.sources) == 1:
+                twin.text, twin.day, twin.changed = line.text, line.day, True
+            return
+        if not twin.sources or _is_full(twin, line):
+            return
+        sources = tuple(sorted({*twin.sources, line.source}, key=lambda one: (one.path, one.turn)))
+        if sources[0] == line.source:
+            twin.text, twin.day = line.text, line.day
+        twin.sources, twin.changed = sources[:MOST_SOURCES], True
+
+    def _twin(self, line: Line, section: str = "") -> _Known | None:
+        candidates: dict[int, _Known] = {}
+        for word in keywords(line.text) or {normalised(line.text)}:
+            for known in self._by_word.get(word, ()):
+                candidates[id(known)] = known
+        twins = [known for known in candidates.values() if _same(known, line)]
+        # The line's own earlier self comes first, so that merging again finds it.
+        return min(
+            twins,
+            key=lambda known: (
+                line.source not in known.sources,
+                known.section.casefold() != section.casefold(),
+                bool(known.sources),
+            ),
+            default=None,
+        )
+
+    def _add(self, known: _Known) -> None:
+        self.known.append(known)
+        for word in keywords(known.text) or {normalised(known.text)}:
+            self._by_word.setdefault(word, []).append(known)
+
+
+def _replaces(new: _Known, old: _Known, source: Source) -> bool:
+    """Returns whether a line that was found again in the turn `source` has half of the keywords of an older line."""
+    if source not in new.confirmed or new.section.casefold() != old.section.casefold():
+        return False
+    words = keywords(old.text)
+    return 2 * len(words & keywords(new.text)) >= len(words)
+
+
+def _moves(twin: _Known, place: Place, line: Line) -> bool:
+    """Returns whether a line that is read again belongs into another section than its earlier self. A settled item
+    stays where it is: it moves back elsewhere, or a person moved it."""
+    old = twin.sources == (line.source,) and line.source not in twin.confirmed
+    return old and twin.section not in SETTLED_SECTIONS and twin.section.casefold() != place.section.casefold()
+
+
+def standing(body: str, lines: Iterable[Line]) -> list[bool]:
+    """Returns for each line whether a body has it already, from the same turn."""
+    file = _Body(body)
+    return [file.has(line) for line in lines]
+
+
+def _is_full(twin: _Known, line: Line) -> bool:
+    """Returns whether a line names MOST_SOURCES sources, all of them earlier than the line's."""
+    return len(twin.sources) >= MOST_SOURCES and (line.path, line.turn) > (twin.sources[-1].path, twin.sources[-1].turn)
+
+
+def _same(known: _Known, line: Line) -> bool:
+    """Returns whether two lines say the same. Events of two days are two. A replaced decision that is made again is a
+    new one."""
+    if known.section in SETTLED_SECTIONS and line.source not in known.sources[:1]:
+        return False
+    if normalised(known.text) == normalised(line.text):
+        return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources
+    return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(known.text, line.text)
+
+
+def merged(
+    body: str,
+    placed: Iterable[tuple[Place, Line]],
+    stale: frozenset[str] = frozenset(),
+    kept: tuple[str, ...] = (),
+    replaced_only: frozenset[str] = frozenset(),
+) -> str:
+    """Returns the body of a file with these lines in it; the same text if it has all of them already.
+
+    `stale` are transcripts that were read again: lines that only an earlier reading found are removed, but for those
+    that begin with one of `kept`. A line of one of the transcripts `replaced_only` is removed only if a new line of the
+    same turn and section replaces it.
+    """
+    file = _Body(body)
+    for place, line in placed:
+        file.merge(place, line, stale)
+    drop: set[int] = set()
+    for known in file.known if stale else ():
+        sources = tuple(
+            one
+            for one in known.sources
+            if one.path not in stale
+            or one in known.confirmed
+            or (one.path in replaced_only and not any(_replaces(new, known, one) for new in file.known))
+        )
+        if sources == known.sources or known.text.startswith(kept or ("\0",)):
+            continue
+        if known.section in SETTLED_SECTIONS and known.sources[0] not in sources:
+            sources = ()  # the others only name the turns that settled it
+        known.sources, known.changed = sources, True
+        if not sources and known.place is not None:
+            drop.add(known.place)
+    if not any(known.changed for known in file.known):
+        return body
+    rows = body.split("\n")
+    for known in file.known:
+        if known.changed and known.place is not None:
+            rows[known.place - 1] = known.written
+    body = without_lines("\n".join(rows), drop)
+    for known in file.known:
+        if known.place is None:
+            body = entries.appended(_with_section(body, known), known.section, known.written, level=known.level)
+    return in_order(body)
+
+
+def _with_section(body: str, known: _Known) -> str:
+    """Returns the body with the section of a line. The sections of a person's page have the order of ORDER."""
+    if known.section not in ORDER:
+        return body
+    found = [section for section in sections(body, 1) if section.level == known.level]
+    later = ORDER[ORDER.index(known.section) + 1 :]
+    following = next((section.start for section in found if section.title in later), None)
+    if following is None or any(section.title == known.section for section in found):
+        return body
+    rows = body.split("\n")
+    return "\n".join([*rows[: following - 1], f"{'#' * known.level} {known.section}", "", *rows[following - 1 :]])
+
+
+def in_order(body: str) -> str:
+    """Returns the body with the derived lines of each section sorted by day, in the places that derived lines have."""
+    by_section: dict[str, list[_Known]] = {}
+    for known in _Body(body).known:
+        if known.sources:
+            by_section.setdefault(known.section, []).append(known)
+    rows = body.split("\n")
+    for lines in by_section.values():
+        for target, known in zip(lines, sorted(lines, key=lambda one: one.order), strict=True):
+            assert target.place is not None
+            rows[target.place - 1] = known.written
+    return "\n".join(rows)
+
+
+# ---------------------------------------------------------------- settling
+
+KINDS: Mapping[str, str] = {DECISIONS: "decision", OPEN: "open", RULES: "rule", FACTS: "fact"}
+HOMES = {REPLACED: DECISIONS, OLD_FACTS: FACTS, CLOSED: OPEN}
+SETTLED = {"decision": (REPLACED, "replaced"), "fact": (OLD_FACTS, "replaced"), "open": (CLOSED, "done")}
+"""By kind, the section that a settled item moves to, and the verb of its note."""
+
+LEAST_WORDS = 2
+"""Words of a text by which a longer entry that contains it can be named."""
+
+_NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
+
+
+def settled(body: str, lines: Iterable[Line]) -> str:
+    """Returns the body of a page with its items settled by new `lines` (decisions, facts and reports).
+
+    Only pairs with a new line are judged: lines that were settled before keep their state.
+    """
+    lines = list(lines)
+    body = _as_reviewed(reopened(body), lines)
+    decided: dict[Source, tuple[float, frozenset[str]]] = {}
+    reports: list[Line] = []
+    for line in lines:
+        if line.kind in CHANGEABLE:
+            changes, heard = decided.get(line.source, (0.0, frozenset[str]()))
+            decided[line.source] = (max(line.changes, changes), heard.union(line.heard))
+        elif line.kind == "report":
+            reports.append(line)
+    statements: list[Statement] = []
+    for item in _items(body, KINDS):
+        new = [decided[source] for source in item.sources if source in decided]
+        order = _order(item.sources[0], item.date)
+        changes = max((share for share, _ in new), default=0.0)
+        heard = frozenset[str]().union(*(stems for _, stems in new))
+        one = Statement(KINDS[item.section], item.said, order, changes, heard, key=item)
+        one.is_new = bool(new)
+        statements.append(one)
+    statements += [Statement("report", line.text, _order(line.source, line.said), key=line) for line in reports]
+    settle(statements)
+    moved: list[tuple[Entry, str, str]] = []
+    for one in statements:
+        if one.by is None or not isinstance(one.key, Entry):
+            continue
+        section, verb = SETTLED[one.kind]
+        by = one.by.key
+        if isinstance(by, Entry):
+            day, source = by.date, by.sources[0]
+        else:
+            assert isinstance(by, Line)
+            day, source = by.said, by.source
+        note = f" ({verb} {day})" if day else f" ({verb})"
+        text = entry(one.key.date, f"{one.key.said}{note}", (one.key.sources[0], source))
+        moved.append((one.key, section, text))
+    return _moved(body, moved)
+
+
+def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
+    """Returns the body with those items settled whose lines name the turn that settled them."""
+    moved: list[tuple[Entry, str, str]] = []
+    for line in lines:
+        if line.settled_by is None:
+            continue
+        turn, day = line.settled_by
+        section, verb = SETTLED[line.kind]
+        for one in _items(body, (OPEN if line.kind == "open" else DECISIONS,)):
+            if one.sources[0] == line.source and is_duplicate(one.said, line.text):
+                text = entry(one.date, f"{one.said} ({verb} {day})", (line.source, Source(line.path, turn)))
+                moved.append((one, section, text))
+    return _moved(body, moved)
+
+
+def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False) -> str:
+    """Returns the body with those items moved back whose settling turn is no longer named, or `is_gone`."""
+    back = []
+    for one in _items(body, HOMES):
+        first, *settling = one.sources
+        if _NOTE.search(one.said) and not is_gone(first) and all(map(is_gone, settling)):
+            back.append((one, HOMES[one.section], entry(one.date, _NOTE.sub("", one.said), (first,))))
+    return _moved(body, back)
+
+
+def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
+    """Returns the body of a page with an item replaced on request. `source` is the turn of the request, which a derived
+    line names. Such an item never moves back by itself."""
+    first, *rest = old.text.split("\n")
+    sources = sources_of(first)[:1]
+    text = f"{without_sources(first).rstrip()} (replaced {day} on request)"
+    marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
+    moved = "\n".join([" ".join((text, *marks)), *rest])
+    return _moved(body, [(old, REPLACED, moved)])
+
+
+def without_repeats(body: str, content: str) -> str:
+    """Returns the body of a page without the derived items that say the same as the hand-written `content`."""
+    return entries.without(body, [one for one in _items(body, KINDS) if is_duplicate(one.said, content)])
+
+
+def current_entries(body: str) -> list[Entry]:
+    """Returns the entries of a file that are not in a section of replaced or closed items."""
+    return [one for one in entries.entries(body) if one.section not in HOMES]
+
+
+def matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
+    """Returns the entries that `wanted` names: those with exactly these words, else those that contain it or are
+    contained in it, else those that say the same in other words."""
+    text = entries.normalised(wanted)
+    exact = [one for one in known if entries.normalised(one.said) == text]
+    if exact or not text:
+        return exact
+    inside = [one for one in known if _contains(text, entries.normalised(one.said))]
+    return inside or [one for one in known if is_duplicate(one.said, wanted)]
+
+
+def closest(known: Sequence[Entry], wanted: str, most: int) -> list[Entry]:
+    """Returns up to `most` entries that share words with `wanted`, the ones with the most words first."""
+    stems = content_stems(word_list(wanted))
+    shared = [(len(stems & content_stems(word_list(one.said))), one) for one in known]
+    return [one for count, one in sorted(shared, key=lambda pair: -pair[0])[:most] if count]
+
+
+def _contains(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short.split()) >= LEAST_WORDS and f" {short} " in f" {long} "
+
+
+def _items(body: str, inside: Container[str]) -> list[Entry]:
+    """Returns the derived entries of these sections."""
+    return [one for one in entries.derived(body) if one.section in inside]
+
+
+def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
+    """Returns the body without these entries, each with its new text in another section."""
+    if not moved:
+        return body
+    body = entries.without(body, [one for one, _, _ in moved])
+    for _, section, text in moved:
+        body = entries.appended(body, section, text)
+    return in_order(body)
+
+
+def _order(source: Source, day: str) -> tuple[datetime, str, int]:
+    moment = datetime.fromisoformat(day).replace(tzinfo=UTC) if day else datetime.min.replace(tzinfo=UTC)
+    return moment, source.path, source.turn
+
+
+# ---------------------------------------------------------------- removing derived lines
+
+
+@dataclass(frozen=True, slots=True)
+class Stripped:
+    """A body without its derived lines. `emptied` are the headings under which no text is left."""
+
+    body: str
+    removed: int
+    emptied: frozenset[str]
+
+
+def stripped(body: str, kept: tuple[str, ...] = ()) -> Stripped:
+    """Returns the body without its derived lines, except those that begin with one of `kept` after their date."""
+    leaving = [one for one in entries.entries(body) if is_derived(one.text) and not one.said.startswith(kept)]
+    rest = entries.without(body, leaving)
+    return Stripped(rest, len(leaving), frozenset({one.section for one in leaving} & _empty(rest)))
+
+
+def without_empty(body: str, headings: Collection[str]) -> str:
+    """Returns the body without those of the headings that have neither text nor further headings under them."""
+    empty = _empty(body) & set(headings)
+    leaving = [section for section in sections(body) if section.title in empty and _is_bare(section)]
+    return without_lines(body, {number for one in leaving for number in range(one.start, one.end + 1)})
+
+
+def holds_nothing(body: str) -> bool:
+    """Returns whether a body has no text except headings."""
+    return all(map(_is_bare, sections(body)))
+
+
+def _empty(body: str) -> set[str]:
+    """Returns the titles of the headings that have neither text nor further headings under them."""
+    found = sections(body)
+    above = {title for section in found for title in section.trail}
+    return {section.title for section in found if section.title and _is_bare(section)} - above
+
+
+def _is_bare(section: Section) -> bool:
+    return all(not line.strip() or line.lstrip().startswith("#") for line in section.text.split("\n"))
