@@ -30,10 +30,9 @@ from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.checkpoint_trees import ANCHORS, FOLDERS, CheckpointTrees
-from mcp_server.storage.intents import RecoveryIntent, RecoveryIntents
-from mcp_server.storage.live_values import SessionState
-from mcp_server.storage.values import Change, SessionRow
+from mcp_server.storage.checkpoint_files import ANCHORS, FOLDERS, CheckpointTrees
+from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
+from mcp_server.storage.values import Change, SessionRow, SessionState
 
 TAG = "memory/before/"
 

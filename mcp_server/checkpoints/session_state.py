@@ -16,8 +16,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import LiveChunk
-from mcp_server.storage.live_values import READINGS, STEPS, SessionState
-from mcp_server.storage.values import Place
+from mcp_server.storage.values import READINGS, STEPS, Place, SessionState
 from mcp_server.understanding.model import Model
 
 TOPICS = "topics"

@@ -26,10 +26,9 @@ from mcp_server.forgetting.target import ForgetTarget, resolve_target
 from mcp_server.knowledge import live, session_notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
-from mcp_server.storage.checkpoint_files import CheckpointFiles
-from mcp_server.storage.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
-from mcp_server.storage.intents import Intent, Intents
+from mcp_server.storage.journal import Intent, Intents
 from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.local.git.forget_history import History, Survey
 from mcp_server.storage.values import Change

@@ -22,7 +22,7 @@ from mcp_server.knowledge.editing import WARN_LINES, archive, despite_editors, s
 from mcp_server.knowledge.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
 from mcp_server.knowledge.pruning import Fated, Pruned
 from mcp_server.memory import Memory
-from mcp_server.storage.kept import KeptCopies
+from mcp_server.storage.journal import KeptCopies
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import sources_of

@@ -29,8 +29,7 @@ from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Lookups
-from mcp_server.storage.live_values import LiveSetCounts
-from mcp_server.storage.values import SessionRow
+from mcp_server.storage.values import LiveSetCounts, SessionRow
 
 STEPS = "checkpoint_steps"
 """Namespace of the state: session → the last step of the client's gauge that made a checkpoint."""

@@ -16,7 +16,7 @@ from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.storage.checkpoint_files import CheckpointFiles
 from mcp_server.storage.history_values import Version, blob_id
-from mcp_server.storage.kept import KeptCopies
+from mcp_server.storage.journal import KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id

@@ -21,9 +21,8 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.conversations.source_keys import content_sha
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
-from mcp_server.storage import activations
-from mcp_server.storage.activations import Event, SessionTopics
-from mcp_server.storage.topic_files import TopicSet
+from mcp_server.storage import topics as activations
+from mcp_server.storage.topics import Event, SessionTopics, TopicSet
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import bounded

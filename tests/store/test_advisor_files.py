@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.storage.advisor_files import AdvisorFiles, path_of
 from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.logs import AdvisorFiles, path_of
 
 
 def test_what_was_given_last_is_on_disk(tmp_path: Path) -> None:

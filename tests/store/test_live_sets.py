@@ -9,7 +9,7 @@ import pytest
 
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, Standing
-from mcp_server.storage.live_values import LiveSetCounts, Reading
+from mcp_server.storage.values import LiveSetCounts, Reading
 
 pytestmark = pytest.mark.anyio
 

@@ -10,19 +10,19 @@ from types import MappingProxyType
 from typing import Any
 
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
-from mcp_server.storage.live_values import (
+from mcp_server.storage.local.state import State, put_entries
+from mcp_server.storage.values import (
     COLUMNS,
     READINGS,
     STEPS,
     LiveSetCounts,
+    Place,
     Reading,
     SessionState,
     chunk_of,
     moment_text,
     values_of,
 )
-from mcp_server.storage.local.state import State, put_entries
-from mcp_server.storage.values import Place
 
 MOST_READINGS = 100
 

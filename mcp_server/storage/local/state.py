@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args
 
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
-from mcp_server.storage.local import scrubbing
+from mcp_server.storage.local import copies
 from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.values import Place, Recorded, SessionEntry, SessionRow
@@ -270,7 +270,7 @@ class State:
 
     async def held(self, request: Forgotten) -> dict[str, int]:
         """Returns for each table the number of rows that contain text of a request."""
-        return await self.file.read(lambda connection: scrubbing.held(connection, request))
+        return await self.file.read(lambda connection: copies.held(connection, request))
 
     async def scrub(self, request: Forgotten) -> bool:
         """Removes the text of a request from all rows, and from pages that deleted rows left behind.
@@ -279,9 +279,9 @@ class State:
         """
         from anyio import sleep
 
-        await self.file.write(lambda connection: scrubbing.scrub(connection, request))
+        await self.file.write(lambda connection: copies.scrub(connection, request))
         for _ in range(WIPE_TRIES):
-            if await self.file.outside(scrubbing.wipe):
+            if await self.file.outside(copies.wipe):
                 return True
             await sleep(0.05)
         return False
@@ -302,7 +302,7 @@ class State:
 
         await self.file.write(clear)
         self._complete = None
-        await self.file.outside(scrubbing.wipe)
+        await self.file.outside(copies.wipe)
 
     # references
 

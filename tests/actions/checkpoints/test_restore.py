@@ -31,7 +31,7 @@ from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance import clarity
 from mcp_server.relevance.live_set import live_set
 from mcp_server.status.doctor import examine
-from mcp_server.storage.intents import RecoveryIntent, RecoveryIntents
+from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
 from tests.actions.small_context import grow, small_memory
 from tests.conftest import Clock
 

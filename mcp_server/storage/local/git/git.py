@@ -20,11 +20,10 @@ from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
-from mcp_server.storage.local.git.objects import Objects
+from mcp_server.storage.local.git.objects import GitTrees, Objects
 from mcp_server.storage.local.git.past import FORMAT, Past, parse
 from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path
-from mcp_server.storage.local.git.trees import GitTrees
 
 MOST_READ = 500
 """Greatest number of files that are read for a commit message."""

@@ -21,10 +21,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from mcp_server.concurrency import both
 from mcp_server.model import Category, Passage
 from mcp_server.search.ranking import Candidate, matching_best
-from mcp_server.storage.local.index import schema
-from mcp_server.storage.local.index.connection import OpenReader
-from mcp_server.storage.local.index.query_plan import K1, B, QueryPlan, fetch_by_words, idf, plan_query
-from mcp_server.storage.local.index.scope import Scope, in_scope, scope_of
+from mcp_server.storage.local.index import vectors
+from mcp_server.storage.local.index.generations import OpenReader
+from mcp_server.storage.local.index.query_plan import (
+    K1,
+    B,
+    QueryPlan,
+    Scope,
+    fetch_by_words,
+    idf,
+    in_scope,
+    plan_query,
+    scope_of,
+)
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.derived_lines import Source, sources_of, without_sources
@@ -76,7 +85,7 @@ async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]]
 
 def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
     vector = wanted.embed(wanted.text) if wanted.embed else None
-    kept = schema.state(connection)
+    kept = vectors.state(connection)
     if vector is None or int(kept["dimensions"]) != len(vector):
         return None, []
     scope = scope_of(connection, wanted.filters)

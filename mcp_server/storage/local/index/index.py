@@ -22,7 +22,9 @@ from mcp_server.search.query_syntax import Query
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
-from mcp_server.storage.local.index.connection import (
+from mcp_server.storage.local.index.file_reader import FileContent, Scan, read_file
+from mcp_server.storage.local.index.generations import (
+    Generations,
     Health,
     Lock,
     OpenReader,
@@ -31,11 +33,8 @@ from mcp_server.storage.local.index.connection import (
     numpy_is_there,
     open_reader,
 )
-from mcp_server.storage.local.index.file_reader import FileContent, read_file
-from mcp_server.storage.local.index.generations import Generations
 from mcp_server.storage.local.index.lookups import Counts
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
-from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.index.writer import Progress, Row, Signals, plan, signals_of
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import Passage
 from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn, passage_of
-from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.local.index.writer import UNFINISHED, Row, Signals, storable
 from mcp_server.text.passages import indexed_text
 

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.local.database import driver
-from mcp_server.storage.local.index import lookups, schema
-from mcp_server.storage.local.index.connection import Connected, Health, Lock, connect, inode_of
+from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.file_reader import RACY_NS, IndexedFile
-from mcp_server.storage.local.index.generations import Generation, Generations
+from mcp_server.storage.local.index.generations import (
+    Connected,
+    Generation,
+    Generations,
+    Health,
+    Lock,
+    connect,
+    inode_of,
+)
 from mcp_server.storage.local.index.vectors import refill
 from mcp_server.storage.local.index.writer import Indexer, Progress, known_files, known_paths
 from mcp_server.storage.values import FOLDERS, is_indexed

@@ -16,16 +16,9 @@ from typing import TYPE_CHECKING
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import Passage
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
-from mcp_server.storage.local.index.connection import Stems
-from mcp_server.storage.local.index.file_reader import (
-    RACY_NS,
-    FileContent,
-    IndexedFile,
-    TranscriptPosition,
-    read_file,
-)
-from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.storage.local.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition, read_file
+from mcp_server.storage.local.index.generations import Stems
+from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
@@ -36,7 +29,7 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.connection import Connected
+    from mcp_server.storage.local.index.generations import Connected
 
 PASSAGES = 1_500
 """About how many passages are written in a transaction; a huge file is written in several."""
