@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp_server.conversations.source_keys import Known, TurnKey
     from mcp_server.model import Passage, Role
     from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
-    from mcp_server.search.query_syntax import Query
+    from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.values import (
         Candidates,
         Change,
@@ -197,7 +197,6 @@ class History(Protocol):
         """Returns the uncommitted changes under these paths with their texts; open conversations are left out."""
 
     def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]: ...
-    def filtered(self, paths: Sequence[str]) -> frozenset[str]: ...
     def ignored(self, paths: Sequence[str]) -> dict[str, str]: ...
     def show(self, path: str, at: str) -> str: ...
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]: ...
@@ -382,10 +381,12 @@ class LiveSets(Protocol):
 class Index(Protocol):
     """The search index: a disposable copy of the files. Without one, searches read the files and say so."""
 
-    async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates: ...
+    async def candidates(
+        self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid"
+    ) -> Candidates: ...
     async def answer(
         self,
-        query: Query,
+        query: ParsedQuery,
         filters: Filters | None,
         mode: Mode,
         then: Callable[[Candidates], T],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_server.conversations.source_keys import TurnKey
     from mcp_server.model import Delivery, Kind, Passage
     from mcp_server.search import query, ranking
-    from mcp_server.search.query_syntax import Query
+    from mcp_server.search.query import ParsedQuery
 
 
 COLUMNS = tuple(field.name for field in fields(LiveChunk))
@@ -232,7 +232,7 @@ class Filters:
     excluded: tuple[tuple[str, ...], ...] = ()
 
 
-def with_operators(filters: Filters, query: Query) -> Filters:
+def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
     """Returns the caller's filters combined with the operators in the query; the narrower time wins."""
     since = max((moment for moment in (filters.since, query.since) if moment), default=None)
     until = min((moment for moment in (filters.until, query.until) if moment), default=None)

@@ -17,7 +17,7 @@ from mcp_server.jobs import maintainer
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.search.query_syntax import plain_query
+from mcp_server.search.query import plain_query
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.storage.values import Change
 

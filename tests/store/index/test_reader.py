@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.search import ranking
-from mcp_server.search.query_syntax import parse_query, plain_query
+from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.values import Candidates
 from tests.store.index.conftest import NOW, HashEmbedder, Make, Workspace, paths
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcp_server.search.query_syntax import plain_query
+from mcp_server.search.query import plain_query
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.values import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths

@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import secrets
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,8 +20,9 @@ from pathlib import Path
 from mcp_server.checkpoints.document import parse, render, without_counts
 from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
-from mcp_server.storage.local.git.objects import Objects, command, environment, hash_of, put, store, tree_entries
-from mcp_server.storage.local.git.repository import NEEDS_GIT, moment_of
+from mcp_server.storage.history_values import object_id
+from mcp_server.storage.local.git.objects import UNREPLACED, Objects, put, store, tree_entries
+from mcp_server.storage.local.git.repository import BUSY, Failed, Repository, moment_of
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
 _WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")
@@ -205,7 +205,7 @@ class Rewriter:
 
     def _write(self, kind: str, data: bytes, like: str) -> str:
         """Stores an object as git does, durably, and returns its hash."""
-        oid = hash_of(kind, data, like)
+        oid = object_id(data, like, kind)
         if self.folder is not None:
             store(self.folder, kind, data, oid)
         return oid
@@ -225,10 +225,9 @@ def _free(name: bytes, taken: Iterable[bytes]) -> bytes:
     return wanted
 
 
-_BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply")
+_QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.logAllRefUpdates=false")
 _MESSAGES = ("COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG", "TAG_EDITMSG", "NOTES_EDITMSG", "context-manager-index.json")
 _FETCHED = ("FETCH_HEAD", "ORIG_HEAD")
-_MODULE = 0o160000
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +255,12 @@ class History:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._folder = root / ".git"
+        self._repository = Repository(root)
 
     def survey(self, request: Forgotten) -> Survey:
         """Returns which commits, tags, stashes and reflogs contain a request's text."""
-        if not self._folder.exists():
-            return Survey(0)
         if not self._folder.is_dir():
-            return Survey(0, remotes=())
+            return Survey(0)
         with Objects(self._root) as objects:
             writer = Rewriter(objects, request, None)
             order = self._commits(objects)
@@ -270,9 +268,11 @@ class History:
                 writer.commit(commit)
             own = [commit for commit in order if commit in writer.holding]
             if not own:
-                return Survey(0, remotes=self._remotes())
-            at = _moment_of(objects.read(own[0])[1])
-            return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), self._remotes())
+                return Survey(0, remotes=tuple(self._repository.text("remote").split()))
+            when = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", objects.read(own[0])[1], re.MULTILINE)
+            at = moment_of(when[1].decode()) if when else None
+            remotes = tuple(self._repository.text("remote").split())
+            return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), remotes)
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yields hash and text of every blob, commit and tag, also of unreachable ones."""
@@ -311,9 +311,8 @@ class History:
         """Raises Refused, with the reason and what to do, if the history cannot be rewritten."""
         if not self._folder.is_dir():
             raise Refused("the workspace is a worktree or submodule of another repository: rewrite the history there")
-        for name in _BUSY:
-            if (self._folder / name).exists():
-                raise Refused("git is in the middle of a merge, rebase or bisect; finish or abort that first")
+        if any((self._folder / name).exists() for name in BUSY):
+            raise Refused("git is in the middle of a merge, rebase or bisect; finish or abort that first")
         if (self._folder / "shallow").exists():
             raise Refused("this is a shallow clone without its older history; run `git fetch --unshallow` first")
         if (self._folder / "objects/info/alternates").exists():
@@ -321,7 +320,7 @@ class History:
                 "this repository borrows objects from another one (alternates); `git repack -a -d`, then "
                 "delete .git/objects/info/alternates"
             )
-        if self._config("extensions.refStorage") not in ("", "files"):
+        if self._text("config", "--get", "extensions.refStorage", fails=True) not in ("", "files"):
             raise Refused("this repository keeps its refs in a reftable, which cannot be rewritten here yet")
         self._git("worktree", "prune")
         if any((self._folder / "worktrees").glob("*")):
@@ -369,9 +368,6 @@ class History:
 
     def _reflogs(self) -> list[Path]:
         return sorted(path for path in (self._folder / "logs").rglob("*") if path.is_file())
-
-    def _remotes(self) -> tuple[str, ...]:
-        return tuple(self._text("remote").split())
 
     # ------------------------------------------------------------ rewriting
 
@@ -473,9 +469,6 @@ class History:
 
     # ------------------------------------------------------------ running git
 
-    def _config(self, key: str) -> str:
-        return self._text("config", "--get", key, fails=True)
-
     def _text(self, *arguments: str, stdin: bytes | None = None, fails: bool = False) -> str:
         return self._git(*arguments, stdin=stdin, fails=fails).decode("utf-8", "surrogateescape").strip()
 
@@ -483,22 +476,12 @@ class History:
         self, *arguments: str, stdin: bytes | None = None, index: Path | None = None, fails: bool = False
     ) -> bytes:
         """Runs a git command and returns its output. `fails`: an error gives empty output."""
-        more = {"GIT_INDEX_FILE": str(index)} if index else {}
         try:
-            done = subprocess.run(
-                command(*arguments),
-                input=stdin or b"",
-                capture_output=True,
-                cwd=self._root,
-                env=environment(self._root, more),
-                check=False,
-            )
-        except FileNotFoundError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        if done.returncode == 0 or fails:
-            return done.stdout if done.returncode == 0 else b""
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise Unavailable(f"git {arguments[0]} failed: {said or done.returncode}; nothing is lost, run this again")
+            return self._repository.run(*_QUIET, *arguments, stdin=stdin, index=index, who=UNREPLACED)
+        except Failed:
+            if fails:
+                return b""
+            raise
 
 
 def _lines(file: Path) -> list[str]:
@@ -508,8 +491,3 @@ def _lines(file: Path) -> list[str]:
 
 def _oids_of(line: str) -> list[str]:
     return [part for part in line.split(" ", 2)[:2] if re.fullmatch(r"[0-9a-f]{40,64}", part) and part.strip("0")]
-
-
-def _moment_of(commit: bytes) -> datetime | None:
-    found = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", commit, re.MULTILINE)
-    return moment_of(found.group(1).decode()) if found else None

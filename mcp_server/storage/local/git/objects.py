@@ -8,7 +8,6 @@ not touched, and the objects are on disk before the ref is written.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import subprocess
@@ -17,10 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.history_values import object_id
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, nul, plain_environment
 
 REFS = "refs/memory/checkpoints/"
 PREFIX = "git:"
+UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""The environment in which git reads the objects themselves, not those that replace them."""
+
 _ON_DISK = ("-c", "core.fsync=loose-object,reference")
 
 
@@ -32,24 +35,16 @@ class GitTrees:
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         """Returns the paths whose bytes git has already, under any name."""
-        try:
-            names = self._names(contents)
-            held = self._held(names.values())
-        except Failed as error:
-            raise Unavailable(f"git could not look for the knowledge as it is: {error}") from error
+        names = self._names(contents)
+        held = self._held(names.values())
         return frozenset(path for path, name in names.items() if name in held)
 
     def put(self, number: str, contents: Mapping[str, bytes]) -> str:
         """Stores these files under a number, replacing those before. Returns the name of the tree."""
-        try:
-            names = self._names(contents)
-            held = self._held(names.values())
-            missing = [path for path, name in names.items() if name not in held]
-            self._write({path: (names[path], contents[path]) for path in missing})
-            tree = self._tree(names)
-            self._repository.run(*_ON_DISK, "update-ref", REFS + number, tree)
-        except Failed as error:
-            raise Unavailable(f"git could not keep the knowledge as it is: {error}") from error
+        names = self._names(contents)
+        held = self._held(names.values())
+        self._write({path: (name, contents[path]) for path, name in names.items() if name not in held})
+        self._repository.run(*_ON_DISK, "update-ref", REFS + number, self._tree(names))
         return f"{PREFIX}{number}"
 
     def tree_of(self, number: str) -> str | None:
@@ -75,10 +70,7 @@ class GitTrees:
         if not wanted:
             return {}
         blobs = dict.fromkeys(wanted.values())
-        try:
-            said = self._repository.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in blobs).encode())
-        except Failed as error:
-            raise Unavailable(f"git could not read the knowledge of a checkpoint: {error}") from error
+        said = self._repository.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in blobs).encode())
         found, place = {}, 0
         for name in blobs:
             end = said.index(b"\n", place)
@@ -89,23 +81,16 @@ class GitTrees:
 
     def remove(self, number: str) -> None:
         """Lets go of what is kept under a number; git clears it away when it cleans up."""
-        try:
-            self._repository.run("update-ref", "-d", REFS + number)
-        except Failed as error:
-            raise Unavailable(f"git could not delete the checkpoint's tree: {error}") from error
+        self._repository.run("update-ref", "-d", REFS + number)
 
     def numbers(self) -> frozenset[str]:
         """Returns the numbers of all trees."""
-        try:
-            listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
-        except Failed as error:
-            raise Unavailable(f"git could not list the checkpoints' trees: {error}") from error
+        listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
         return frozenset(line.removeprefix(REFS) for line in listed.splitlines())
 
     def _names(self, contents: Mapping[str, bytes]) -> dict[str, str]:
         empty = self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
-        kind = hashlib.sha256 if len(empty) == 64 else hashlib.sha1
-        return {path: kind(b"blob %d\0" % len(data) + data).hexdigest() for path, data in contents.items()}
+        return {path: object_id(data, empty) for path, data in contents.items()}
 
     def _held(self, names: Iterable[str]) -> frozenset[str]:
         asked = "".join(f"{name}\n" for name in dict.fromkeys(names)).encode()
@@ -144,9 +129,9 @@ class Objects:
         which = ("--batch-all-objects", "--unordered") if every else ()
         try:
             self._process = subprocess.Popen(
-                command("cat-file", "--batch", *which),
+                ["git", "cat-file", "--batch", *which],
                 cwd=root,
-                env=environment(root, {}),
+                env=plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -207,18 +192,6 @@ class Objects:
         return oid, kind, data
 
 
-def command(*arguments: str) -> list[str]:
-    settings = ("core.quotePath=false", f"core.hooksPath={os.devnull}", "core.logAllRefUpdates=false")
-    return ["git", *(part for setting in settings for part in ("-c", setting)), *arguments]
-
-
-def environment(root: Path, more: dict[str, str]) -> dict[str, str]:
-    """Returns the environment for git in this repository: without the variables of a hook, and without replaced
-    objects."""
-    ours = {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root), "GIT_NO_REPLACE_OBJECTS": "1"}
-    return {**plain_environment(), **ours, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
-
-
 def tree_entries(data: bytes, size: int) -> Iterator[tuple[int, bytes, bytes]]:
     position = 0
     while position < len(data):
@@ -239,12 +212,6 @@ def put(file: Path, data: bytes, mode: int | None = None) -> None:
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def hash_of(kind: str, data: bytes, like: str) -> str:
-    """Returns the id of an object, in the hash format of the id `like`."""
-    whole = f"{kind} {len(data)}\0".encode() + data
-    return (hashlib.sha256 if len(like) == 64 else hashlib.sha1)(whole).hexdigest()
 
 
 def store(folder: Path, kind: str, data: bytes, oid: str) -> None:

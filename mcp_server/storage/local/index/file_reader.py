@@ -25,6 +25,7 @@ from mcp_server.storage.local.index.candidates import Found
 from mcp_server.storage.local.index.generations import import_numpy
 from mcp_server.storage.values import FOLDERS, USUAL, Filters, is_indexed
 from mcp_server.text import transcript, yaml
+from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_text
 from mcp_server.text.words import words
@@ -129,7 +130,7 @@ class Scan:
             ends_with_question=ranking.ends_with_question(own),
             part=p.part,
         )
-        return Found(candidate, p)
+        return Found(candidate, p, sources=() if transcript else sources_of(p.text))
 
 
 def _inside(p: Passage, filters: Filters, mtime: float) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.model import Passage
-from mcp_server.search.query_syntax import Query
+from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
@@ -128,13 +128,13 @@ class Index:
 
     # ---------------------------------------------------------------- reading
 
-    async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
+    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         """Returns the passages that may answer a query, with the raw values of every signal. Never raises."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
         self,
-        query: Query,
+        query: ParsedQuery,
         filters: Filters | None,
         mode: Mode,
         then: Callable[[Candidates], T],
