@@ -168,7 +168,7 @@ async def queue_outdated(memory: Memory) -> int:
     old = [path for path, seen in known.items() if not seen.startswith(f"{used}; ") and path not in still_open]
     for path in old:
         try:
-            session = await run_sync(memory.transcripts.session_of, path)
+            session = (await run_sync(memory.transcripts.head, path)).session_id
         except ContextManagerError:  # gone or broken: `status` names it
             continue
         await queue_extraction(memory, path, session)

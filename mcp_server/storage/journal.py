@@ -12,13 +12,16 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.storage.ports import Files
 from mcp_server.text.forgotten import Forgotten, from_line, hashes_of
+
+T = TypeVar("T")
 
 KEPT = ".local/recovered"
 PREFIX = "before-"
@@ -56,13 +59,8 @@ class KeptCopies:
 
     def all(self) -> list[Kept]:
         """Returns all copies, newest first. Skips unreadable ones."""
-        found: list[Kept] = []
-        for stat in self._files.walk(f"{KEPT}/"):
-            if stat.path.endswith("/about.json"):
-                try:
-                    found.append(self.get(stat.path.removeprefix(f"{KEPT}/").removesuffix("/about.json")))
-                except ContextManagerError:
-                    continue
+        about, folder = "/about.json", f"{KEPT}/"
+        found = _read_all(self._files, KEPT, about, lambda at: self.get(at.removeprefix(folder).removesuffix(about)))
         return sorted(found, key=lambda kept: (kept.at, kept.id), reverse=True)
 
     def get(self, number: str) -> Kept:
@@ -107,12 +105,12 @@ class RecoveryIntents:
 
     def all(self) -> list[RecoveryIntent]:
         """Returns all intents, ordered by the name of their file. Skips unreadable ones."""
-        found: list[RecoveryIntent] = []
-        for path in _json_files(self._files, RECOVERING):
-            with contextlib.suppress(ContextManagerError, ValueError, TypeError, KeyError):
-                stored = json.loads(self._files.read_text(path))
-                found.append(RecoveryIntent(**{**stored, "skipped": tuple(stored["skipped"])}))
-        return found
+
+        def read(path: str) -> RecoveryIntent:
+            stored = json.loads(self._files.read_text(path))
+            return RecoveryIntent(**{**stored, "skipped": tuple(stored["skipped"])})
+
+        return _read_all(self._files, RECOVERING, ".json", read)
 
     def erase(self, intent: RecoveryIntent) -> None:
         """Deletes an intent that was carried out."""
@@ -148,28 +146,28 @@ class Intents:
 
     def all(self) -> list[Intent]:
         """Returns all intents. Skips unreadable ones."""
-        found: list[Intent] = []
-        for path in _json_files(self._files, FORGET):
-            with contextlib.suppress(ContextManagerError):
-                found.append(self._read(path))
-        return found
+
+        def read(path: str) -> Intent:
+            value = json.loads(self._files.read_text(path))
+            renames = tuple((str(old), str(new)) for old, new in value["renames"])
+            request = replace(from_line(value["request"]), cuts=hashes_of(value["cuts"]), renames=renames)
+            return Intent(request, bool(value["history"]), tuple(str(name) for name in value["paths"]))
+
+        return _read_all(self._files, FORGET, ".json", read)
 
     def erase(self, intent: Intent) -> None:
         """Overwrites and deletes an intent that was carried out."""
         self._files.erase(f"{FORGET}/{intent.request.id}.json")
 
-    def _read(self, path: str) -> Intent:
-        try:
-            value = json.loads(self._files.read_text(path))
-            renames = tuple((str(old), str(new)) for old, new in value["renames"])
-            request = replace(from_line(value["request"]), cuts=hashes_of(value["cuts"]), renames=renames)
-            return Intent(request, bool(value["history"]), tuple(str(name) for name in value["paths"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise Invalid(f"{path} cannot be read ({error}); run the same `forget` again and delete it") from error
 
-
-def _json_files(files: Files, folder: str) -> Iterator[str]:
-    return (stat.path for stat in files.walk(f"{folder}/") if stat.path.endswith(".json"))
+def _read_all(files: Files, folder: str, ending: str, read: Callable[[str], T]) -> list[T]:
+    """Returns `read(path)` of each file below a folder, ordered by path. Skips unreadable ones."""
+    found: list[T] = []
+    for stat in files.walk(f"{folder}/"):
+        if stat.path.endswith(ending):
+            with contextlib.suppress(ContextManagerError, ValueError, TypeError, KeyError):
+                found.append(read(stat.path))
+    return found
 
 
 FOLDER = ".local/pending"
@@ -206,11 +204,7 @@ class Pending:
 
     def all(self) -> list[Proposal]:
         """Returns all proposals, oldest first. Skips unreadable ones."""
-        found: list[Proposal] = []
-        for stat in self._files.walk(f"{FOLDER}/"):
-            if stat.path.endswith(".json"):
-                with contextlib.suppress(ContextManagerError):
-                    found.append(self._read(stat.path))
+        found = _read_all(self._files, FOLDER, ".json", self._read)
         return sorted(found, key=lambda proposal: (proposal.at, proposal.id))
 
     def get(self, number: str) -> Proposal:
@@ -228,10 +222,8 @@ class Pending:
 
     def remove(self, number: str) -> None:
         """Deletes a proposal, if it exists."""
-        try:
+        with contextlib.suppress(NotFound):
             self._files.remove(f"{FOLDER}/{number}.json")
-        except NotFound:
-            return
 
     def _write(self, proposal: Proposal) -> None:
         value = {**asdict(proposal), "at": proposal.at.isoformat()}

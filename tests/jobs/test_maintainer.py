@@ -69,9 +69,9 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
         (memory.disk.root / "knowledge/reference/a.md").unlink()
 
         async def moved() -> bool:
-            return bool(await memory.index.document("knowledge/reference/other/b.md")) and not await finds(
-                memory, "walrus"
-            )
+            found = await memory.index.candidates(plain_query("penguin"))
+            there = {one.candidate.path for one in found.found} == {"knowledge/reference/other/b.md"}
+            return there and not await finds(memory, "walrus")
 
         await until(moved)
 

@@ -67,7 +67,8 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
         Standing("c1.0", "message", 1, 0, "cold"),
         Standing("c2.0", "message", 2, 0, "summary", "in short"),
     ]
-    assert (await live.count("s", cold=True), await live.count("s", cold=False), await live.shortened("s")) == (1, 2, 2)
+    counts = await live.counts("s")
+    assert (counts.cold, counts.live, counts.shortened) == (1, 2, 2)
     assert await live.cold_turns([("s", 1), ("s", 2), ("other", 1)]) == {("s", 1): "c1.0"}
     assert await live.cold_turns([]) == {}
 

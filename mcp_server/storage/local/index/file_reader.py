@@ -23,7 +23,7 @@ from mcp_server.search import query, ranking
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.candidates import Found
 from mcp_server.storage.local.index.generations import import_numpy
-from mcp_server.storage.values import FOLDERS, USUAL, Filters, is_indexed
+from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
 from mcp_server.text import transcript, yaml
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
@@ -32,17 +32,6 @@ from mcp_server.text.words import words
 
 MOST_BYTES = 64_000_000
 """Bytes that a scan reads at most, newest files first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """The result of a scan. `complete` is False if the workspace was too large to read all of it."""
-
-    asked: query.Query
-    found: tuple[Found, ...]
-    frequencies: tuple[int, ...]
-    passages: int
-    complete: bool
 
 
 @dataclass(slots=True)
@@ -56,8 +45,8 @@ class Scan:
     _mtimes: dict[str, float] | None = None
     _complete: bool = True
 
-    def search(self, text: str, filters: Filters) -> Scanned:
-        """Returns the candidates for a query, without cosines. Blocks: call it in a worker thread."""
+    def search(self, text: str, filters: Filters, message: str) -> Candidates:
+        """Returns the candidates for a query, without cosines, and a message. Blocks: call it in a worker thread."""
         self._read()
         mtimes = self._mtimes or {}
         kept = [index for index, p in enumerate(self._passages) if _inside(p, filters, mtimes.get(p.path, 0.0))]
@@ -80,7 +69,9 @@ class Scan:
             found = tuple(
                 self._candidate(asked, passages, corpus, i, float(scores[i]), holding[i]) for i in sorted(best)
             )
-        return Scanned(asked, found, frequencies, len(corpus), self._complete)
+        if not self._complete:
+            message += "; the oldest files of this large workspace were left out"
+        return Candidates(asked, found, frequencies, len(corpus), "scan", "none", (message,))
 
     def _read(self) -> None:
         stats = [stat for folder in FOLDERS for stat in self.files.walk(folder) if is_indexed(stat.path)]

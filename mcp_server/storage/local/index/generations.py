@@ -18,14 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_server.storage.local.database import Database, DatabaseBroken
+from mcp_server.storage.local.database import Database, DatabaseBroken, inode_of
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.vectors import STEMMER, Matrix
 
 if TYPE_CHECKING:
     import sqlite3
-
-    import anyio
 
 
 import contextlib
@@ -191,28 +189,6 @@ def import_numpy() -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size
-
-
-def inode_of(path: Path) -> int:
-    """Returns the file's inode; -1 if it is gone."""
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return -1
-
-
-class Lock:
-    """An anyio.Lock that is made on first use, because a process that never searches never imports anyio."""
-
-    def __init__(self) -> None:
-        self._lock: anyio.Lock | None = None
-
-    def __call__(self) -> anyio.Lock:
-        if self._lock is None:
-            import anyio
-
-            self._lock = anyio.Lock()
-        return self._lock
 
 
 MAGIC = b"SQLite format 3\0"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import Passage
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
@@ -87,12 +88,15 @@ class Indexer:
             *pieces, last = self._pieces(plans)
             for piece in pieces:
                 await self._write(piece)
-                await self._let_others()
+                if self.pause is not None:
+                    await self.pause()
             done += len(batch)
             changed += sum(not p.look.same for p in plans)
-            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._read_batch, remaining, known))
+            reading = to_thread.run_sync(self._read_batch, remaining, known)
+            batch = (await both(reading, self._write(last)))[0]
             self.held = frozenset(found.path for found in batch)
-            await self._let_others()
+            if self.pause is not None:
+                await self.pause()
             if progress:
                 progress(done, len(paths))
         return changed
@@ -106,31 +110,6 @@ class Indexer:
             ends = range(self._most, len(each.rows) + self._most, self._most) or (self._most,)
             pieces += [_Piece([each], end - self._most, end) for end in ends]
         return pieces
-
-    async def _let_others(self) -> None:
-        if self.pause is not None:
-            await self.pause()
-
-    async def _while_writing(
-        self, piece: _Piece, then: Callable[[], Awaitable[list[FileContent]]]
-    ) -> list[FileContent]:
-        from anyio import create_task_group
-
-        looks: list[FileContent] = []
-        errors: list[Exception] = []
-
-        async def write_out() -> None:
-            try:
-                await self._write(piece)
-            except Exception as error:  # carried out of the task group as it is
-                errors.append(error)
-
-        async with create_task_group() as tasks:
-            tasks.start_soon(write_out)
-            looks = await then()
-        if errors:
-            raise errors[0]
-        return looks
 
     def _read_batch(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
         looks: list[FileContent] = []
