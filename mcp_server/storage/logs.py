@@ -17,7 +17,7 @@ from mcp_server.storage.ports import Files
 from mcp_server.text.transcript_head import file_id
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
 
 from collections.abc import Iterator
@@ -35,7 +35,6 @@ class AdvisorFiles:
         self._waiting: dict[str, Mapping[str, Any]] = {}
         self._lock = Lock()
         self._writer: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
 
     def put_later(self, session: str, state: Mapping[str, Any]) -> None:
         """Queues a session's state for writing and returns at once."""
@@ -46,22 +45,7 @@ class AdvisorFiles:
             self._waiting[session] = state
             if not queued:
                 self._writer = self._writer or ThreadPoolExecutor(1, "advisor")
-                self._last = self._writer.submit(self._write, session)
-
-    def get(self, session: str) -> dict[str, Any] | None:
-        """Returns the last written state of a session; None if there is no readable one."""
-        try:
-            stored = json.loads(self._files.read_text(path_of(session)))
-        except (ContextManagerError, ValueError):
-            return None
-        return stored if isinstance(stored, dict) else None
-
-    def flush(self) -> None:
-        """Waits until all queued states are written, or failed to be."""
-        with self._lock:
-            last = self._last
-        if last is not None:
-            last.result()
+                self._writer.submit(self._write, session)
 
     def close(self) -> None:
         """Writes all queued states and ends the thread."""
@@ -75,8 +59,8 @@ class AdvisorFiles:
             state = self._waiting.pop(session)
         try:
             self._files.write_atomic(path_of(session), written(state))
-        except ContextManagerError as error:  # a full disk: the advice was given all the same
-            log.warning("what the advisor thinks of %s was not written: %s", session, error)
+        except ContextManagerError as error:  # a full disk: the advice was given already
+            log.warning("the advisor's view of %s was not written: %s", session, error)
 
 
 def written(state: Mapping[str, Any]) -> str:

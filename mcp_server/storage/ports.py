@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         Place,
         Reading,
         Recorded,
-        SessionEntry,
         SessionRow,
         SessionState,
     )
@@ -326,7 +325,9 @@ class State(Protocol):
     ) -> T:
         """Reads and writes several values in one transaction. `change` is pure and may be called again."""
 
-    async def session_entry(self, namespace: str, session: str, waiting: str) -> SessionEntry: ...
+    async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
+        """Returns an entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn
+        ("" for none), and whether the namespace `waiting` has entries, as of one moment."""
 
     async def log_access(self, path: str, kind: str, at: datetime) -> None: ...
     async def references(self, paths: Iterable[str]) -> dict[str, int]: ...

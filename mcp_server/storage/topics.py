@@ -58,8 +58,8 @@ class SessionTopics:
 
 async def session_topics(state: State, session: str) -> SessionTopics:
     """Returns the active topics of a session with its position, as of one moment."""
-    found = await state.session_entry(ACTIVE, session, WAITING)
-    return SessionTopics(Activations.from_json(found.value), found.exchanges, found.last, found.waiting)
+    active, exchanges, last, waiting = await state.session_entry(ACTIVE, session, WAITING)
+    return SessionTopics(Activations.from_json(active), exchanges, last, waiting)
 
 
 async def of(state: State, session: str) -> Activations:

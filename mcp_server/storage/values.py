@@ -180,17 +180,6 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionEntry:
-    """An entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn ("" for none),
-    and whether another namespace has entries, as of one moment."""
-
-    value: Any
-    exchanges: int
-    last: tuple[str, str]
-    waiting: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Depth:
     """The number of passages that a search fetches before it ranks: by `words`, by `meaning`, derived `lines` by words,
     and the best units whose neighbours are fetched too (`around`).

@@ -20,7 +20,7 @@ from mcp_server.model import Delivery, Kind, Role
 from mcp_server.storage.local import copies
 from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.values import Place, Recorded, SessionEntry, SessionRow, moment_text
+from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
 
 VERSION = 3
@@ -388,17 +388,17 @@ class State:
 
         return await self.file.write(apply, waits=waits)
 
-    async def session_entry(self, namespace: str, session: str, waiting: str) -> SessionEntry:
+    async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
         """Returns a session's entry with its number of user turns, its last turn, and whether namespace `waiting` has
         an entry."""
 
-        def ask(connection: sqlite3.Connection) -> SessionEntry:
+        def ask(connection: sqlite3.Connection) -> tuple[Any, int, tuple[str, str], bool]:
             turns = "FROM turn_keys WHERE session = ?"
             (users,) = connection.execute(f"SELECT count(*) {turns} AND role = 'user'", (session,)).fetchone()
             last = connection.execute(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
             some = "SELECT EXISTS (SELECT 1 FROM entries WHERE namespace = ?)"
             (waits,) = connection.execute(some, (waiting,)).fetchone()
-            return SessionEntry(entry(connection, (namespace, session)), users, last or ("", ""), bool(waits))
+            return entry(connection, (namespace, session)), users, last or ("", ""), bool(waits)
 
         return await self.file.read(ask)
 

@@ -55,20 +55,12 @@ class Stems:
 
     def learn(self, words: Iterable[str]) -> None:
         """Looks up all unknown words at once. `numbers` does it too, for few words."""
-        known = self._known
         asked = list(dict.fromkeys(words))
-        new = [word for word in asked if word not in known]
-        if not new:
-            return
-        if len(known) + len(new) > MOST:
-            known.clear()
-            new = asked  # also those that were known until now: whoever asks wants a number for each
-        self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(new))
-        for row, stem in self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0"):
-            known[new[row]] = zlib.crc32(stem.encode())
-        self._connection.execute("DELETE FROM temp.words_in")
-        for word in new:  # the tokenizer sees no word there (a lone combining sign): it stands for itself
-            known.setdefault(word, zlib.crc32(word.encode("utf-8", "replace")))
+        new = [word for word in asked if word not in self._known]
+        if len(self._known) + len(new) > MOST:
+            new = asked  # the cache is emptied: the known words are needed, too
+        if new:
+            self.terms(new)
 
     def numbers(self, words: Sequence[str]) -> list[int]:
         """Returns the number of each word, in order."""
@@ -80,15 +72,18 @@ class Stems:
             return [self._known[word] for word in words]
 
     def terms(self, words: Sequence[str]) -> list[str]:
-        """Returns the stems as text, as in the keyword index's vocabulary, and caches their numbers."""
+        """Returns the stems as text, as in the keyword index's vocabulary, and caches their numbers.
+
+        A word that the tokenizer does not see (a lone combining sign) is its own stem.
+        """
         self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(words))
         found = dict(self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0").fetchall())
         self._connection.execute("DELETE FROM temp.words_in")
-        if len(self._known) > MOST:
+        stems = [found.get(row, word) for row, word in enumerate(words)]
+        if len(self._known) + len(words) > MOST:
             self._known.clear()
-        for row, stem in found.items():
-            self._known.setdefault(words[row], zlib.crc32(stem.encode()))
-        return [found.get(row, word) for row, word in enumerate(words)]
+        self._known.update(zip(words, (zlib.crc32(stem.encode("utf-8", "replace")) for stem in stems), strict=True))
+        return stems
 
 
 _importing = threading.Lock()

@@ -30,7 +30,8 @@ from mcp_server.storage.local.index.generations import (
     open_reader,
 )
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
-from mcp_server.storage.local.index.writer import Progress, Row, Signals, plan, signals_of
+from mcp_server.storage.local.index.writer import Row, Signals, plan, signals_of
+from mcp_server.storage.ports import Progress
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from mcp_server.storage.local.index.generations import (
     connect,
 )
 from mcp_server.storage.local.index.vectors import refill
-from mcp_server.storage.local.index.writer import Indexer, Progress, known_files, known_paths
+from mcp_server.storage.local.index.writer import Indexer, known_files, known_paths
+from mcp_server.storage.ports import Progress
 from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:

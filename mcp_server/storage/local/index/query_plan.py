@@ -11,22 +11,18 @@ import math
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
-from mcp_server.storage.values import Filters
+from mcp_server.search.query import Query, read_query, weigh
+from mcp_server.storage.values import Depth, Filters
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from mcp_server.storage.local.index.generations import Stems
-
-
-from operator import add
-
-from mcp_server.search.query import Query, read_query, weigh
-from mcp_server.storage.values import Depth
 
 
 @dataclass(frozen=True, slots=True)

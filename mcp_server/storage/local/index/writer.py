@@ -20,6 +20,7 @@ from mcp_server.search.ranking import ends_with_question, first_person, tells_ti
 from mcp_server.storage.local.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition, read_file
 from mcp_server.storage.local.index.generations import Stems
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
+from mcp_server.storage.ports import Progress
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
@@ -39,9 +40,6 @@ SOON = 100
 """The same if others may write in between: some hundredths of a second."""
 
 FILES = 300
-
-Progress = Callable[[int, int], None]
-"""Called with (files done, all files)."""
 
 
 @dataclass(frozen=True, slots=True)
