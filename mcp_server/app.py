@@ -35,24 +35,23 @@ from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
-from mcp_server.storage.advisor_files import AdvisorFiles
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.lexicon import LexiconFile
 from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.project_folder import ProjectFolders
 from mcp_server.storage.local.state import State
-from mcp_server.storage.local.workspace import IfMissing, check_may_open, create
+from mcp_server.storage.logs import AdvisorFiles
 from mcp_server.storage.templates import BEGINNING, templates
 from mcp_server.storage.templates import SETTINGS as CONFIG
-from mcp_server.storage.topic_files import TopicFiles
+from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter

@@ -5,7 +5,8 @@ Here, in tools and in resources, each call imports the actions that it needs, so
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from mcp_server.model import Caller
 from mcp_server.text.fencing import neutralise
 
 if TYPE_CHECKING:
-    from mcp_server.conversations.observe import NewTurn, Observed
+    from mcp_server.conversations.observe import Observed
     from mcp_server.memory import Memory
     from mcp_server.project import Project
 
@@ -80,28 +81,31 @@ class Connection:
         row = await memory.state.session(caller.session) if caller.session else None
         return await project_of(memory, caller, row.project or "global" if row else None)
 
-    async def observe(self, client: str | None, turn: NewTurn) -> Observed:
-        """Records a turn.
+    @asynccontextmanager
+    async def next_turn(
+        self, client: str | None, session: str | None
+    ) -> AsyncIterator[tuple[Caller, Callable[[Observed], Observed]]]:
+        """Yields the caller of a turn that arrives now, and a function that takes and returns the recorded turn.
 
         A turn without a session goes to the session that this connection opened, else to the only one that it has
         used. Two simultaneous first turns open one session. For a client that serves many chats, each turn without a
-        session opens a new one.
+        session opens a new one. The turn is recorded also if the client disconnects meanwhile.
         """
-        from mcp_server.conversations.observe import observe
-
-        memory = await self.memory()
         explicit = await self._explicit(client)
-        with CancelScope(shield=True):  # record the turn also if the client disconnects meanwhile
-            if turn.session or explicit or self.transport == "http":
-                observed = await observe(memory, turn, self._caller(explicit, client, None))
-                if not turn.session:
-                    observed = replace(observed, notes=(*observed.notes, HANDLE))
+        alone = bool(session) or explicit or self.transport == "http"
+
+        def recorded(observed: Observed) -> Observed:
+            if not alone:
+                self._own = observed.session
+            self.saw(observed.session)
+            return observed if session or not alone else replace(observed, notes=(*observed.notes, HANDLE))
+
+        with CancelScope(shield=True):
+            if alone:
+                yield self._caller(explicit, client, None), recorded
             else:
                 async with self._first:
-                    observed = await observe(memory, turn, self._caller(explicit, client, self._own or self.session))
-                    self._own = observed.session
-            self.saw(observed.session)
-        return observed
+                    yield self._caller(explicit, client, self._own or self.session), recorded
 
     async def compiled(self, client: str | None = None) -> str:
         """Returns the compiled context of this connection's session. Without a single session, returns the context that

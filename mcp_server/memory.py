@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from mcp_server.llm import Llm
     from mcp_server.model import Turn
     from mcp_server.relevance.advisor_items import Lexicon
-    from mcp_server.storage.advisor_files import AdvisorFiles
     from mcp_server.storage.cold_storage import ColdStorage
     from mcp_server.storage.forgotten import ForgottenTexts
-    from mcp_server.storage.history_ports import History
-    from mcp_server.storage.ports import Changes, Files, Index, LiveSets, Locks, ProjectFolders, State
-    from mcp_server.storage.topic_files import TopicFiles
+    from mcp_server.storage.logs import AdvisorFiles
+    from mcp_server.storage.ports import Changes, Files, History, Index, LiveSets, Locks, ProjectFolders, State
+    from mcp_server.storage.topics import TopicFiles
     from mcp_server.storage.transcripts import Transcripts
     from mcp_server.storage.values import LocalFolder, SessionRow
     from mcp_server.tokens import TokenCounter

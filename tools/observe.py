@@ -78,6 +78,7 @@ def tool(connection: Connection) -> Tool:
         """Use when a message was said, by the user or by you: call it for every message. Secrets are redacted. The
         answer's first line is `session: ID`: pass that ID in every later call of the same conversation."""
         from mcp_server.conversations.observe import ContextChunk, NewTurn
+        from mcp_server.conversations.observe import observe as record
 
         turn = NewTurn(
             role=role,
@@ -97,13 +98,15 @@ def tool(connection: Connection) -> Tool:
             context_tokens=context_tokens,
         )
         client = client_of(ctx)
-        observed = await connection.observe(client, turn)
+        memory = await connection.memory()
+        async with connection.next_turn(client, session) as (caller, recorded):
+            observed = recorded(await record(memory, turn, caller))
         if not return_context:
             return observed.markdown
         from mcp_server.context.compile import CompileRequest, compile_context
 
         request = CompileRequest(session=observed.session)
-        compiled = await compile_context(await connection.memory(), request, await connection.caller(client))
+        compiled = await compile_context(memory, request, await connection.caller(client))
         return f"{observed.markdown}\n\n{compiled.text}"
 
     return strict_tool(observe, hints(reads=False, repeats=False), more=MORE)

@@ -33,10 +33,8 @@ from mcp_server.model import Caller
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
-from mcp_server.storage.checkpoint_files import CheckpointFiles, new_id
-from mcp_server.storage.checkpoint_trees import CheckpointTrees
-from mcp_server.storage.live_values import SessionState
-from mcp_server.storage.values import Change, SessionRow
+from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees, new_id
+from mcp_server.storage.values import Change, SessionRow, SessionState
 from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 

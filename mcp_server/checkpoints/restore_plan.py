@@ -18,7 +18,7 @@ from mcp_server.knowledge.anchors import Anchor
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.checkpoint_trees import FOLDERS, CheckpointTrees
+from mcp_server.storage.checkpoint_files import FOLDERS, CheckpointTrees
 from mcp_server.text.destinations import is_for_own_hand
 
 MOST_LISTED = 20

@@ -25,7 +25,7 @@ from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import COMPILER_VERSION, CompileInputs, differing_fields
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.checkpoint_files import CheckpointTrees
 from mcp_server.text.markdown import split_front_matter
 
 WORTH_A_REFERENCE = 40

@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
     from mcp_server.model import Caller
-    from mcp_server.storage.local.workspace import IfMissing
+    from mcp_server.storage.local.folders import IfMissing
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def folder() -> Path:
 
 def memory_exists() -> bool:
     """Returns whether the command's folder is a workspace."""
-    from mcp_server.storage.local.workspace import is_workspace
+    from mcp_server.storage.local.folders import is_workspace
 
     return is_workspace(folder())
 

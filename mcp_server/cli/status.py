@@ -200,7 +200,7 @@ class Since(click.ParamType[datetime]):
     name = "date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from mcp_server.search.query_syntax import period
+        from mcp_server.search.query import period
 
         if isinstance(value, datetime):
             return value

@@ -98,7 +98,7 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
         tokens = await run_sync(sessions.token_sums, memory, fresh)
         head = replace(head, ended=fresh[-1].at, topic=head.title, tokens_in=tokens[0], tokens_out=tokens[1])
         async with sessions.continuing(memory, row):
-            path = await run_sync(memory.transcripts.create_sealed, head, fresh)
+            path, _ = await run_sync(lambda: memory.transcripts.create(head, *fresh, sealed=True))
             row = replace(_row(head, path, fresh, row), size=memory.files.stat(path).size)
             await memory.state.save_session(row, keys)
             await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.session_id)

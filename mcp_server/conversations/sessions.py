@@ -207,7 +207,7 @@ async def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -
             seen.add(path)
             try:
                 found = memory.transcripts.last_named(path, COMPACTION)
-                path = memory.transcripts.continued(path) if found is None else None
+                path = memory.transcripts.head(path).continues if found is None else None
             except ContextManagerError:
                 return None
             if found is not None:
@@ -291,7 +291,7 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     )
     await memory.state.put(PENDING_COMMITS, row.path, row.session)
     await queue_extraction(memory, row.path, row.session)
-    await run_sync(memory.transcripts.seal, row.path, head)
+    await run_sync(lambda: memory.transcripts.replace_head(row.path, head, sealed=True))
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
     await memory.state.save_session(closed)
     return closed

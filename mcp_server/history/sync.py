@@ -28,7 +28,7 @@ async def take_in(memory: Memory) -> int:
     taken = 0
     for path in await run_sync(lambda: sorted(set(memory.transcripts.all()) - known)):
         try:
-            session = await run_sync(memory.transcripts.session_of, path)
+            session = (await run_sync(memory.transcripts.head, path)).session_id
             async with memory.locks.transcript(session):
                 row = await memory.state.session(session)
                 if row is not None and row.status == "open":

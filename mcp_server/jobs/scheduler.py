@@ -25,8 +25,9 @@ from mcp_server.knowledge.extract import extract_pending
 from mcp_server.knowledge.prune_knowledge import prune_files
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage import activations, logs
-from mcp_server.storage.activations import Event
+from mcp_server.storage import logs
+from mcp_server.storage import topics as activations
+from mcp_server.storage.topics import Event
 from mcp_server.topics.events import fire
 from mcp_server.topics.topic import Cron
 

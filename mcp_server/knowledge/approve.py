@@ -14,7 +14,7 @@ from mcp_server.history import incoming
 from mcp_server.knowledge.editing import NewFact, edited
 from mcp_server.knowledge.remember import Remembered, checked, write
 from mcp_server.memory import Memory
-from mcp_server.storage.pending import Pending, Proposal, hash_of
+from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.text.destinations import Place, is_for_own_hand
 
 

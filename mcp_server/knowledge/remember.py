@@ -23,7 +23,7 @@ from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange
 from mcp_server.project import Project
-from mcp_server.storage.pending import Pending, Proposal, hash_of
+from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.values import Change
 from mcp_server.text.derived_lines import Source, disowned
 from mcp_server.text.destinations import (

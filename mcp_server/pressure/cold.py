@@ -152,7 +152,7 @@ async def come_back(
     asks = any(turn.role == "user" and says_something(turn) for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
         return []
-    if not (await memory.live.shortened(session) if shortened is None else shortened):
+    if not ((await memory.live.counts(session)).shortened if shortened is None else shortened):
         return []
     turns, compared = await lookups.turns(), await lookups.compared()
     if not compared.gate_open:

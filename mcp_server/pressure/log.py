@@ -28,7 +28,7 @@ from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.gauges import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
-from mcp_server.storage.live_values import LiveSetCounts, Reading
+from mcp_server.storage.values import LiveSetCounts, Reading
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan

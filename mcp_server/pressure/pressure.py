@@ -35,8 +35,7 @@ from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
 from mcp_server.relevance.similar import Compared, Lookups, Similar, compared
 from mcp_server.settings import Settings
-from mcp_server.storage.live_values import STEPS, LiveSetCounts
-from mcp_server.storage.values import Change, SessionRow
+from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
 from mcp_server.text.budget import Meter
 from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets

@@ -33,7 +33,7 @@ from mcp_server.model import Caller
 from mcp_server.pressure.cold import go_cold_again, recover_chunk
 from mcp_server.pressure.cold_records import ColdRecord, read_record
 from mcp_server.storage.checkpoint_files import PREFIX as CHECKPOINT
-from mcp_server.storage.kept import PREFIX, KeptCopies
+from mcp_server.storage.journal import PREFIX, KeptCopies
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY, is_for_own_hand

@@ -15,8 +15,8 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.storage.checkpoint_files import CheckpointFiles
-from mcp_server.storage.history_values import Version, blob_id
-from mcp_server.storage.kept import KeptCopies
+from mcp_server.storage.history_values import Version, object_id
+from mcp_server.storage.journal import KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
@@ -198,7 +198,7 @@ def _versions(memory: Memory) -> Iterator[_Listed]:
             continue
         if version.path not in seen:
             now = _bytes(memory, version.path)
-            seen[version.path] = {"" if now is None else blob_id(now, version.blob)}
+            seen[version.path] = {"" if now is None else object_id(now, version.blob)}
         blobs = seen[version.path]
         if version.blob in blobs or len(blobs) > VERSIONS_PER_FILE:
             continue

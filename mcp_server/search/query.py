@@ -1,13 +1,129 @@
-"""Query: the words, word pairs and people of a message for the index, and the IDF of the words."""
+"""Queries: the operators of a search, and the words, word pairs and people of a message for the index.
+
+    "exact phrase"   must occur, word for word
+    -word -"phrase"  must not occur
+    category:person  only passages of that category
+    since:2026-05 until:2026-06   only passages of that time; also today, yesterday, 7d, 2w, 3m, 1y
+    everything else  words
+
+In a question (`what does "now or never" mean?`) quotes are not operators. Any text is a valid query: invalid operators
+(an unclosed quote, `since:soon`, `C++`, `--flag`) are read as words.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import get_args
 
-from mcp_server.text.words import content_words, names_in, words
+from mcp_server.model import Category
+from mcp_server.text.words import bounded, content_words, names_in, words
+
+CATEGORIES: tuple[str, ...] = get_args(Category)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A parsed query. `text` is the query without operators, for the embedder and the keyword index.
+
+    `phrases` and `excluded` are folded word sequences. `since` is inclusive, `until` exclusive.
+    """
+
+    text: str
+    phrases: tuple[tuple[str, ...], ...] = ()
+    excluded: tuple[tuple[str, ...], ...] = ()
+    category: Category | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+_OPERATOR = re.compile(
+    r"""(?<!\S)(?:
+        (?P<minus>-)?"(?P<phrase>[^"]+)"(?!\w)
+      | -(?P<word>[^\W_][^\s"]*)
+      | (?P<key>category|since|until):(?P<value>[^\s"]+)
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_BACK = re.compile(r"(\d{1,4})([dwmy])")
+_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+
+
+def parse_query(text: str, now: datetime) -> ParsedQuery:
+    """Parses a query. `now` has a time zone, which is used for dates in the query."""
+    phrases: list[tuple[str, ...]] = []
+    excluded: list[tuple[str, ...]] = []
+    said: dict[str, object] = {}
+
+    def take(found: re.Match[str]) -> str:
+        if found["phrase"] is not None:
+            sequence = tuple(words(found["phrase"]))
+            if not sequence:
+                return " "
+            if found["minus"] or not asks:
+                (excluded if found["minus"] else phrases).append(sequence)
+            return " " if found["minus"] else f" {found['phrase']} "
+        if found["word"] is not None:
+            sequence = tuple(words(found["word"]))
+            if sequence:
+                excluded.append(sequence)
+            return " "
+        key, value = found["key"].lower(), found["value"].lower()
+        meant = value if key == "category" and value in CATEGORIES else None
+        if key != "category":
+            span = period(value, now)
+            meant = span and span[0 if key == "since" else 1]
+        if meant is None:
+            return found[0]
+        said[key] = meant
+        return " "
+
+    asks = text.rstrip().endswith("?")
+    left = _OPERATOR.sub(take, bounded(text)).strip()
+    return ParsedQuery(
+        text=left,
+        phrases=tuple(dict.fromkeys(phrases)),
+        excluded=tuple(dict.fromkeys(excluded)),
+        **said,  # type: ignore[arg-type]  # `take` sets the keys and types
+    )
+
+
+def plain_query(message: str) -> ParsedQuery:
+    """Returns a message as a query without operators."""
+    return ParsedQuery(text=bounded(message))
+
+
+def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
+    """Returns the start of a named time and the moment after its end; None if it names no time.
+
+    `2026`, `2026-05`, `2026-05-08`, `2026-05-08T14:30`, `today`, `yesterday`, `7d` (seven days ago, until now).
+    """
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if value in ("today", "yesterday"):
+        first = midnight - timedelta(days=value == "yesterday")
+        return first, first + timedelta(days=1)
+    try:
+        if back := _BACK.fullmatch(value):
+            return now - timedelta(days=int(back[1]) * _DAYS[back[2]]), now
+        if re.fullmatch(r"\d{4}", value):
+            return midnight.replace(int(value), 1, 1), midnight.replace(int(value) + 1, 1, 1)
+        if month := re.fullmatch(r"(\d{4})-(\d{1,2})", value):
+            year, number = int(month[1]), int(month[2])
+            first = midnight.replace(year, number, 1)
+            return first, midnight.replace(year + number // 12, number % 12 + 1, 1)
+        exact = datetime.fromisoformat(value.upper())
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+            first = exact.replace(tzinfo=now.tzinfo)
+            return first, first + timedelta(days=1)
+        exact = exact if exact.tzinfo else exact.replace(tzinfo=now.tzinfo)
+        return exact, exact + timedelta(minutes=1)
+    except (ValueError, OverflowError):
+        return None
+
 
 _WHEN = frozenset(
     word

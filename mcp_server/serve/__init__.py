@@ -93,7 +93,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
         return
 
     from mcp_server.serve import http
-    from mcp_server.storage.local.workspace import check_may_open
+    from mcp_server.storage.local.folders import check_may_open
 
     check_may_open(root, "create")  # before the token's file is written
     http.refuse_unprotected(serving.host, serving.ask_token)

@@ -1,19 +1,261 @@
-"""Checkpoint files: `checkpoints/{session}/{id}.md`. A checkpoint exists if its file does."""
+"""Checkpoints on disk: their files, and the knowledge of their moment.
+
+A checkpoint exists if its file `checkpoints/{session}/{id}.md` does. Its tree has every file of `knowledge/` and
+`topics/`, and `anchors.yaml`, committed or not, kept in git or as copies. Files with secrets and large files are left
+out, with the reason.
+"""
 
 from __future__ import annotations
 
 import difflib
-import secrets
-from collections.abc import Iterator
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from secrets import token_hex
 
 from mcp_server.checkpoints.document import SCHEMA, Checkpoint, parse, render
-from mcp_server.errors import ContextManagerError, NotFound
-from mcp_server.storage.ports import Files
+from mcp_server.errors import ContextManagerError, NotFound, Unavailable
+from mcp_server.storage.ports import Files, History, Trees
 from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id, own_fields
 from mcp_server.text.yaml_line import read_moment
+
+TREES = ".local/checkpoints"
+COPY = "copy:"
+
+
+class CopiedTrees:
+    """Trees as copies in `.local/checkpoints/`; equal contents are stored once."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
+        """Returns the paths whose bytes are stored already, under any name."""
+        return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
+
+    def put(self, number: str, contents: Mapping[str, bytes]) -> str:
+        """Stores these files durably under a number. Returns the name of the tree."""
+        names = {path: _sha(data) for path, data in contents.items()}
+        folders: dict[str, dict[str, bytes]] = {}
+        for path, name in names.items():
+            if not self._files.exists(_place(name)):
+                folder, _, file = _place(name).rpartition("/")
+                folders.setdefault(folder, {})[file] = contents[path]
+        for folder, some in folders.items():
+            self._files.write_all_atomic(folder, some)
+        self._files.write_atomic(_list(number), json.dumps(names, ensure_ascii=True, indent=1, sort_keys=True))
+        return COPY + number
+
+    def tree_of(self, number: str) -> str | None:
+        """Returns the name of the tree under a number; None if there is none."""
+        return COPY + number if self._files.exists(_list(number)) else None
+
+    def names(self, tree: str) -> dict[str, str]:
+        """Returns the files of a tree: path -> SHA-256. Raises Unavailable if it is not here."""
+        number = tree.removeprefix(COPY)
+        try:
+            listed = json.loads(self._files.read_text(_list(number)))
+            return {str(path): str(name) for path, name in listed.items()}
+        except (ContextManagerError, ValueError, AttributeError) as error:
+            raise Unavailable(
+                f"the knowledge of checkpoint {number} is not on this machine; it was made on another one, or was "
+                f"deleted ({error})"
+            ) from error
+
+    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
+        """Returns the bytes of these files of a tree; missing ones are left out."""
+        names = self.names(tree)
+        return {path: self._files.read_bytes(_place(names[path])) for path in paths if path in names}
+
+    def remove(self, number: str) -> None:
+        """Deletes the tree under a number; `sweep` deletes its contents later."""
+        if self._files.exists(_list(number)):
+            self._files.remove(_list(number))
+
+    def numbers(self) -> frozenset[str]:
+        """Returns the numbers of all trees."""
+        listed = (stat.path.removeprefix(f"{TREES}/") for stat in self._files.walk(f"{TREES}/"))
+        return frozenset(name.removesuffix(".json") for name in listed if "/" not in name and name.endswith(".json"))
+
+    def sweep(self) -> int:
+        """Deletes contents that no tree has any more. Returns how many. Only for a process that is alone with the
+        checkpoints."""
+        named = {_place(name) for number in self.numbers() for name in self.names(number).values()}
+        stale = [stat.path for stat in self._files.walk(f"{TREES}/blobs/") if stat.path not in named]
+        for path in stale:
+            self._files.remove(path)
+        return len(stale)
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _place(name: str) -> str:
+    return f"{TREES}/blobs/{name[:2]}/{name[2:]}"
+
+
+def _list(number: str) -> str:
+    return f"{TREES}/{number}.json"
+
+
+FOLDERS = ("knowledge/", "topics/")
+ANCHORS = "anchors.yaml"
+LARGEST = 5_000_000
+"""Larger files are left out: knowledge is text; large files belong in `attachments/`."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The name of a stored tree, and the files that it does not contain, each with the reason."""
+
+    tree: str
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+class CheckpointTrees:
+    """The checkpoint trees of a workspace. Methods are synchronous and need no lock: they touch no branch, index or
+    file of others."""
+
+    def __init__(self, files: Files, git: History) -> None:
+        self._files = files
+        self._copies = CopiedTrees(files)
+        self._git = git
+
+    def take(self, number: str, more: Iterable[str] = ()) -> Taken:
+        """Stores the current knowledge under a checkpoint's number, with the files `more`. Uses git if it works, else
+        copies. Raises Unavailable if the disk refuses both."""
+        contents, left_out = self._contents(more)
+        for trees in self._places():
+            try:
+                secret = _with_secrets(trees, contents)
+                wanted = {path: data for path, data in contents.items() if path not in secret}
+                return Taken(trees.put(number, wanted), tuple(sorted({**left_out, **secret}.items())))
+            except Unavailable as error:
+                if trees is self._copies:
+                    raise
+                log.warning("the checkpoint's knowledge is kept as copies: %s", error)
+        raise AssertionError  # the copies are always asked
+
+    def refused(self) -> dict[str, str]:
+        """Returns the files that `take` would leave out now, each with the reason."""
+        contents, left_out = self._contents(())
+        for trees in self._places():
+            try:
+                return {**left_out, **_with_secrets(trees, contents)}
+            except Unavailable:  # then `take` makes copies
+                continue
+        return left_out
+
+    def clean(self, number: str, clean: Callable[[str, bytes], bytes | None]) -> bool:
+        """Replaces the files of a checkpoint's tree by `clean(path, bytes)`; None removes a file. Returns False if
+        nothing changed."""
+        changed = False
+        for trees in self._places():
+            tree = trees.tree_of(number)
+            if tree is None:
+                continue
+            before = trees.read(tree, trees.names(tree))
+            after = {path: data for path, raw in before.items() if (data := clean(path, raw)) is not None}
+            if after != before:
+                trees.put(number, after)
+                changed = True
+        return changed
+
+    def names(self, tree: str) -> dict[str, str]:
+        """Returns the files of a tree: path -> id of the bytes, comparable among trees of the same kind. Raises
+        Unavailable."""
+        return self._of(tree).names(tree)
+
+    def read(self, tree: str, paths: Iterable[str] | None = None) -> dict[str, bytes]:
+        """Returns the bytes of these files of a tree, by default of all; missing ones are left out."""
+        return self._of(tree).read(tree, self.names(tree) if paths is None else paths)
+
+    def remove(self, number: str) -> None:
+        """Deletes a checkpoint's tree, if there is one. `sweep` deletes it later if git refuses."""
+        for trees in self._places():
+            try:
+                trees.remove(number)
+            except Unavailable as error:
+                log.warning("the tree of %s was not cleared away: %s", number, error)
+
+    def sweep(self, kept: frozenset[str]) -> int:
+        """Deletes all trees except those of these checkpoints. Returns how many. Only for a process that is alone with
+        them."""
+        stale = 0
+        for trees in self._places():
+            try:
+                for number in trees.numbers() - kept:
+                    trees.remove(number)
+                    stale += 1
+            except Unavailable as error:  # a broken repository: the copies are cleared away all the same
+                log.warning("trees without a checkpoint were not cleared away: %s", error)
+        self._copies.sweep()
+        return stale
+
+    def current(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Returns the bytes of these files as they are now; missing ones are left out."""
+        return {path: data for path in paths if (data := self._bytes(path)) is not None}
+
+    def paths(self) -> list[str]:
+        """Returns the paths of all current files of the knowledge."""
+        listed = [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
+        return listed + ([ANCHORS] if self._files.exists(ANCHORS) else [])
+
+    def _contents(self, more: Iterable[str]) -> tuple[dict[str, bytes], dict[str, str]]:
+        contents: dict[str, bytes] = {}
+        left_out: dict[str, str] = {}
+        for path in dict.fromkeys((*self.paths(), *more)):
+            data = self._bytes(path)
+            if data is None:
+                continue
+            if "\n" in path or "\t" in path:
+                left_out[path] = "has a name with a line break or a tab"
+            elif len(data) > LARGEST:
+                left_out[path] = f"has {len(data):,} bytes, over {LARGEST:,}"
+            else:
+                contents[path] = data
+        return contents, left_out
+
+    def _places(self) -> Iterator[Trees]:
+        in_git = self._git.trees()
+        if in_git is not None:
+            yield in_git
+        yield self._copies
+
+    def _of(self, tree: str) -> Trees:
+        if tree.startswith(COPY):
+            return self._copies
+        in_git = self._git.trees()
+        if in_git is None:
+            raise Unavailable(
+                "the knowledge of this checkpoint is kept in git: git, or the workspace's repository, was not found; "
+                "install git (https://git-scm.com), or recover the repository, and try again"
+            )
+        return in_git
+
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._files.read_bytes(path) if self._files.exists(path) else None
+        except ContextManagerError:  # gone since it was listed, or not ours to read
+            return None
+
+
+def _with_secrets(trees: Trees, contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Returns the files with secrets, and their kinds. Skips contents that are stored already."""
+    kinds = {
+        path: sorted({found.kind for found in secrets(contents[path].decode("utf-8", "replace"))})
+        for path in sorted(contents.keys() - trees.known(contents))
+    }
+    return {path: f"holds a secret ({', '.join(some)})" for path, some in kinds.items() if some}
+
 
 FOLDER = "checkpoints"
 PREFIX = "ckp_"
@@ -35,7 +277,7 @@ class Head:
 
 def new_id() -> str:
     """Returns a random id."""
-    return PREFIX + secrets.token_hex(8)
+    return PREFIX + token_hex(8)
 
 
 class CheckpointFiles:

@@ -21,10 +21,10 @@ class Version:
     blob: str
 
 
-def blob_id(data: bytes, like: str) -> str:
-    """Returns git's id of these bytes, in the hash format of the id `like`."""
-    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
-    return kind(b"blob %d\0" % len(data) + data).hexdigest()
+def object_id(data: bytes, like: str, kind: str = "blob") -> str:
+    """Returns git's id of an object with these bytes, in the hash format of the id `like`."""
+    hashed = hashlib.sha256 if len(like) == 64 else hashlib.sha1
+    return hashed(f"{kind} {len(data)}\0".encode() + data).hexdigest()
 
 
 _TRAILER = re.compile(r"^Session: (\S.*)$", re.MULTILINE)

@@ -1,16 +1,84 @@
-"""Logs for programs and people: JSON lines in `.local/logs/context/`, one file for each kind, limited by rotation.
+"""Logs for programs and people, which nothing in the program depends on.
 
-Nothing depends on a log.
+`.local/logs/context/` has JSON lines, one file for each kind, limited by rotation. `.local/advisor/{session}.json` has
+the advisor's view of each session; a thread writes it, so that no message waits for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+import logging
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.storage.ports import Files
+from mcp_server.text.transcript_head import file_id
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+
+from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
+
+ADVISOR = ".local/advisor"
+
+
+class AdvisorFiles:
+    """Writes the advisor files of a workspace. `close` waits for pending writes."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._waiting: dict[str, Mapping[str, Any]] = {}
+        self._lock = Lock()
+        self._writer: ThreadPoolExecutor | None = None
+
+    def put_later(self, session: str, state: Mapping[str, Any]) -> None:
+        """Queues a session's state for writing and returns at once."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._lock:
+            queued = session in self._waiting
+            self._waiting[session] = state
+            if not queued:
+                self._writer = self._writer or ThreadPoolExecutor(1, "advisor")
+                self._writer.submit(self._write, session)
+
+    def close(self) -> None:
+        """Writes all queued states and ends the thread."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.shutdown(wait=True)
+
+    def _write(self, session: str) -> None:
+        with self._lock:
+            state = self._waiting.pop(session)
+        try:
+            self._files.write_atomic(path_of(session), written(state))
+        except ContextManagerError as error:  # a full disk: the advice was given already
+            log.warning("the advisor's view of %s was not written: %s", session, error)
+
+
+def written(state: Mapping[str, Any]) -> str:
+    """Returns the state as JSON with one item or recommendation per line."""
+
+    def value(entry: Any) -> str:
+        if not isinstance(entry, list) or not entry:
+            return json.dumps(entry, ensure_ascii=False)
+        lines = ",\n    ".join(json.dumps(one, ensure_ascii=False) for one in entry)
+        return f"[\n    {lines}\n  ]"
+
+    return "{\n" + ",\n".join(f"  {json.dumps(key)}: {value(entry)}" for key, entry in state.items()) + "\n}\n"
+
+
+def path_of(session: str) -> str:
+    """Returns the path of a session's file."""
+    return f"{ADVISOR}/{file_id(session)}.json"
+
 
 FOLDER = ".local/logs/context"
 MOST_BYTES = 4_000_000

@@ -40,13 +40,19 @@ class Transcripts:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def create(self, head: TranscriptHead, *turns: Turn) -> tuple[str, int]:
-        """Writes a new transcript with its first turns, atomically. Returns its path and its size in bytes."""
-        return self._write_new(head, render_head(head) + _rendered(turns, head.started))
+    def create(self, head: TranscriptHead, *turns: Turn, sealed: bool = False) -> tuple[str, int]:
+        """Writes a new transcript with its first turns, atomically. Returns its path and its size in bytes.
 
-    def create_sealed(self, head: TranscriptHead, turns: Sequence[Turn]) -> str:
-        """Writes a finished conversation, read-only. Returns its path."""
-        return self._write_new(head, render_head(head) + _rendered(turns, head.started), sealed=True)[0]
+        With `sealed` the conversation is over, and the file read-only.
+        """
+        data = (render_head(head) + _rendered(turns, head.started)).encode()
+        for path in _paths(head):
+            try:
+                self._files.write_bytes_atomic(path, data, new=True, sealed=sealed)
+            except Conflict:
+                continue
+            return path, len(data)
+        raise AssertionError("unreachable")
 
     def append(
         self,
@@ -98,17 +104,20 @@ class Transcripts:
             at = data.rfind(header, 0, at)
         return None
 
-    def continued(self, path: str) -> str | None:
-        """Returns the transcript that this one continues, if any."""
-        return parse(_decode(self._beginning(path)), path, load).head.continues
+    def head(self, path: str) -> TranscriptHead:
+        """Returns the front matter of a transcript without reading all of it."""
+        return parse(_decode(self._beginning(path)), path, load).head
 
-    def replace_head(self, path: str, head: TranscriptHead) -> int:
-        """Replaces the front matter of an open transcript and moves no line. Returns the new size in bytes."""
-        return self._rewrite(path, head)
+    def replace_head(self, path: str, head: TranscriptHead, *, sealed: bool = False) -> int:
+        """Replaces the front matter of an open transcript and moves no line. Returns the new size in bytes.
 
-    def seal(self, path: str, head: TranscriptHead) -> int:
-        """Replaces the front matter and makes the file read-only. Returns the new size in bytes."""
-        return self._rewrite(path, head, sealed=True)
+        With `sealed` the conversation is over, and the file becomes read-only.
+        """
+        before = self._files.read_bytes(path)
+        intact = before[: parse(_decode(before), path, load).complete_bytes]
+        data = replace_head(_decode(intact), head).encode("utf-8", "surrogateescape")
+        self._files.write_bytes_atomic(path, data, before, sealed=sealed)
+        return len(data)
 
     def all(self) -> Iterator[str]:
         """Returns the paths of all transcripts, ordered by name."""
@@ -129,32 +138,11 @@ class Transcripts:
                 found.append((int(number.group(1)) if number else 0, head.started, path))
         return [path for _, _, path in sorted(found)]
 
-    def session_of(self, path: str) -> str:
-        """Returns the session of a transcript."""
-        return parse(_decode(self._beginning(path)), path, load).head.session_id
-
     def _beginning(self, path: str) -> bytes:
         """Returns the beginning of a transcript with the whole front matter, usually also with the first turn."""
         start = self._files.read_bytes(path, 0, _HEAD_BYTES)
         whole = len(start) < _HEAD_BYTES or split_front_matter(_decode(start)).body_line > 1
         return start if whole else self._files.read_bytes(path)
-
-    def _write_new(self, head: TranscriptHead, text: str, *, sealed: bool = False) -> tuple[str, int]:
-        data = text.encode()
-        for path in _paths(head):
-            try:
-                self._files.write_bytes_atomic(path, data, new=True, sealed=sealed)
-            except Conflict:
-                continue
-            return path, len(data)
-        raise AssertionError("unreachable")
-
-    def _rewrite(self, path: str, head: TranscriptHead, *, sealed: bool = False) -> int:
-        before = self._files.read_bytes(path)
-        intact = before[: parse(_decode(before), path, load).complete_bytes]
-        data = replace_head(_decode(intact), head).encode("utf-8", "surrogateescape")
-        self._files.write_bytes_atomic(path, data, before, sealed=sealed)
-        return len(data)
 
 
 def _rendered(turns: Sequence[Turn], last_at: datetime | None) -> str:

@@ -17,8 +17,8 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller
-from mcp_server.storage import activations
-from mcp_server.storage.activations import Event
+from mcp_server.storage import topics as activations
+from mcp_server.storage.topics import Event
 from mcp_server.storage.values import Change
 from mcp_server.text.redaction import redact
 from mcp_server.topics.activations import Activations, Payload

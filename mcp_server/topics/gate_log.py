@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
-from mcp_server.storage.topic_files import TopicSet
+from mcp_server.storage.topics import TopicSet
 from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import WatchedMessage
 

@@ -34,7 +34,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import Unavailable
 from mcp_server.llm import Llm, LlmUnavailable
 from mcp_server.memory import Memory
-from mcp_server.storage.topic_files import TopicSet
+from mcp_server.storage.topics import TopicSet
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import gate_log
 from mcp_server.topics.patterns import Tier1

@@ -12,8 +12,8 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.storage import activations
-from mcp_server.storage.topic_files import TopicSet, named
+from mcp_server.storage import topics as activations
+from mcp_server.storage.topics import TopicSet, named
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import gate_log

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.memory import Memory
-    from mcp_server.storage.topic_files import TopicSet
+    from mcp_server.storage.topics import TopicSet
 
 
 Stem = Callable[[str], str]

@@ -15,9 +15,9 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import SourceFile
-from mcp_server.storage import activations
+from mcp_server.storage import topics as activations
 from mcp_server.storage.templates import is_untouched_template
-from mcp_server.storage.topic_files import PEOPLE, TopicSet
+from mcp_server.storage.topics import PEOPLE, TopicSet
 from mcp_server.text.links import links, resolve
 from mcp_server.text.markdown import sections, split_front_matter
 from mcp_server.text.named_things import extract

@@ -21,9 +21,8 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.conversations.source_keys import content_sha
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
-from mcp_server.storage import activations
-from mcp_server.storage.activations import Event, SessionTopics
-from mcp_server.storage.topic_files import TopicSet
+from mcp_server.storage import topics as activations
+from mcp_server.storage.topics import Event, SessionTopics, TopicSet
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import bounded
@@ -217,30 +216,53 @@ def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
 
 
 async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
-    topics = await run_sync(memory.topics.read)
     ttl = memory.settings.watchers.topic_ttl
     standing = await activations.session_topics(memory.state, row.session)
     exchange, before = standing.exchanges, standing.active
     after = await _take_waiting(memory, row, exchange, before) if standing.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
+    recent = [
+        (turn, at)
+        for place, turn in enumerate(spoken)
+        # topics of earlier exchanges have expired
+        if exchange - (at := exchange - sum(later.role == "user" for later in spoken[place + 1 :])) <= ttl
+    ]
+    messages = [_watched(turn, loaded if turn is turns[-1] else ()) for turn, _ in recent]
+    ahead = after.ahead
+
+    def look() -> tuple[TopicSet, list[Tier1 | None]]:
+        """Reads the topics, and runs tier 1 for the messages that no hook has judged."""
+        topics = memory.topics.read()
+        wanted = [topics.topics and not (ahead and fingerprint(turn.content) in ahead) for turn, _ in recent]
+        return topics, [
+            first_tier(memory, topics, message, retry=True) if asked else None
+            for message, asked in zip(messages, wanted, strict=True)
+        ]
+
+    topics, tiers = await run_sync(look)
     troubles: dict[Trouble, None] = {}
-    for place, turn in enumerate(spoken):
-        at = exchange - sum(later.role == "user" for later in spoken[place + 1 :])
-        if exchange - at <= ttl:  # topics of earlier exchanges have expired
-            files = loaded if turn is turns[-1] else ()
-            after, found = await _heard_one(memory, row, turn, files, topics, at, after)
-            troubles.update(dict.fromkeys(found))
+    for (turn, at), message, tier1 in zip(recent, messages, tiers, strict=True):
+        after, found = await _heard_one(memory, row, turn, message, tier1, topics, at, after)
+        troubles.update(dict.fromkeys(found))
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
     named = (f"{topics.topics[one.topic].path}: line {one.line}: {one.what}" for one in troubles)
     return (*_notes(before, after, exchange, ttl), *(" ".join(neutralise(one).split()) for one in named))
 
 
+def _watched(turn: Turn, loaded: Sequence[str]) -> WatchedMessage:
+    """Returns a recorded turn as the triggers see it; `loaded` are the files that entered the context with it."""
+    paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
+    said = bounded(turn.content, LONGEST_WATCHED)
+    return WatchedMessage(said, "output" if turn.role == "agent" else "input", tuple(paths))
+
+
 async def _heard_one(
     memory: Memory,
     row: SessionRow,
     turn: Turn,
-    loaded: Sequence[str],
+    message: WatchedMessage,
+    tier1: Tier1 | None,
     topics: TopicSet,
     exchange: int,
     stored: Activations,
@@ -251,14 +273,13 @@ async def _heard_one(
     if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
         return after, ()
-    paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
-    said = bounded(turn.content, LONGEST_WATCHED)
-    message = WatchedMessage(said, "output" if turn.role == "agent" else "input", tuple(paths))
     judged = Judged()
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:
-        judged = await judge_message(memory, row.session, message, topics, stored, exchange, turn=turn.number)
+        judged = await judge_message(
+            memory, row.session, message, topics, stored, exchange, turn=turn.number, known=tier1
+        )
 
     corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
     if not judged.topics and not corrected:

@@ -1,23 +1,22 @@
 """The advisor in the answer of `observe`, and the state that it stores."""
 
 from __future__ import annotations
-
+import json
+import pytest
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import open_memory
-from mcp_server.conversations.observe import ContextChunk, NewTurn, Observed, observe
+from mcp_server.conversations.observe import (ContextChunk, NewTurn, Observed, observe)
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure import advisor
-from mcp_server.pressure.advise import IN_ADD, Advice
+from mcp_server.pressure.advise import Advice, IN_ADD
 from mcp_server.status.status import status
-from tests.conftest import KEYWORDS_ONLY, Clock
+from mcp_server.storage.logs import path_of
+from pathlib import Path
+from tests.conftest import Clock, KEYWORDS_ONLY
 from tests.forgetting import holding
 from tests.pressing import limited
 
@@ -45,8 +44,8 @@ async def say(
 async def test_under_seventy_percent_nothing_is_said_and_nothing_is_written(small: Memory) -> None:
     said = await say(small, "Design a REST endpoint", 2_799, chunks=(*OLD, API))
     assert not any("Context at" in note for note in said.notes)
-    small.advisor.flush()
-    assert small.advisor.get("s") is None
+    small.advisor.close()  # waits for the writer
+    assert not small.files.exists(path_of("s"))
 
 
 async def test_from_seventy_percent_on_the_answer_names_what_is_needed_least(small: Memory, clock: Clock) -> None:
@@ -63,9 +62,8 @@ async def test_the_state_stands_in_its_file_in_the_seeds_shape(small: Memory, cl
     await say(small, "Design a REST endpoint", 2_000, chunks=(*OLD, API))
     clock.forward(hours=3)
     await say(small, "The REST API needs pagination", 2_900)
-    small.advisor.flush()
-    state = small.advisor.get("s")
-    assert state is not None
+    small.advisor.close()  # waits for the writer
+    state = json.loads(small.files.read_text(path_of("s")))
     assert (state["session_id"], state["total_context_tokens"], state["context_budget"]) == ("s", 2_900, LIMIT)
     api = next(item for item in state["items"] if item["id"] == "skill:api-design-framework")
     assert api["score"] == {"recency": 0, "frequency": 2, "relevance": 10, "total": 12}
@@ -152,7 +150,7 @@ async def test_a_broken_lexicon_of_the_users_own_is_named_and_does_not_stop_the_
 async def test_what_is_to_be_forgotten_leaves_its_state_too(small: Memory, workspace: Path) -> None:
     loaded = ContextChunk("file", "notes/vault code 4711.txt", 100, tags=("vault code 4711",))
     await say(small, "Look at it", 3_000, chunks=(loaded,))
-    small.advisor.flush()
+    small.advisor.close()  # waits for the writer
     assert holding(workspace, "vault code 4711")
     await forget(small, ForgetTarget(text="vault code 4711"))
     assert holding(workspace, "vault code 4711") == []

@@ -176,7 +176,7 @@ async def test_a_part_that_was_written_before_a_crash_is_not_written_again(
     third = Turn(3, "user", "three", START + timedelta(seconds=3), "D1:3", "Ana", "import:test")
     async with memory.locks.transcript("talk-1"):
         async with sessions.continuing(memory, row):
-            memory.transcripts.create_sealed(head, [third])
+            memory.transcripts.create(head, third, sealed=True)
             crash = await memory.state.get(sessions.CONTINUING, "talk-1")
         await memory.state.put(sessions.CONTINUING, "talk-1", crash)
     done = await record(memory, conversation("one", "two", "three", "four"))

@@ -13,7 +13,7 @@ from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.project_folder import ProjectFolders
+from mcp_server.storage.local.folders import ProjectFolders
 from mcp_server.topics.front_matter import check
 
 pytestmark = pytest.mark.anyio

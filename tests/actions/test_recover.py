@@ -15,7 +15,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
-from mcp_server.storage.kept import FOLDER, MOST
+from mcp_server.storage.journal import KEPT, MOST
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.text.destinations import ARCHIVE, MEMORY
@@ -67,7 +67,7 @@ async def test_a_dry_run_shows_what_would_change_and_changes_nothing(memory: Mem
     assert not shown.applied
     assert "would be recovered" in shown.markdown
     assert contents(memory) == before
-    assert not memory.files.exists(FOLDER)
+    assert not memory.files.exists(KEPT)
 
 
 async def test_an_earlier_version_comes_back_and_its_undo_takes_it_back(memory: Memory) -> None:
@@ -316,14 +316,14 @@ async def test_only_so_many_replaced_files_are_kept(memory: Memory) -> None:
         await recover(memory, f"{NOTES}@{commits[number % 2]}", USER, apply=True)
     kept = [one for one in await recoverable(memory, limit=1000) if one.kind == "replaced"]
     assert len(kept) == MOST
-    assert len(list((memory.disk.root / FOLDER).iterdir())) == MOST
+    assert len(list((memory.disk.root / KEPT).iterdir())) == MOST
 
 
 async def test_a_damaged_copy_is_not_offered(memory: Memory) -> None:
     commit = committed(memory, "one\n")
     memory.files.write_atomic(NOTES, "two\n")
     done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
-    memory.files.write_atomic(f"{FOLDER}/{done.undo}/about.json", "[]")
+    memory.files.write_atomic(f"{KEPT}/{done.undo}/about.json", "[]")
     assert not [one for one in await recoverable(memory) if one.kind == "replaced"]
     with pytest.raises(NotFound):
         await recover(memory, str(done.undo), USER)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from mcp_server.storage.advisor_files import AdvisorFiles, path_of
 from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.logs import AdvisorFiles, path_of
 
 
 def test_what_was_given_last_is_on_disk(tmp_path: Path) -> None:
     files = WorkspaceFiles(tmp_path)
     states = AdvisorFiles(files)
-    assert states.get("s") is None
-    states.flush()
     for number in range(200):
         states.put_later("s", {"n": number})
     states.put_later("a/b", {"n": 0})
-    states.flush()
-    assert states.get("s") == {"n": 199}
+    states.close()
+    assert json.loads(files.read_text(".local/advisor/s.json")) == {"n": 199}
     states.put_later("s", {"n": 200})
     states.close()
     states.close()
-    assert states.get("s") == {"n": 200}
-    assert path_of("s") == ".local/advisor/s.json"
-    assert states.get("a/b") == {"n": 0}
+    assert json.loads(files.read_text(".local/advisor/s.json")) == {"n": 200}
+    assert json.loads(files.read_text(path_of("a/b"))) == {"n": 0}
 
 
 def test_a_disk_that_refuses_it_costs_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

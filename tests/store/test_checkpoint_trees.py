@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.checkpoint_trees import LARGEST, CheckpointTrees
+from mcp_server.storage.checkpoint_files import LARGEST, CheckpointTrees
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, Standing
-from mcp_server.storage.live_values import LiveSetCounts, Reading
+from mcp_server.storage.values import LiveSetCounts, Reading
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,8 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
         Standing("c1.0", "message", 1, 0, "cold"),
         Standing("c2.0", "message", 2, 0, "summary", "in short"),
     ]
-    assert (await live.count("s", cold=True), await live.count("s", cold=False), await live.shortened("s")) == (1, 2, 2)
+    counts = await live.counts("s")
+    assert (counts.cold, counts.live, counts.shortened) == (1, 2, 2)
     assert await live.cold_turns([("s", 1), ("s", 2), ("other", 1)]) == {("s", 1): "c1.0"}
     assert await live.cold_turns([]) == {}
 

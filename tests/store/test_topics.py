@@ -10,7 +10,7 @@ import pytest
 
 from mcp_server.errors import Invalid
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.topic_files import TopicFiles, named
+from mcp_server.storage.topics import TopicFiles, named
 from mcp_server.topics.topic import Cron, Pattern, Webhook
 from mcp_server.topics.topic_file import describe_triggers, parse_topic
 from tests.actions.playbooks import EMAIL

@@ -113,7 +113,7 @@ def test_sealing_moves_no_line_and_closes_the_file(files: WorkspaceFiles, transc
     head = replace(HEAD, ended=START, topic="maps", tags=("a", "b c"), tokens_in=7, knowledge_changes=(
         KnowledgeChange("knowledge/x.md", "appended", "one: two", START),))  # fmt: skip
 
-    sealed = transcripts.seal(path, head)
+    sealed = transcripts.replace_head(path, head, sealed=True)
 
     after = files.read_text(path).split("\n")
     body = before.index("# Plan — the map")
@@ -128,15 +128,15 @@ def test_sealing_moves_no_line_and_closes_the_file(files: WorkspaceFiles, transc
 
 def test_a_whole_conversation_is_written_sealed(files: WorkspaceFiles, transcripts: Transcripts) -> None:
     head = replace(HEAD, ended=START)
-    path = transcripts.create_sealed(head, [said(1), said(2)])
+    path, _ = transcripts.create(head, said(1), said(2), sealed=True)
 
     assert [placed.turn.number for placed in transcripts.read(path).turns] == [1, 2]
     assert (files.root / path).stat().st_mode & 0o777 == 0o444
 
 
 def test_parts_of_a_session_come_in_the_order_of_their_turns(transcripts: Transcripts) -> None:
-    later = transcripts.create_sealed(replace(HEAD, started=START - timedelta(days=3)), [said(3)])
-    first = transcripts.create_sealed(HEAD, [said(1), said(2)])
+    later, _ = transcripts.create(replace(HEAD, started=START - timedelta(days=3)), said(3), sealed=True)
+    first, _ = transcripts.create(HEAD, said(1), said(2), sealed=True)
 
     assert transcripts.find("ses_a1") == [first, later]
 
@@ -212,7 +212,9 @@ def test_a_kill_in_the_middle_of_appending_loses_nothing_acknowledged(
 def test_a_conversation_with_a_very_long_front_matter_is_found(transcripts: Transcripts) -> None:
     changes = tuple(KnowledgeChange(f"knowledge/people/{n}.md", "appended", "x" * 100, START) for n in range(1_000))
     path, _ = transcripts.create(HEAD, said(1))
-    transcripts.seal(path, replace(HEAD, ended=START, knowledge_changes=changes, continues="raw/before.md"))
+    transcripts.replace_head(
+        path, replace(HEAD, ended=START, knowledge_changes=changes, continues="raw/before.md"), sealed=True
+    )
 
     assert transcripts.find("ses_a1") == [path]
-    assert transcripts.continued(path) == "raw/before.md"
+    assert transcripts.head(path).continues == "raw/before.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.storage.local.workspace import create
+from mcp_server.storage.local.folders import create
 from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.topics.front_matter import check
 

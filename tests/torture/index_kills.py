@@ -14,7 +14,7 @@ from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.search.query_syntax import parse_query
+from mcp_server.search.query import parse_query
 from tests.serving import PLAIN, ROOT, environment
 from tests.torture.frame import Case, Trial
 

@@ -36,7 +36,7 @@ from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, group_header, label, passage_line, passage_text
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Hit, Passage
-from mcp_server.search.query_syntax import plain_query
+from mcp_server.search.query import plain_query
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Room
 from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE

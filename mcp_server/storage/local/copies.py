@@ -1,14 +1,17 @@
-"""The files of a workspace that may contain a copy of forgotten text: also hidden files, logs, backups, leftovers.
+"""Finds and removes forgotten text in the files of a workspace, and in the rows of a SQLite file.
 
-Git's folder (see `history`), the databases (see `scrubbing`, `index`), locks and the requests to forget are left out.
+Hidden files, logs, backups and leftovers are searched too. Git's folder, the search index, locks and the requests to
+forget are left out.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +20,80 @@ from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.files import WorkspaceFiles, is_usable
 from mcp_server.storage.values import LOCAL, LocalFolder
-from mcp_server.text.forgotten import Forgotten, cut_short, joined
+from mcp_server.text.forgotten import Forgotten, cut_short, joined, values
+
+PROSE = frozenset({"title", "text", "content", "summary", "shown"})
+"""Columns with text of people; the others have names, and a name contains no brackets."""
+
+
+KEPT = frozenset({"session", "turn_id", "sha"})
+"""Columns of ids: clients know a conversation by them."""
+
+
+def scrub(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
+    """Cleans all texts of all tables in the caller's transaction. Returns the number of changed rows of each table."""
+    changed: dict[str, int] = {}
+    for table, columns, stale in _stale(connection, request):
+        changed[table] = len(stale)
+        same = " AND ".join(f'"{name}" IS ?' for name in columns)
+        marks = ", ".join("?" * len(columns))
+        for row, fresh in stale:
+            connection.execute(f'DELETE FROM "{table}" WHERE {same}', row)
+            connection.execute(f'INSERT OR REPLACE INTO "{table}" VALUES ({marks})', fresh)
+    return changed
+
+
+def held(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
+    """Returns the number of rows of each table that `scrub` would change. Takes no write lock."""
+    return {table: len(stale) for table, _, stale in _stale(connection, request)}
+
+
+_Row = tuple[object, ...]
+
+
+def _stale(connection: sqlite3.Connection, request: Forgotten) -> list[tuple[str, list[str], list[tuple[_Row, _Row]]]]:
+    """Returns the tables with forgotten text: name, columns, and each row before and after cleaning."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE V%'"
+    ).fetchall()
+    found: list[tuple[str, list[str], list[tuple[_Row, _Row]]]] = []
+    for (table,) in tables:
+        cursor = connection.execute(f'SELECT * FROM "{table}"')
+        columns = [column[0] for column in cursor.description]
+        stale = [
+            (row, fresh)
+            for row in cursor
+            if (fresh := tuple(_clean(name, value, request) for name, value in zip(columns, row, strict=True))) != row
+        ]
+        if stale:
+            found.append((table, columns, stale))
+    return found
+
+
+def wipe(connection: sqlite3.Connection) -> bool:
+    """Writes the file anew without its free pages and empties the write-ahead log. Outside a transaction.
+
+    False if a reader of another process still needs the log; then call it again.
+    """
+    connection.execute("PRAGMA secure_delete = ON").fetchone()
+    connection.execute("VACUUM")
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
+def _clean(column: str, value: object, request: Forgotten) -> object:
+    if not isinstance(value, str) or column in KEPT:
+        return value
+    clean: Callable[[str], str] = request.clean if column in PROSE else request.name
+    if value[:1] in ('"', "{", "["):
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            return clean(value)
+        fresh = values(parsed, request.clean, request.name)
+        return value if fresh == parsed else json.dumps(fresh)
+    return clean(value)
+
 
 _LEFT_OUT = re.compile(
     rf"(?:{re.escape(LOCAL)}/(?:index|locks|forget)/.*|{re.escape(LOCAL)}/state\.db(?:-wal|-shm|-journal)?|forgotten\.jsonl)"

@@ -20,7 +20,7 @@ import importlib
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -109,7 +109,6 @@ class Database:
         *,
         prepare: Callable[[sqlite3.Connection], None] | None = None,
         durable: bool = True,
-        read_only: bool = False,
         using: Driver | None = None,
         busy_seconds: float = BUSY_SECONDS,
     ) -> Database:
@@ -126,7 +125,7 @@ class Database:
         chosen = using or driver()
 
         def connect() -> sqlite3.Connection:
-            return _connect(chosen, path, prepare, durable, read_only, busy_seconds)
+            return _connect(chosen, path, prepare, durable, busy_seconds)
 
         connection = aiosqlite.Connection(connect, iter_chunk_size=64)
         # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back
@@ -161,12 +160,11 @@ class Database:
 
     async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
-        return await self._on_thread(lambda: fn(self._raw))
+        return await self._on_thread(fn)
 
     async def data_version(self) -> int:
         """Returns a number that changes with every commit of another connection, but not with own commits."""
-        row = await self._on_thread(lambda: self._raw.execute("PRAGMA data_version").fetchone())
-        return int(row[0])
+        return await self._on_thread(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
 
     async def close(self) -> None:
         """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
@@ -178,37 +176,33 @@ class Database:
                 await self._connection.close()
 
     async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str, *, waits: bool = True) -> T:
-        raw = self._raw
+        quick = self._durable and not waits
 
-        def quickly() -> T:
-            if raw.in_transaction:
-                raw.execute("ROLLBACK")
-            raw.execute("PRAGMA synchronous = NORMAL")
-            try:
-                return whole()
-            finally:
-                raw.execute("PRAGMA synchronous = FULL")
-
-        def whole() -> T:
+        def transaction(raw: sqlite3.Connection) -> T:
             if raw.in_transaction:  # left open by a failed `outside`
                 raw.execute("ROLLBACK")
-            raw.execute(begin)
+            if quick:
+                raw.execute("PRAGMA synchronous = NORMAL")
             try:
+                raw.execute(begin)
                 result = fn(raw)
                 raw.execute(end)
             except BaseException:
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
                 raise
+            finally:
+                if quick:
+                    raw.execute("PRAGMA synchronous = FULL")
             return result
 
-        return await self._on_thread(whole if waits or not self._durable else quickly)
+        return await self._on_thread(transaction)
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
+    async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if not self._open:
             raise Unavailable(f"{self.path.name} is closed; the server is shutting down")
         try:
-            result: T = await self._connection._execute(work)  # type: ignore[no-untyped-call]
+            result: T = await self._connection._execute(work, self._raw)  # type: ignore[no-untyped-call]
         except Exception as error:
             explained = _explained(error, self.path)
             if explained is None:
@@ -222,51 +216,37 @@ def _connect(
     path: Path,
     prepare: Callable[[sqlite3.Connection], None] | None,
     durable: bool,
-    read_only: bool,
     busy_seconds: float,
 ) -> sqlite3.Connection:
     """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
-    if not read_only:
-        # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
     deadline = time.monotonic() + busy_seconds
     while True:
+        # check_same_thread: aiosqlite uses the connection on one thread only, but may finalize it on another.
+        raw: sqlite3.Connection = chosen.module.connect(
+            f"{path.resolve().as_uri()}?mode=rw",
+            timeout=busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
         try:
-            return _connect_once(chosen, path, prepare, durable, read_only, busy_seconds)
-        except chosen.error as error:
-            if _primary_code(error) not in (_BUSY, _LOCKED) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def _connect_once(
-    chosen: Driver,
-    path: Path,
-    prepare: Callable[[sqlite3.Connection], None] | None,
-    durable: bool,
-    read_only: bool,
-    busy_seconds: float,
-) -> sqlite3.Connection:
-    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
-    # check_same_thread: aiosqlite uses the connection on one thread only, but may finalise it on another.
-    raw: sqlite3.Connection = chosen.module.connect(
-        uri, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=True
-    )
-    try:
-        if not read_only:
             raw.execute("PRAGMA journal_mode = WAL").fetchone()
             raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             if durable:  # macOS's fsync leaves data in the drive's cache; no effect elsewhere
                 raw.execute("PRAGMA fullfsync = ON")
                 raw.execute("PRAGMA checkpoint_fullfsync = ON")
-        raw.execute("PRAGMA foreign_keys = ON")
-        raw.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails here if the file is not a database
-        if prepare is not None:
-            prepare(raw)
-    except BaseException:
-        raw.close()
-        raise
-    return raw
+            raw.execute("PRAGMA foreign_keys = ON")
+            raw.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails here if the file is not a database
+            if prepare is not None:
+                prepare(raw)
+            return raw
+        except BaseException as error:
+            raw.close()
+            if _primary_code(error) not in (_BUSY, _LOCKED) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def _primary_code(error: BaseException) -> int | None:
@@ -308,23 +288,16 @@ def _explained(error: Exception, path: Path) -> Unavailable | None:
             return None
 
 
-class StateFile:
-    """A database file that may be deleted, replaced or damaged while it is open. Made by `StateFile.open`.
+class StateFile(Database):
+    """A database file that may be deleted, replaced or damaged while it is open. Made by `StateFile.create`.
 
     A missing file is created. A damaged one is moved aside under a new name, never deleted, and an empty one replaces
-    it. `create` makes the missing tables, in one transaction.
+    it. `tables` makes the missing tables, in one transaction.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        locks: Locks,
-        create: Create,
-        database: Database,
-        moved_aside: Path | None,
-    ) -> None:
-        self._path, self._locks, self._create = path, locks, create
-        self._database, self._inode = database, _inode(path)
+    def __init__(self, database: Database, locks: Locks, tables: Create, moved_aside: Path | None) -> None:
+        super().__init__(database.path, database._connection, database._raw)
+        self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
         self.replaced = 0
         """How often the file was replaced while it was open."""
         self._reopening: object = None  # an anyio.Lock, made on first use, because importing anyio takes time
@@ -332,60 +305,45 @@ class StateFile:
         """The new path of the damaged file, if there was one."""
 
     @classmethod
-    async def open(cls, path: Path, locks: Locks, create: Create) -> StateFile:
+    async def create(cls, path: Path, locks: Locks, tables: Create) -> StateFile:
         """Opens or creates the file. Raises Unavailable if that fails."""
-        return cls(path, locks, create, *await _opened(path, locks, create))
-
-    async def close(self) -> None:
-        """Closes the file; a second call does nothing."""
-        await self._database.close()
+        database, moved_aside = await _opened(path, locks, tables)
+        return cls(database, locks, tables, moved_aside)
 
     async def data_version(self) -> int:
         """Returns a number that changes when another connection commits, or when the file is replaced."""
-        version = await self._using(lambda database: database.data_version())
+        version = await super().data_version()
         return self._inode << 32 | version
 
-    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns `fn(connection)`, as `Database.read` does."""
-        return await self._using(lambda database: database.read(fn))
-
-    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
-        """Returns `fn(connection)` after its commit, as `Database.write` does."""
-        return await self._using(lambda database: database.write(fn, waits=waits))
-
-    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns `fn(connection)`, run outside a transaction."""
-        return await self._using(lambda database: database.outside(fn))
-
-    async def _using(self, act: Callable[[Database], Awaitable[T]]) -> T:
-        """Returns the result of `act` with the current file. Reopens a file that was replaced or is damaged."""
-        if _inode(self._path) != self._inode:
-            await self._reopen(self._database)
-        database = self._database
+    async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Reopens a file that was replaced or is damaged."""
+        if self._open and inode_of(self.path) != self._inode:
+            await self._reopen(self._connection)
+        used = self._connection
         try:
-            return await act(database)
+            return await super()._on_thread(work)
         except DatabaseBroken as error:
-            await self._reopen(database)
+            await self._reopen(used)
             raise Unavailable(
-                f".local/{self._path.name} was damaged and is replaced; what it knew is read back from transcripts. "
+                f".local/{self.path.name} was damaged and is replaced; what it knew is read back from transcripts. "
                 "Repeat the call"
             ) from error
 
-    async def _reopen(self, seen: Database) -> None:
+    async def _reopen(self, used: aiosqlite.Connection) -> None:
         import anyio
 
         self._reopening = lock = self._reopening or anyio.Lock()
         assert isinstance(lock, anyio.Lock)
         async with lock:
-            if self._database is not seen:  # another task was first
+            if self._connection is not used:  # another task was first
                 return
             self._locks.check_there()
-            self._database, aside = await _opened(self._path, self._locks, self._create)
-            self._inode = _inode(self._path)
+            database, aside = await _opened(self.path, self._locks, self._tables)
+            self._connection, self._raw, self._inode = database._connection, database._raw, inode_of(self.path)
             self.replaced += 1
             self.moved_aside = aside or self.moved_aside
-            with contextlib.suppress(Unavailable, driver().error):
-                await seen.close()
+            with contextlib.suppress(driver().error), anyio.CancelScope(shield=True):
+                await used.close()
 
 
 async def _opened(path: Path, locks: Locks, create: Create) -> tuple[Database, Path | None]:
@@ -414,7 +372,8 @@ async def _alone(locks: Locks) -> Held:
         await sleep(0.01)
 
 
-def _inode(path: Path) -> int:
+def inode_of(path: Path) -> int:
+    """Returns the inode of a file; 0 if it is gone."""
     try:
         return path.stat().st_ino
     except OSError:

@@ -53,19 +53,13 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
     `mode` is the file's new mode; by default it keeps its mode, and only this user can read a new file.
     """
     make_folders(real.parent)
-    temporary = real.parent / f".cm-{secrets.token_hex(8)}.tmp"
-    try:
-        with _written(temporary, data, mode if mode is not None else _mode_of(real)):
-            if new:
-                _put_if_absent(temporary, real, path)
-            else:
-                if expected is not None and (not real.exists() or _content(real) != expected):
-                    raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
-                replace(temporary, real)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    with _written(real.parent, data, mode if mode is not None else _mode_of(real)) as temporary:
+        if new:
+            _put_if_absent(temporary, real, path)
+        else:
+            if expected is not None and (not real.exists() or _content(real) != expected):
+                raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
+            replace(temporary, real)
     sync_folder(real.parent)
 
 
@@ -76,14 +70,8 @@ def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None
     """
     make_folders(folder)
     for real, data in places.items():
-        temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
-        try:
-            with _written(temporary, data, 0o600, synced=synced):
-                replace(temporary, real)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        with _written(folder, data, 0o600, synced=synced) as temporary:
+            replace(temporary, real)
     if synced:
         sync_folder(folder)
 
@@ -207,22 +195,31 @@ def _lock(handle: int) -> bool | None:
 
 
 @contextlib.contextmanager
-def _written(temporary: Path, data: bytes, mode: int, *, synced: bool = True) -> Iterator[None]:
-    """Writes a new file and keeps it locked while the body renames it, so that `remove_abandoned` skips it."""
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
+def _written(folder: Path, data: bytes, mode: int, *, synced: bool = True) -> Iterator[Path]:
+    """Writes a temporary file and keeps it locked while the body renames it, so that `remove_abandoned` skips it.
+
+    Deletes the file if anything fails.
+    """
+    temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
     try:
-        locked = _lock(handle)
-        _write_all(handle, data)
-        if mode != 0o600 and hasattr(os, "fchmod"):
-            os.fchmod(handle, mode)
-        if synced:
-            _sync(handle)
-        if locked:
-            yield
-    finally:
-        os.close(handle)
-    if not locked:
-        yield  # Windows cannot rename an open file
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
+        try:
+            locked = _lock(handle)
+            _write_all(handle, data)
+            if mode != 0o600 and hasattr(os, "fchmod"):
+                os.fchmod(handle, mode)
+            if synced:
+                _sync(handle)
+            if locked:
+                yield temporary
+        finally:
+            os.close(handle)
+        if not locked:
+            yield temporary  # Windows cannot rename an open file
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def _put_if_absent(temporary: Path, real: Path, path: str) -> None:

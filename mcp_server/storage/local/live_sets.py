@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,19 +9,19 @@ from types import MappingProxyType
 from typing import Any
 
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
-from mcp_server.storage.live_values import (
+from mcp_server.storage.local.state import State, entry, put_entries
+from mcp_server.storage.values import (
     COLUMNS,
     READINGS,
     STEPS,
     LiveSetCounts,
+    Place,
     Reading,
     SessionState,
     chunk_of,
     moment_text,
     values_of,
 )
-from mcp_server.storage.local.state import State, put_entries
-from mcp_server.storage.values import Place
 
 MOST_READINGS = 100
 
@@ -30,7 +29,6 @@ ALL = f"SELECT {', '.join(COLUMNS)} FROM live_chunks WHERE session = ? ORDER BY 
 INSERT = (
     f"INSERT OR REPLACE INTO live_chunks (session, {', '.join(COLUMNS)}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 )
-ENTRY = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
 _TOTAL = "SELECT coalesce(sum(tokens), 0) FROM live_chunks WHERE session = ? AND form <> 'cold'"
 _COUNTS = (
     "SELECT coalesce(sum(iif(form = 'cold', 0, tokens)), 0), coalesce(sum(form <> 'cold'), 0), "
@@ -98,10 +96,9 @@ class LiveSets:
         `entries` are values by namespace and key that the same transaction stores, in either case.
         """
         rows = _rows(session, chunks)
-        values = [(*place, json.dumps(value)) for place, value in entries.items()]
 
         def write(connection: sqlite3.Connection) -> LiveSetCounts | None:
-            connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", values)
+            put_entries(connection, entries)
             last = f"SELECT coalesce(max(turn), 0) FROM live_chunks WHERE session = ? AND {_SAID}"
             if connection.execute(last, (session,)).fetchone()[0] < turn - 1:
                 return None
@@ -119,11 +116,6 @@ class LiveSets:
         """Returns the last gauge readings, oldest first."""
         return await self._file.read(lambda connection: _readings(connection, session))
 
-    async def count(self, session: str, *, cold: bool) -> int:
-        """Returns the number of a session's cold chunks, or of the others."""
-        sql = f"SELECT count(*) FROM live_chunks WHERE session = ? AND form {'=' if cold else '<>'} 'cold'"
-        return await self._file.read(lambda connection: int(connection.execute(sql, (session,)).fetchone()[0]))
-
     async def counts(self, session: str) -> LiveSetCounts:
         """Returns the readings and counts of the live set as it is now."""
 
@@ -134,11 +126,6 @@ class LiveSets:
             return LiveSetCounts(now, tuple(earlier), int(live), int(cold), int(shortened))
 
         return await self._file.read(ask)
-
-    async def shortened(self, session: str) -> int:
-        """Returns the number of a session's chunks that are not whole."""
-        sql = "SELECT count(*) FROM live_chunks WHERE session = ? AND form <> 'whole'"
-        return await self._file.read(lambda connection: int(connection.execute(sql, (session,)).fetchone()[0]))
 
     async def shortened_chunks(self, session: str) -> list[Standing] | None:
         """Returns the chunks of a session that are not whole, in their order; None if it has no live set."""
@@ -191,9 +178,8 @@ class LiveSets:
         def ask(connection: sqlite3.Connection) -> SessionState:
             entries: dict[str, dict[str, Any]] = {}
             for namespace, key in places:
-                row = connection.execute(ENTRY, (namespace, key)).fetchone()
-                if row is not None:
-                    entries.setdefault(namespace, {})[key] = json.loads(row[0])
+                if (value := entry(connection, (namespace, key))) is not None:
+                    entries.setdefault(namespace, {})[key] = value
             return SessionState(entries, rows=tuple(tuple(row) for row in connection.execute(ALL, (session,))))
 
         return await self._file.read(ask)
@@ -220,8 +206,8 @@ def _rows(session: str, chunks: Iterable[LiveChunk]) -> list[tuple[Any, ...]]:
 
 
 def _readings(connection: sqlite3.Connection, session: str) -> list[Reading]:
-    row = connection.execute(ENTRY, (READINGS, session)).fetchone()
-    return [Reading(datetime.fromisoformat(at), live, client) for at, live, client in json.loads(row[0])] if row else []
+    listed = entry(connection, (READINGS, session)) or ()
+    return [Reading(datetime.fromisoformat(at), live, client) for at, live, client in listed]
 
 
 def _chunk(row: tuple[Any, ...]) -> LiveChunk:

@@ -11,16 +11,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
-from mcp_server.storage.local import scrubbing
+from mcp_server.storage.local import copies
 from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.values import Place, Recorded, SessionEntry, SessionRow
+from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
 
 VERSION = 3
@@ -141,16 +141,11 @@ class State:
     @classmethod
     async def open(cls, path: Path, locks: Locks) -> State:
         """Opens or creates the file. A damaged one is moved aside under a new name, never deleted."""
-        return cls(await StateFile.open(path, locks, create))
+        return cls(await StateFile.create(path, locks, create))
 
     async def close(self) -> None:
         """Closes the file; a second call does nothing."""
         await self.file.close()
-
-    @property
-    def moved_aside(self) -> Path | None:
-        """Returns the new path of a damaged file that was moved aside; None without one."""
-        return self.file.moved_aside
 
     @property
     def damage(self) -> str | None:
@@ -270,7 +265,7 @@ class State:
 
     async def held(self, request: Forgotten) -> dict[str, int]:
         """Returns for each table the number of rows that contain text of a request."""
-        return await self.file.read(lambda connection: scrubbing.held(connection, request))
+        return await self.file.read(lambda connection: copies.held(connection, request))
 
     async def scrub(self, request: Forgotten) -> bool:
         """Removes the text of a request from all rows, and from pages that deleted rows left behind.
@@ -279,9 +274,9 @@ class State:
         """
         from anyio import sleep
 
-        await self.file.write(lambda connection: scrubbing.scrub(connection, request))
+        await self.file.write(lambda connection: copies.scrub(connection, request))
         for _ in range(WIPE_TRIES):
-            if await self.file.outside(scrubbing.wipe):
+            if await self.file.outside(copies.wipe):
                 return True
             await sleep(0.05)
         return False
@@ -302,13 +297,13 @@ class State:
 
         await self.file.write(clear)
         self._complete = None
-        await self.file.outside(scrubbing.wipe)
+        await self.file.outside(copies.wipe)
 
     # references
 
     async def log_access(self, path: str, kind: str, at: datetime) -> None:
         """Records that a file was read or recovered."""
-        await self._execute("INSERT INTO access_log VALUES (?, ?, ?)", (path, kind, _text(at)))
+        await self._execute("INSERT INTO access_log VALUES (?, ?, ?)", (path, kind, moment_text(at)))
 
     async def references(self, paths: Iterable[str]) -> dict[str, int]:
         """Returns how often each of these files was read or recovered; others are left out."""
@@ -342,14 +337,11 @@ class State:
 
     async def get(self, namespace: str, key: str) -> Any:
         """Returns a stored value, or None."""
-        rows = await self._rows("SELECT value FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
-        return json.loads(rows[0][0]) if rows else None
+        return await self.file.read(lambda connection: entry(connection, (namespace, key)))
 
     async def get_all(self, places: Sequence[tuple[str, str]]) -> list[Any]:
         """Returns the values at these places (namespace and key), in their order, as of one moment; None if missing."""
-        sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
-        rows = await self.file.read(lambda connection: [connection.execute(sql, place).fetchone() for place in places])
-        return [json.loads(row[0]) if row else None for row in rows]
+        return await self.file.read(lambda connection: [entry(connection, place) for place in places])
 
     async def entries(self, namespace: str) -> dict[str, Any]:
         """Returns the values of a namespace by key."""
@@ -389,24 +381,24 @@ class State:
         """
 
         def apply(connection: sqlite3.Connection) -> T:
-            stored = {place: value for place in places if (value := _entry(connection, place)) is not None}
+            stored = {place: value for place in places if (value := entry(connection, place)) is not None}
             result, changed = change(stored)
             put_entries(connection, changed)
             return result
 
         return await self.file.write(apply, waits=waits)
 
-    async def session_entry(self, namespace: str, session: str, waiting: str) -> SessionEntry:
+    async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
         """Returns a session's entry with its number of user turns, its last turn, and whether namespace `waiting` has
         an entry."""
 
-        def ask(connection: sqlite3.Connection) -> SessionEntry:
+        def ask(connection: sqlite3.Connection) -> tuple[Any, int, tuple[str, str], bool]:
             turns = "FROM turn_keys WHERE session = ?"
             (users,) = connection.execute(f"SELECT count(*) {turns} AND role = 'user'", (session,)).fetchone()
             last = connection.execute(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
             some = "SELECT EXISTS (SELECT 1 FROM entries WHERE namespace = ?)"
             (waits,) = connection.execute(some, (waiting,)).fetchone()
-            return SessionEntry(_entry(connection, (namespace, session)), users, last or ("", ""), bool(waits))
+            return entry(connection, (namespace, session)), users, last or ("", ""), bool(waits)
 
         return await self.file.read(ask)
 
@@ -431,7 +423,8 @@ def put_entries(connection: sqlite3.Connection, entries: Mapping[Place, Any]) ->
             connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (*place, json.dumps(value)))
 
 
-def _entry(connection: sqlite3.Connection, place: Place) -> Any:
+def entry(connection: sqlite3.Connection, place: Place) -> Any:
+    """Returns the value of an entry; None if it is missing."""
     row = connection.execute("SELECT value FROM entries WHERE namespace = ? AND key = ?", place).fetchone()
     return json.loads(row[0]) if row else None
 
@@ -441,7 +434,13 @@ def _save(connection: sqlite3.Connection, row: SessionRow, keys: Sequence[TurnKe
         "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(row.session, row.path, row.status, row.project, row.kind, row.delivery, row.title),
-            *(_text(row.opened), _text(row.last_arrival), row.turns, row.last_at and _text(row.last_at), row.size),
+            *(
+                moment_text(row.opened),
+                moment_text(row.last_arrival),
+                row.turns,
+                row.last_at and moment_text(row.last_at),
+                row.size,
+            ),
         ),
     )
     connection.executemany(
@@ -472,7 +471,3 @@ def _session(row: Any) -> SessionRow:
 def _key(row: Any) -> TurnKey:
     _, number, role, sha, nth, turn_id = row
     return TurnKey(number, role, sha, nth, turn_id)
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.search.query_syntax import Query, parse_query, period, plain_query
+from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
 from mcp_server.text.words import LONGEST
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -32,7 +32,7 @@ def test_every_operator_at_once() -> None:
 )
 def test_what_only_looks_like_an_operator_is_words(text: str) -> None:
     query = parse_query(text, NOW)
-    assert query == Query(text=query.text)
+    assert query == ParsedQuery(text=query.text)
     assert query.text == text or text == '""'
 
 
@@ -41,7 +41,7 @@ def test_in_a_question_quotes_only_quote() -> None:
 
 
 def test_a_message_has_no_operators() -> None:
-    assert plain_query('run rm -rf "x" since:2026') == Query('run rm -rf "x" since:2026')
+    assert plain_query('run rm -rf "x" since:2026') == ParsedQuery('run rm -rf "x" since:2026')
 
 
 def test_a_long_message_is_read_at_both_ends() -> None:

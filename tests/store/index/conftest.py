@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mcp_server.model import TranscriptHead, Turn
 from mcp_server.search import ranking
-from mcp_server.search.query_syntax import parse_query
+from mcp_server.search.query import parse_query
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.locks import Locks

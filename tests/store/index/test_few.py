@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from mcp_server.search.query_syntax import plain_query
-from mcp_server.storage.local.index import query_plan, scope
+from mcp_server.search.query import plain_query
+from mcp_server.storage.local.index import query_plan
+from mcp_server.storage.local.index import query_plan as scope
 from mcp_server.storage.values import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace
 

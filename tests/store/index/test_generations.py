@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.search.query_syntax import plain_query
-from mcp_server.storage.local.index.schema import SCHEMA
+from mcp_server.search.query import plain_query
+from mcp_server.storage.local.index.vectors import SCHEMA
 from tests.store.index.conftest import HashEmbedder, Make, Workspace
 
 pytestmark = pytest.mark.anyio

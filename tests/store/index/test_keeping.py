@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.errors import Unavailable
+from mcp_server.search.query import plain_query
 from mcp_server.storage.local.index import writer
 from mcp_server.storage.local.index.writer import write
 from tests.store.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
@@ -29,7 +30,8 @@ async def test_a_grown_transcript_adds_its_new_turns_only(ws: Workspace, indexed
     after = await ids(ws)
     assert before < after
     assert len(after) == 2
-    assert [p.ordinal for p in await index.document(path)] == [0, 1]
+    found = await index.candidates(plain_query("words"))
+    assert [(one.candidate.path, one.passage.ordinal) for one in found.found] == [(path, 0), (path, 1)]
 
 
 async def test_closing_a_transcript_rewrites_nothing(ws: Workspace, indexed: Make) -> None:
@@ -39,7 +41,7 @@ async def test_closing_a_transcript_rewrites_nothing(ws: Workspace, indexed: Mak
     await index.rebuild()
     before = await ids(ws)
     head = ws.transcripts.read(path).head
-    ws.transcripts.seal(path, replace(head, ended=NOW, tokens_in=100))
+    ws.transcripts.replace_head(path, replace(head, ended=NOW, tokens_in=100), sealed=True)
     assert await index.refresh() == 1
     assert await ids(ws) == before
 
@@ -173,7 +175,7 @@ def edit(ws: Workspace, what: str, which: int, text: str) -> None:
         case "delete":
             (ws.root / document).unlink(missing_ok=True)
         case "seal" if known is not None:
-            ws.transcripts.seal(known[0], ws.transcripts.read(known[0]).head)
+            ws.transcripts.replace_head(known[0], ws.transcripts.read(known[0]).head, sealed=True)
         case "by hand" if known is not None:
             (ws.root / known[0]).chmod(0o600)
             with (ws.root / known[0]).open("a") as file:

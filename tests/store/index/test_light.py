@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 WAITS = """
 import os, sys, anyio
 from mcp_server.app import open_memory
-from mcp_server.search.query_syntax import plain_query
+from mcp_server.search.query import plain_query
 
 async def main():
     async with open_memory(None, os.environ) as memory:

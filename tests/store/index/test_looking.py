@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 
 from mcp_server.search import ranking
-from mcp_server.search.query_syntax import plain_query
-from mcp_server.storage.local.index import connection as stems
-from mcp_server.storage.local.index.connection import Stems
+from mcp_server.search.query import plain_query
+from mcp_server.storage.local.index import generations as stems
+from mcp_server.storage.local.index.generations import Stems
 from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.search.query_syntax import parse_query, plain_query
+from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.values import Filters
 from tests.store.index.conftest import EVERYTHING, NOW, HashEmbedder, Make, Workspace, live, paths
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.search.query_syntax import plain_query
+from mcp_server.search.query import plain_query
 from mcp_server.storage.values import Filters
 from tests.store.index.conftest import START, HashEmbedder, Make, Workspace, paths, texts
 

@@ -65,7 +65,9 @@ class Committer:
                 self._remove_stale_locks()
                 time.sleep(0.01 * 2**attempt)
         except Failed as error:
-            raise Unavailable(f"git could not commit: {error}; nothing is lost, it is tried again later") from error
+            raise Unavailable(
+                f"git could not commit: {error.said}; nothing is lost, it is tried again later"
+            ) from error
         raise Unavailable(
             "git is busy: another program keeps changing the branch; nothing is lost, it is tried again later"
         )
@@ -171,10 +173,10 @@ class Committer:
         try:
             self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
         except Failed as error:
-            if any(said in str(error) for said in _NO_WAY):
+            if any(said in error.said for said in _NO_WAY):
                 raise
             if len(paths) == 1:  # an unreadable file, or a missing filter
-                return {paths[0]: f"git could not add it: {error}"}
+                return {paths[0]: f"git could not add it: {error.said}"}
             half = len(paths) // 2
             return self._take_in(paths[:half], index) | self._take_in(paths[half:], index)
         return {}

@@ -12,23 +12,222 @@ import contextlib
 import os
 import re
 import secrets
-import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from mcp_server.errors import Refused, Unavailable
-from mcp_server.forgetting.cleaning import finds
-from mcp_server.storage.local.git.objects import Objects, command, environment, put, tree_entries
-from mcp_server.storage.local.git.repository import NEEDS_GIT, moment_of
-from mcp_server.storage.local.git.rewriter import Rewriter
-from mcp_server.text.forgotten import MARK, Forgotten
+from mcp_server.checkpoints.document import parse, render, without_counts
+from mcp_server.errors import Invalid, Refused, Unavailable
+from mcp_server.forgetting.cleaning import cleaned, finds
+from mcp_server.storage.history_values import object_id
+from mcp_server.storage.local.git.objects import UNREPLACED, Objects, put, store, tree_entries
+from mcp_server.storage.local.git.repository import BUSY, Failed, Repository, moment_of
+from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
-_BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply")
+_WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")
+_BRANCH, _MODULE = 0o40000, 0o160000
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """New objects for old ones. `folder` is where they are written; None: only their hashes are wanted."""
+
+    objects: Objects
+    request: Forgotten
+    folder: Path | None
+    holding: dict[str, list[str]] = field(default_factory=dict)
+    """Commits that hold the text themselves, and the first paths that do."""
+    _commits: dict[str, str] = field(default_factory=dict)
+    _trees: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _blobs: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _paths: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)
+    _renames: dict[str, str] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+    _met: list[str] = field(default_factory=list)
+
+    def any(self, oid: str) -> str:
+        """Returns the new id of an object of any kind. Call it for the parents of a commit first."""
+        if oid in self._commits:
+            return self._commits[oid]
+        kind, data = self.objects.read(oid)
+        match kind:
+            case "commit":
+                return self.commit(oid)
+            case "tag":
+                return self._tag(oid, data)
+            case "tree":
+                return self.tree(oid, "") or self._write("tree", b"", oid)
+            case "blob":
+                return self.blob(oid, "blob") or self._write("blob", b"", oid)
+        return oid
+
+    def commit(self, oid: str) -> str:
+        """Returns the new id of a commit. Call it for the parents first."""
+        if oid in self._commits:
+            return self._commits[oid]
+        _, data = self.objects.read(oid)
+        head, _, message = data.partition(b"\n\n")
+        self._met.clear()
+        lines: list[bytes] = []
+        changed = own = False
+        for line in _headers(head):
+            fresh = line
+            if line.startswith(b"tree "):
+                old = line[5:].decode()
+                fresh = b"tree " + (self.tree(old, "") or self._write("tree", b"", old)).encode()
+                own = own or fresh != line
+            elif line.startswith(b"parent "):
+                parent = line[7:].decode()
+                fresh = b"parent " + self._commits.get(parent, parent).encode()
+            elif who := _WHO.fullmatch(line):
+                fresh = self._who(who)
+                own = own or fresh != line
+            changed = changed or fresh != line
+            lines.append(fresh)
+        said = self._message(message)
+        own = own or said != message
+        if own:
+            self.holding[oid] = list(dict.fromkeys(self._met)) or ["its message"]
+        if changed or own:
+            # A signature is of the old bytes; it would be wrong.
+            lines = [line for line in lines if not line.startswith((b"gpgsig", b"mergetag "))]
+            new = self._write("commit", b"\n".join(lines) + b"\n\n" + said, oid)
+        else:
+            new = oid
+        self._commits[oid] = new
+        return new
+
+    def tree(self, oid: str, prefix: str) -> str | None:
+        """Returns the new id of a tree; None if it became empty."""
+        key = (oid, prefix)
+        if key in self._trees:
+            self._met.extend(self._paths.get(key, ()))
+            return self._trees[key]
+        _, data = self.objects.read(oid)
+        before = len(self._met)
+        entries: list[tuple[int, bytes, bytes]] = []
+        taken: set[bytes] = set()
+        size = len(oid) // 2
+        # Conversations first: what else names them by the words of their files then knows the new ones.
+        for mode, raw, child in sorted(tree_entries(data, size), key=lambda entry: bool(prefix) or entry[1] != b"raw"):
+            path = prefix + os.fsdecode(raw)
+            old: str = child.hex()
+            new = self.tree(old, f"{path}/") if mode == _BRANCH else old if mode == _MODULE else self.blob(old, path)
+            name = os.fsencode(self._names.get((old, path)) or self.request.name(os.fsdecode(raw)))
+            if new != old or name != raw:
+                self._met.append(path)
+            if new is not None:
+                name = _free(name, taken) if name != raw else name
+                taken.add(name)
+                entries.append((mode, name, bytes.fromhex(new)))
+        entries.sort(key=lambda entry: entry[1] + (b"/" if entry[0] == _BRANCH else b""))
+        fresh = b"".join(b"%o %s\0%s" % entry for entry in entries)
+        result = None if data and not fresh else oid if fresh == data else self._write("tree", fresh, oid)
+        self._trees[key] = result
+        self._paths[key] = tuple(path for path in self._met[before:] if not path.endswith("/"))[-5:]
+        return result
+
+    def blob(self, oid: str, path: str) -> str | None:
+        """Returns the new id of a file; None if the whole file was forgotten."""
+        key = (oid, path)
+        if key not in self._blobs:
+            data = self.objects.read(oid)[1]
+            found = cleaned(path, data, self.request)
+            fresh = found.data
+            if path.startswith("raw/"):
+                self._changed |= {path.rsplit("/", 1)[-1]} if fresh != data else set()
+            elif fresh is not None:
+                fresh = self._renamed(self._uncounted(path, fresh))
+            if found.path is not None:
+                old, new = path.rsplit("/", 1)[-1], found.path.rsplit("/", 1)[-1]
+                self._names[key] = new
+                if path.startswith("raw/"):
+                    self._renames[old.removesuffix(".md")] = new.removesuffix(".md")
+            self._blobs[key] = None if fresh is None else oid if fresh == data else self._write("blob", fresh, oid)
+        return self._blobs[key]
+
+    def _uncounted(self, path: str, data: bytes) -> bytes:
+        """Returns a checkpoint of a changed conversation without counts of its words; other files unchanged."""
+        folder, _, rest = path.removeprefix("checkpoints/").partition("/")
+        if not path.startswith("checkpoints/") or not rest or not any(f"-{folder}-" in name for name in self._changed):
+            return data
+        try:
+            return render(without_counts(parse(data.decode(), path))).encode()
+        except (Invalid, UnicodeDecodeError):  # edited by hand: cleaned as any other file
+            return data
+
+    def _renamed(self, data: bytes) -> bytes:
+        """Returns a file with the new names of conversations."""
+        if b"\0" in data[:8000]:
+            return data
+        for old, new in self._renames.items():
+            data = data.replace(os.fsencode(old), os.fsencode(new))
+        return data
+
+    def path(self, oid: str, path: str) -> str:
+        """Returns the new name of a file. Call `blob` for it first."""
+        name = self._names.get((oid, path))
+        folder, slash, _ = path.rpartition("/")
+        return f"{self.request.path(folder)}{slash}{name}" if name else self.request.path(path)
+
+    def _tag(self, oid: str, data: bytes) -> str:
+        head, _, message = data.partition(b"\n\n")
+        lines: list[bytes] = []
+        for line in head.split(b"\n"):
+            if line.startswith(b"object "):
+                line = b"object " + self.any(line[7:].decode()).encode()
+            elif line.startswith(b"tag "):
+                line = b"tag " + os.fsencode(self.request.name(os.fsdecode(line[4:])))
+            elif who := _WHO.fullmatch(line):
+                line = self._who(who)
+            lines.append(line)
+        fresh = b"\n".join(lines) + b"\n\n" + self._message(message)
+        if fresh == data:
+            return oid
+        unsigned = fresh.split(b"-----BEGIN ", 1)[0] if b"\n-----BEGIN " in fresh else fresh
+        new = self._write("tag", unsigned, oid)
+        self._commits[oid] = new
+        return new
+
+    def _message(self, message: bytes) -> bytes:
+        text = message.decode("utf-8", "surrogateescape")
+        for old, new in self._renames.items():
+            if old in text:  # the subject names a conversation by the words of its file
+                text = re.sub(r"\A(conversation: )[^\n]*", rf"\1{NAME}", text.replace(old, new))
+        return self.request.clean(text, MARK, names=True).encode("utf-8", "surrogateescape")
+
+    def _who(self, found: re.Match[bytes]) -> bytes:
+        role, name, mail, when = found.groups()
+        clean = [os.fsencode(self.request.name(os.fsdecode(part))) for part in (name, mail)]
+        return b"%s %s <%s> %s" % (role, clean[0], clean[1], when)
+
+    def _write(self, kind: str, data: bytes, like: str) -> str:
+        """Stores an object as git does, durably, and returns its hash."""
+        oid = object_id(data, like, kind)
+        if self.folder is not None:
+            store(self.folder, kind, data, oid)
+        return oid
+
+
+def _headers(head: bytes) -> list[bytes]:
+    """Returns the headers of a commit, each with its continuation lines."""
+    return re.sub(rb"\n(?! )", b"\0", head).split(b"\0")
+
+
+def _free(name: bytes, taken: Iterable[bytes]) -> bytes:
+    stem, dot, ending = name.rpartition(b".")
+    wanted, number = name, 2
+    while wanted in set(taken):
+        wanted = b"%s-%d%s%s" % ((stem, number, dot, ending) if stem else (name, number, b"", b""))
+        number += 1
+    return wanted
+
+
+_QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.logAllRefUpdates=false")
 _MESSAGES = ("COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG", "TAG_EDITMSG", "NOTES_EDITMSG", "context-manager-index.json")
 _FETCHED = ("FETCH_HEAD", "ORIG_HEAD")
-_MODULE = 0o160000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +255,12 @@ class History:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._folder = root / ".git"
+        self._repository = Repository(root)
 
     def survey(self, request: Forgotten) -> Survey:
         """Returns which commits, tags, stashes and reflogs contain a request's text."""
-        if not self._folder.exists():
-            return Survey(0)
         if not self._folder.is_dir():
-            return Survey(0, remotes=())
+            return Survey(0)
         with Objects(self._root) as objects:
             writer = Rewriter(objects, request, None)
             order = self._commits(objects)
@@ -70,9 +268,11 @@ class History:
                 writer.commit(commit)
             own = [commit for commit in order if commit in writer.holding]
             if not own:
-                return Survey(0, remotes=self._remotes())
-            at = _moment_of(objects.read(own[0])[1])
-            return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), self._remotes())
+                return Survey(0, remotes=tuple(self._repository.text("remote").split()))
+            when = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", objects.read(own[0])[1], re.MULTILINE)
+            at = moment_of(when[1].decode()) if when else None
+            remotes = tuple(self._repository.text("remote").split())
+            return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), remotes)
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yields hash and text of every blob, commit and tag, also of unreachable ones."""
@@ -111,9 +311,8 @@ class History:
         """Raises Refused, with the reason and what to do, if the history cannot be rewritten."""
         if not self._folder.is_dir():
             raise Refused("the workspace is a worktree or submodule of another repository: rewrite the history there")
-        for name in _BUSY:
-            if (self._folder / name).exists():
-                raise Refused("git is in the middle of a merge, rebase or bisect; finish or abort that first")
+        if any((self._folder / name).exists() for name in BUSY):
+            raise Refused("git is in the middle of a merge, rebase or bisect; finish or abort that first")
         if (self._folder / "shallow").exists():
             raise Refused("this is a shallow clone without its older history; run `git fetch --unshallow` first")
         if (self._folder / "objects/info/alternates").exists():
@@ -121,7 +320,7 @@ class History:
                 "this repository borrows objects from another one (alternates); `git repack -a -d`, then "
                 "delete .git/objects/info/alternates"
             )
-        if self._config("extensions.refStorage") not in ("", "files"):
+        if self._text("config", "--get", "extensions.refStorage", fails=True) not in ("", "files"):
             raise Refused("this repository keeps its refs in a reftable, which cannot be rewritten here yet")
         self._git("worktree", "prune")
         if any((self._folder / "worktrees").glob("*")):
@@ -169,9 +368,6 @@ class History:
 
     def _reflogs(self) -> list[Path]:
         return sorted(path for path in (self._folder / "logs").rglob("*") if path.is_file())
-
-    def _remotes(self) -> tuple[str, ...]:
-        return tuple(self._text("remote").split())
 
     # ------------------------------------------------------------ rewriting
 
@@ -273,9 +469,6 @@ class History:
 
     # ------------------------------------------------------------ running git
 
-    def _config(self, key: str) -> str:
-        return self._text("config", "--get", key, fails=True)
-
     def _text(self, *arguments: str, stdin: bytes | None = None, fails: bool = False) -> str:
         return self._git(*arguments, stdin=stdin, fails=fails).decode("utf-8", "surrogateescape").strip()
 
@@ -283,22 +476,12 @@ class History:
         self, *arguments: str, stdin: bytes | None = None, index: Path | None = None, fails: bool = False
     ) -> bytes:
         """Runs a git command and returns its output. `fails`: an error gives empty output."""
-        more = {"GIT_INDEX_FILE": str(index)} if index else {}
         try:
-            done = subprocess.run(
-                command(*arguments),
-                input=stdin or b"",
-                capture_output=True,
-                cwd=self._root,
-                env=environment(self._root, more),
-                check=False,
-            )
-        except FileNotFoundError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        if done.returncode == 0 or fails:
-            return done.stdout if done.returncode == 0 else b""
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise Unavailable(f"git {arguments[0]} failed: {said or done.returncode}; nothing is lost, run this again")
+            return self._repository.run(*_QUIET, *arguments, stdin=stdin, index=index, who=UNREPLACED)
+        except Failed:
+            if fails:
+                return b""
+            raise
 
 
 def _lines(file: Path) -> list[str]:
@@ -308,8 +491,3 @@ def _lines(file: Path) -> list[str]:
 
 def _oids_of(line: str) -> list[str]:
     return [part for part in line.split(" ", 2)[:2] if re.fullmatch(r"[0-9a-f]{40,64}", part) and part.strip("0")]
-
-
-def _moment_of(commit: bytes) -> datetime | None:
-    found = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", commit, re.MULTILINE)
-    return moment_of(found.group(1).decode()) if found else None

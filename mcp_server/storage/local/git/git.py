@@ -20,11 +20,10 @@ from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
-from mcp_server.storage.local.git.objects import Objects
+from mcp_server.storage.local.git.objects import GitTrees, Objects
 from mcp_server.storage.local.git.past import FORMAT, Past, parse
 from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path
-from mcp_server.storage.local.git.trees import GitTrees
 
 MOST_READ = 500
 """Greatest number of files that are read for a commit message."""
@@ -76,12 +75,9 @@ class Git:
         if self._repository.exists():
             return False
         try:
-            try:
-                self._repository.run("init", "--quiet", "--initial-branch=main")
-            except Failed:  # git before 2.28
-                self._repository.run("init", "--quiet")
-        except Failed as error:
-            raise Unavailable(f"git could not make a repository in {self._repository.root}: {error}") from error
+            self._repository.run("init", "--quiet", "--initial-branch=main")
+        except Failed:  # git before 2.28
+            self._repository.run("init", "--quiet")
         return True
 
     def commit(
@@ -112,12 +108,9 @@ class Git:
         """
         if not self._repository.exists():
             return []
-        try:
-            listed = self._repository.run(
-                "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *prefixes
-            )
-        except Failed as error:
-            raise Unavailable(f"git could not say what changed: {error}") from error
+        listed = self._repository.run(
+            "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *prefixes
+        )
         names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
         return sorted(name for name in names if not name.endswith("/"))
 
@@ -126,10 +119,7 @@ class Git:
         head = self.head()
         if head is None:
             return self.uncommitted(prefixes)
-        try:
-            listed = self._repository.run("diff-index", "--cached", "--name-only", "-z", head, "--", *prefixes)
-        except Failed as error:
-            raise Unavailable(f"git could not say what is staged: {error}") from error
+        listed = self._repository.run("diff-index", "--cached", "--name-only", "-z", head, "--", *prefixes)
         staged = (os.fsdecode(name) for name in listed.split(b"\0") if name)
         return sorted({*self.uncommitted(prefixes), *staged})
 
@@ -142,7 +132,7 @@ class Git:
         paths = [path for path in self.uncommitted(prefixes) if not _is_open(root, path)]
         read = paths[:MOST_READ]
         before = self.committed_texts(read, LONGEST_TEXT)
-        closed = self.filtered(read)
+        closed = self._repository.filtered(read)
         known = [FileChange(path, before[path], _text_now(root / path)) for path in read if path not in closed]
         known += [_unread(path, before[path], _text_now(root / path)) for path in sorted(closed)]
         return known + [FileChange(path, "", "" if (root / path).exists() else None) for path in paths[MOST_READ:]]
@@ -155,32 +145,15 @@ class Git:
         commit = at or self.head()
         if commit is None:
             return dict.fromkeys(paths)
-        try:
-            blobs = self._repository.entry_blobs(commit, paths)
-        except Failed as error:
-            raise Unavailable(f"git could not read the commit {commit[:10]}: {error}") from error
+        entries = self._repository.entries_of(commit, paths)
+        blobs = {path: entry.split(" ")[1] for path, entry in entries.items() if entry.startswith("100")}
         with Objects(self._repository.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
-
-    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
-        """Returns those paths that a filter encrypts or replaces on commit (git-crypt, LFS). Raises Unavailable.
-
-        A commit message must not contain any text of these files.
-        """
-        try:
-            return self._repository.filtered(paths)
-        except Failed as error:
-            raise Unavailable(f"git could not read .gitattributes: {error}") from error
 
     def ignored(self, paths: Sequence[str]) -> dict[str, str]:
         """Returns those paths that git ignores and does not track, each with the place of the rule. Raises
         Unavailable."""
-        if not self._repository.exists():
-            return {}
-        try:
-            return self._repository.ignored(paths)
-        except Failed as error:
-            raise Unavailable(f"git could not read .gitignore: {error}") from error
+        return self._repository.ignored(paths) if self._repository.exists() else {}
 
     def is_shallow(self) -> bool:
         """Returns whether the repository is a shallow clone (`git clone --depth`)."""
@@ -211,27 +184,23 @@ class Git:
         """
         path = clean_path(path)
         commit = self.commit_at(at.strip())
+        listed = self._repository.entries_of(commit, [path])
+        if path not in listed:
+            raise NotFound(
+                f"{path} was not there at {at} (commit {commit[:10]}); read it as it is, or ask for another time"
+            )
+        mode, blob = listed[path].split(" ")
+        if not mode.startswith("100"):
+            raise Invalid(f"{path} was not a file at {at}")
+        data = self._repository.run("cat-file", "blob", blob)
+        if self._repository.is_closed(data):
+            data = self._repository.opened(path, blob)
         try:
-            listed = self._repository.entries_of(commit, [path])
-            if path not in listed:
-                raise NotFound(
-                    f"{path} was not there at {at} (commit {commit[:10]}); read it as it is, or ask for another time"
-                )
-            mode, blob = listed[path].split(" ")
-            if not mode.startswith("100"):
-                raise Invalid(f"{path} was not a file at {at}")
-            data = self._repository.run("cat-file", "blob", blob)
-            if self._repository.is_closed(data):
-                data = self._repository.opened(path, blob)
-        except Failed as error:
-            raise Unavailable(f"git could not read {path} at {at}: {error}") from error
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise Invalid(f"{path} at {at} is a binary file; only text can be read") from error
-        if "\0" in text:
-            raise Invalid(f"{path} at {at} is a binary file; only text can be read")
-        return text
+            if b"\0" not in data:
+                return data.decode()
+        except UnicodeDecodeError:
+            pass
+        raise Invalid(f"{path} at {at} is a binary file; only text can be read")
 
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
         """Returns what the last `commits` commits wrote under these paths, newest first; nothing without a history.
@@ -241,17 +210,11 @@ class Git:
         if self.head() is None:
             return []
         wanted = ("-z", "--raw", "--no-abbrev", "--no-renames", FORMAT, f"--max-count={commits}")
-        try:
-            return list(parse(self._repository.run("log", *wanted, "--", *(clean_path(prefix) for prefix in prefixes))))
-        except Failed as error:
-            raise Unavailable(f"git could not list earlier versions: {error}") from error
+        return list(parse(self._repository.run("log", *wanted, "--", *map(clean_path, prefixes))))
 
     def blob(self, name: str) -> bytes:
         """Returns the bytes of a blob by its name, as `versions` gives it. Raises Unavailable."""
-        try:
-            return self._repository.run("cat-file", "blob", name)
-        except Failed as error:
-            raise Unavailable(f"git could not read {name[:10]}: {error}") from error
+        return self._repository.run("cat-file", "blob", name)
 
     def commit_at(self, at: str) -> str:
         """Returns the commit that `at` names: a commit, tag or branch, or the last commit before a moment
@@ -270,10 +233,7 @@ class Git:
 
     def tree_now(self, prefixes: Sequence[str]) -> str:
         """Returns the id of a tree: the last commit, with the current files under these paths."""
-        try:
-            return self._committer.tree_of(self.uncommitted(prefixes))
-        except Failed as error:
-            raise Unavailable(f"git could not read the current files: {error}") from error
+        return self._committer.tree_of(self.uncommitted(prefixes))
 
     def _now(self) -> datetime:
         return self.clock() if self.clock else datetime.now().astimezone()

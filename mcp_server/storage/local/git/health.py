@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcp_server.errors import Unavailable
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.refs import NETWORK_SECONDS, Remote
 from mcp_server.storage.local.git.repository import Failed, Repository, nul
@@ -93,13 +92,8 @@ class Health:
         """
         done: list[str] = []
         kept = self._repository.folder() / f"context-manager-before-repair-{secrets.token_hex(4)}"
-        try:
-            done += self._mend_head(kept)
-            done += self._mend_objects(kept)
-            done += self._mend_branch(kept)
-            done += self._mend_last_commit(kept)
-        except Failed as error:
-            raise Unavailable(f"git could not be repaired further: {error}") from error
+        for mend in (self._mend_head, self._mend_objects, self._mend_branch, self._mend_last_commit):
+            done += mend(kept)
         if kept.exists():
             done.append(f"the replaced files are kept in {kept}")
         return done
@@ -112,7 +106,7 @@ class Health:
         try:
             self._repository.run("fsck", "--connectivity-only", "--no-dangling", "--no-progress")
         except Failed as error:
-            said = f"{error.output}\n{error}"
+            said = f"{error.output}\n{error.said}"
         objects = self._repository.common_folder() / "objects"
         empty = [place for place in objects.glob("[0-9a-f][0-9a-f]/*") if place.stat().st_size == 0]  # fsck finds some
         damaged = {name.split("objects/")[1] for name in _DAMAGED.findall(said)}
@@ -131,7 +125,7 @@ class Health:
             self._repository.run("update-ref", TRIAL, commit)
             self._repository.run("update-ref", "-d", TRIAL)
         except Failed as error:
-            return " ".join(str(error).split())[:200]
+            return " ".join(error.said.split())[:200]
         except OSError as error:  # a read-only or full disk
             return f"nothing can be written to .git: {error.strerror}"
         return ""

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from mcp_server.errors import Conflict, Refused, Unavailable
+from mcp_server.errors import Conflict, Refused
 from mcp_server.storage.history_values import Plan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
@@ -49,20 +49,17 @@ class Merger:
 
         Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
         """
-        try:
-            with self._committer.index_of(None) as index:
-                common = base or self._repository.text("mktree", stdin=b"")
-                self._repository.run("read-tree", "-i", "-m", "--aggressive", common, old, theirs, index=index)
-                both = self._resolve(index, resolve, _Renames(self._repository, common, (old, theirs)))
+        with self._committer.index_of(None) as index:
+            common = base or self._repository.text("mktree", stdin=b"")
+            self._repository.run("read-tree", "-i", "-m", "--aggressive", common, old, theirs, index=index)
+            both = self._resolve(index, resolve, _Renames(self._repository, common, (old, theirs)))
+            tree = self._repository.text("write-tree", index=index)
+            changed = self._changed(old, tree)
+            kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
+            if kept:
+                self._set(index, kept)
                 tree = self._repository.text("write-tree", index=index)
-                changed = self._changed(old, tree)
-                kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
-                if kept:
-                    self._set(index, kept)
-                    tree = self._repository.text("write-tree", index=index)
-                    changed = {path: entries for path, entries in changed.items() if path not in kept}
-        except Failed as error:
-            raise Unavailable(f"git could not merge: {error}; nothing was changed") from error
+                changed = {path: entries for path, entries in changed.items() if path not in kept}
         return Plan(old, tree, changed, tuple(path for path in both if path in changed))
 
     def replaced(self, plan: Plan, contents: Mapping[str, bytes | None]) -> Plan:
@@ -149,20 +146,16 @@ class Merger:
 
     def committed(self, path: str) -> bytes | None:
         """Returns HEAD's version of a file, after git's filters; None if HEAD lacks it. Raises Unavailable."""
-        try:
-            head = self._repository.head()
-            entry = self._repository.entries_of(head, [path]).get(path, "") if head else ""
-            return self.content(path, entry)
-        except Failed as error:
-            raise Unavailable(f"git could not read {path}: {error}") from error
+        head = self._repository.head()
+        return self.content(path, self._repository.entries_of(head, [path]).get(path, "") if head else "")
 
     def leave_out(self, paths: Sequence[str]) -> None:
         """Makes the user's index skip these files, as in a sparse checkout. Raises Unavailable."""
-        self._mark_known("--skip-worktree", paths)
+        self._mark("--skip-worktree", list(self._repository.staged(paths)) if paths else [])
 
     def take_in(self, paths: Sequence[str]) -> None:
         """Makes the user's index compare these files with the work tree again. Raises Unavailable."""
-        self._mark_known("--no-skip-worktree", paths)
+        self._mark("--no-skip-worktree", list(self._repository.staged(paths)) if paths else [])
 
     def remove_leftovers(self) -> None:
         """Deletes the temporary folders of killed merges in `.local/`."""
@@ -170,12 +163,6 @@ class Merger:
             shutil.rmtree(folder, ignore_errors=True)
 
     # ------------------------------------------------------------ inside
-
-    def _mark_known(self, how: str, paths: Sequence[str]) -> None:
-        try:
-            self._mark(how, list(self._repository.staged(paths)) if paths else [])
-        except Failed as error:
-            raise Unavailable(f"git could not mark {', '.join(paths)}: {error}; try again") from error
 
     def _mark(self, how: str, paths: Sequence[str]) -> None:
         if paths:

@@ -1,18 +1,125 @@
-"""Git's objects by their hash: read through one `cat-file` that stays open, written as git writes them."""
+"""Git's objects by their hash, and the trees of checkpoints, which are kept as objects.
+
+Objects are read through one `cat-file` that stays open. Each checkpoint tree is held by `refs/memory/checkpoints/{id}`,
+outside of all branches; its bytes are stored unchanged (no filter, no line ends), the user's index and work tree are
+not touched, and the objects are on disk before the ref is written.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.local.git.repository import NEEDS_GIT, plain_environment
+from mcp_server.storage.history_values import object_id
+from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, nul, plain_environment
+
+REFS = "refs/memory/checkpoints/"
+PREFIX = "git:"
+UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""The environment in which git reads the objects themselves, not those that replace them."""
+
+_ON_DISK = ("-c", "core.fsync=loose-object,reference")
+
+
+class GitTrees:
+    """Trees of one repository. Methods raise Unavailable where git is missing or refuses."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
+        """Returns the paths whose bytes git has already, under any name."""
+        names = self._names(contents)
+        held = self._held(names.values())
+        return frozenset(path for path, name in names.items() if name in held)
+
+    def put(self, number: str, contents: Mapping[str, bytes]) -> str:
+        """Stores these files under a number, replacing those before. Returns the name of the tree."""
+        names = self._names(contents)
+        held = self._held(names.values())
+        self._write({path: (name, contents[path]) for path, name in names.items() if name not in held})
+        self._repository.run(*_ON_DISK, "update-ref", REFS + number, self._tree(names))
+        return f"{PREFIX}{number}"
+
+    def tree_of(self, number: str) -> str | None:
+        """Returns the name of the tree under a number; None if there is none."""
+        return f"{PREFIX}{number}" if number in self.numbers() else None
+
+    def names(self, tree: str) -> dict[str, str]:
+        """Returns the files of a tree: path -> git's id of the bytes. Raises Unavailable if it is not here."""
+        number = tree.removeprefix(PREFIX)
+        try:
+            entries = self._repository.entries_of(REFS + number, [])
+        except Failed as error:
+            raise Unavailable(
+                f"the knowledge of checkpoint {number} is not in this repository; it was made on another machine, or "
+                f"was deleted ({error})"
+            ) from error
+        return {path: entry.split(" ")[1] for path, entry in entries.items()}
+
+    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
+        """Returns the bytes of these files of a tree; missing ones are left out."""
+        names = self.names(tree)
+        wanted = {path: names[path] for path in paths if path in names}
+        if not wanted:
+            return {}
+        blobs = dict.fromkeys(wanted.values())
+        said = self._repository.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in blobs).encode())
+        found, place = {}, 0
+        for name in blobs:
+            end = said.index(b"\n", place)
+            size = int(said[place:end].rsplit(b" ", 1)[1])
+            found[name] = said[end + 1 : end + 1 + size]
+            place = end + 1 + size + 1
+        return {path: found[name] for path, name in wanted.items()}
+
+    def remove(self, number: str) -> None:
+        """Lets go of what is kept under a number; git clears it away when it cleans up."""
+        self._repository.run("update-ref", "-d", REFS + number)
+
+    def numbers(self) -> frozenset[str]:
+        """Returns the numbers of all trees."""
+        listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
+        return frozenset(line.removeprefix(REFS) for line in listed.splitlines())
+
+    def _names(self, contents: Mapping[str, bytes]) -> dict[str, str]:
+        empty = self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
+        return {path: object_id(data, empty) for path, data in contents.items()}
+
+    def _held(self, names: Iterable[str]) -> frozenset[str]:
+        asked = "".join(f"{name}\n" for name in dict.fromkeys(names)).encode()
+        said = self._repository.text("cat-file", "--batch-check", stdin=asked) if asked else ""
+        return frozenset(line.split(" ")[0] for line in said.splitlines() if not line.endswith(" missing"))
+
+    def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
+        """Writes blobs: many at once from their files, and what was changed there meanwhile from what was read."""
+        if not missing:
+            return
+        write = (*_ON_DISK, "hash-object", "-w", "--no-filters")
+        paths = b"".join(os.fsencode(path) + b"\n" for path in missing)
+        try:
+            written = self._repository.text(*write, "--stdin-paths", stdin=paths).split()
+        except Failed:  # one of them is gone by now
+            written = []
+        for name, data in missing.values():
+            if name not in written:
+                self._repository.run(*write, "--stdin", stdin=data)
+
+    def _tree(self, names: Mapping[str, str]) -> str:
+        index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
+        try:
+            lines = [f"100644 {name}\t{path}" for path, name in names.items()]
+            self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
+            return self._repository.text(*_ON_DISK, "write-tree", index=index)
+        finally:
+            for leftover in (index, index.with_name(index.name + ".lock")):
+                leftover.unlink(missing_ok=True)
 
 
 class Objects:
@@ -22,9 +129,9 @@ class Objects:
         which = ("--batch-all-objects", "--unordered") if every else ()
         try:
             self._process = subprocess.Popen(
-                command("cat-file", "--batch", *which),
+                ["git", "cat-file", "--batch", *which],
                 cwd=root,
-                env=environment(root, {}),
+                env=plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -85,18 +192,6 @@ class Objects:
         return oid, kind, data
 
 
-def command(*arguments: str) -> list[str]:
-    settings = ("core.quotePath=false", f"core.hooksPath={os.devnull}", "core.logAllRefUpdates=false")
-    return ["git", *(part for setting in settings for part in ("-c", setting)), *arguments]
-
-
-def environment(root: Path, more: dict[str, str]) -> dict[str, str]:
-    """Returns the environment for git in this repository: without the variables of a hook, and without replaced
-    objects."""
-    ours = {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root), "GIT_NO_REPLACE_OBJECTS": "1"}
-    return {**plain_environment(), **ours, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
-
-
 def tree_entries(data: bytes, size: int) -> Iterator[tuple[int, bytes, bytes]]:
     position = 0
     while position < len(data):
@@ -117,12 +212,6 @@ def put(file: Path, data: bytes, mode: int | None = None) -> None:
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def hash_of(kind: str, data: bytes, like: str) -> str:
-    """Returns the id of an object, in the hash format of the id `like`."""
-    whole = f"{kind} {len(data)}\0".encode() + data
-    return (hashlib.sha256 if len(like) == 64 else hashlib.sha1)(whole).hexdigest()
 
 
 def store(folder: Path, kind: str, data: bytes, oid: str) -> None:

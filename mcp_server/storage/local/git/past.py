@@ -50,7 +50,7 @@ class Past:
         self._need_history()
         try:
             if not _REVISION.fullmatch(revision):
-                raise Failed("no revision")
+                raise Failed("rev-parse", "it is no revision")
             return self._repository.text("rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
         except Failed as error:
             raise NotFound(
@@ -60,12 +60,12 @@ class Past:
     def at(self, moment: datetime) -> str | None:
         """Returns the last commit of the branch that is not later than a moment; None if all are later."""
         self._need_history()
-        return self._ask("rev-list", "-1", f"--before={moment.isoformat()}", "HEAD") or None
+        return self._repository.text("rev-list", "-1", f"--before={moment.isoformat()}", "HEAD") or None
 
     def commit(self, revision: str) -> Commit:
         """Returns a commit. Raises NotFound."""
         oid = self.resolve(revision)
-        return next(_commits(self._bytes("log", "-1", f"--format={_COMMIT}", oid)))
+        return next(_commits(self._repository.run("log", "-1", f"--format={_COMMIT}", oid)))
 
     def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[Occurrence]:
         """Returns the newest `limit` commits that changed how often these files contain a text (in any case), oldest
@@ -75,7 +75,7 @@ class Past:
         if not self._has_history():
             return []
         wanted = ("-i", f"-S{text}", "-z", "--raw", "--no-abbrev", "--no-renames", f"--max-count={limit}")
-        log = self._bytes("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
+        log = self._repository.run("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
         found: list[Occurrence] = []
         needle = text.lower()
         with Objects(self._repository.root) as objects:
@@ -97,7 +97,9 @@ class Past:
         try:
             said = self._repository.run("blame", "--porcelain", *where, "--", path)
         except Failed as error:
-            raise NotFound(f"{path} has no history with these lines ({error}); `read` shows it as it is") from error
+            raise NotFound(
+                f"{path} has no history with these lines ({error.said}); `read` shows it as it is"
+            ) from error
         blamed = list(_blamed(said))
         commits = self.commits(sorted({oid for _, oid, _ in blamed if oid.strip("0")}))
         return [BlamedLine(number, text, commits.get(oid)) for number, oid, text in blamed]
@@ -107,7 +109,7 @@ class Past:
         if not oids:
             return {}
         given = "".join(f"{oid}\n" for oid in oids).encode()
-        said = self._bytes("log", "--no-walk=unsorted", "--stdin", f"--format={_COMMIT}", stdin=given)
+        said = self._repository.run("log", "--no-walk=unsorted", "--stdin", f"--format={_COMMIT}", stdin=given)
         return {commit.id: commit for commit in _commits(said)}
 
     def reverts(self, limit: int) -> list[tuple[Commit, str]]:
@@ -115,18 +117,20 @@ class Past:
         if not self._has_history():
             return []
         wanted = ("--fixed-strings", "--grep=This reverts commit ", f"--max-count={limit}", f"--format={_COMMIT}")
-        return [(one, one.reverts) for one in _commits(self._bytes("log", *wanted)) if one.reverts]
+        return [(one, one.reverts) for one in _commits(self._repository.run("log", *wanted)) if one.reverts]
 
     def between(self, old: str | None, new: str, paths: Sequence[str]) -> str:
         """Returns the diff between two commits or trees under these paths; `old` None is the empty tree."""
         named = [] if not paths else ["--", *map(clean_path, paths)]
         wanted = ("-r", "-p", "--no-color", "--no-ext-diff", "--no-renames", "--textconv", "--unified=1")
-        return self._ask("diff-tree", *wanted, old or self.empty_tree(), new, *named)
+        return self._repository.text("diff-tree", *wanted, old or self.empty_tree(), new, *named)
 
     def counts(self, old: str | None, new: str, paths: Sequence[str]) -> list[tuple[str, int, int]]:
         """Returns path, number of added and of removed lines of each changed file; -1 for a binary file."""
         named = [] if not paths else ["--", *map(clean_path, paths)]
-        said = self._bytes("diff-tree", "-r", "-z", "--numstat", "--no-renames", old or self.empty_tree(), new, *named)
+        said = self._repository.run(
+            "diff-tree", "-r", "-z", "--numstat", "--no-renames", old or self.empty_tree(), new, *named
+        )
         found: list[tuple[str, int, int]] = []
         for line in filter(None, said.split(b"\0")):
             came, went, path = line.split(b"\t", 2)
@@ -135,12 +139,12 @@ class Past:
 
     def beginning(self, subject: str) -> str | None:
         """Returns the first commit if it has this subject; else None."""
-        first = self._ask("rev-list", "--max-parents=0", "HEAD").split("\n")[-1]
+        first = self._repository.text("rev-list", "--max-parents=0", "HEAD").split("\n")[-1]
         return first if self.commit(first).subject == subject else None
 
     def parents(self, commit: str) -> list[str]:
         """Returns the ids of a commit's parents."""
-        return self._ask("rev-list", "-1", "--parents", commit).split()[1:]
+        return self._repository.text("rev-list", "-1", "--parents", commit).split()[1:]
 
     def empty_tree(self) -> str:
         """Returns the id of the empty tree."""
@@ -164,15 +168,6 @@ class Past:
     def _need_history(self) -> None:
         if not self._has_history():
             raise NotFound("nothing was committed yet; there is only the present (leave out `at`)")
-
-    def _bytes(self, *arguments: str, stdin: bytes | None = None) -> bytes:
-        try:
-            return self._repository.run(*arguments, stdin=stdin)
-        except Failed as error:
-            raise Unavailable(f"git could not answer ({error}); `git fsck` in the workspace says more") from error
-
-    def _ask(self, *arguments: str) -> str:
-        return self._bytes(*arguments).decode("utf-8", "replace").strip()
 
 
 def _commits(said: bytes) -> Iterator[Commit]:

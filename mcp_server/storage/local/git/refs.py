@@ -79,7 +79,7 @@ class Remote:
             where = f"HEAD:refs/heads/{branch}"
             self._repository.run("push", "--quiet", "--no-signed", name, where, seconds=NETWORK_SECONDS)
         except Failed as error:
-            if any(said in str(error) for said in _BEHIND):
+            if any(said in error.said for said in _BEHIND):
                 return "behind"
             raise Unavailable(f"{name} could not be pushed to: {_short(error)}; what is here is committed") from error
         return "pushed"
@@ -95,7 +95,7 @@ class Remote:
 
 
 def _short(error: Failed) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in error.said.splitlines() if line.strip()]
     return " ".join(" ".join(lines[-3:]).split())[:300]
 
 
@@ -179,7 +179,7 @@ class Worktrees:
             raise Unavailable(NEEDS_GIT) from error
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip()
-            raise Unavailable(f"git {' '.join(arguments[:2])} failed: {said}") from Failed(said)
+            raise Failed(" ".join(arguments[:2]), said)
 
 
 class Tags:
@@ -214,42 +214,30 @@ class Tags:
             if known[name].commit == commit:
                 return
             raise Conflict(f"the tag {name} names another state ({known[name].commit[:10]}); choose another name")
-        try:
-            if message:
-                # Not signed, as our commits are not: nobody sits there to type a passphrase.
-                self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
-            else:
-                self._point(name, commit)
-        except Failed as error:
-            raise Unavailable(f"git could not write the tag {name}: {error}") from error
+        if message:
+            # Not signed, as our commits are not: nobody sits there to type a passphrase.
+            self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
+        else:
+            self._point(name, commit)
 
     def create_new(self, name: str, commit: str) -> bool:
         """Creates a tag. Returns False if the name is taken. Raises Unavailable."""
-        try:
-            if self._repository.text("tag", "--list", name):
-                return False
-            self._point(name, commit)
-        except Failed as error:
-            raise Unavailable(f"git could not write the tag {name}: {error}") from error
+        if self._repository.text("tag", "--list", name):
+            return False
+        self._point(name, commit)
         return True
 
     def remove(self, name: str) -> None:
         """Deletes a tag. Raises Unavailable."""
-        try:
-            self._repository.run("update-ref", "-d", f"refs/tags/{name}")
-        except Failed as error:
-            raise Unavailable(f"git could not take the tag {name} away: {error}") from error
+        self._repository.run("update-ref", "-d", f"refs/tags/{name}")
 
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]:
         """Returns the commits of the branch under these paths since a moment, with their times (UTC), oldest first."""
         if not self._repository.exists() or self._repository.head() is None:
             return []
-        try:
-            said = self._repository.text(
-                "log", "--format=%H %ct", f"--since={moment.isoformat()}", "--", *map(clean_path, paths)
-            )
-        except Failed as error:
-            raise Unavailable(f"git could not list commits: {error}") from error
+        said = self._repository.text(
+            "log", "--format=%H %ct", f"--since={moment.isoformat()}", "--", *map(clean_path, paths)
+        )
         # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])

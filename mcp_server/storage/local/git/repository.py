@@ -19,7 +19,7 @@ from typing import Any
 from mcp_server.errors import Refused, Unavailable
 
 NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
-_BUSY = {
+BUSY = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -40,19 +40,18 @@ _HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
 _MANY = 200  # paths on one command line; for more, the whole index is listed
 
 
-class Failed(Exception):
-    """A git command failed. The text is its stderr, `output` its stdout, `status` its exit code."""
+class Failed(Unavailable):
+    """A git command failed. `said` is its stderr, `output` its stdout, `status` its exit code."""
 
-    def __init__(self, said: str, status: int = 128, output: str = "") -> None:
-        super().__init__(said)
-        self.status = status
-        self.output = output
+    def __init__(self, command: str, said: str, status: int = 128, output: str = "") -> None:
+        super().__init__(f"git {command} failed: {said}; `git fsck` in the workspace says more")
+        self.said, self.status, self.output = said, status, output
 
 
 class Repository:
     """The repository in `root/.git`, also if the workspace is inside another repository.
 
-    Methods raise Failed if git refuses, Unavailable if git is missing.
+    Methods raise Failed, which is an Unavailable, if git refuses, and Unavailable if git is missing.
     """
 
     def __init__(self, root: Path) -> None:
@@ -107,16 +106,8 @@ class Repository:
     def busy(self) -> str | None:
         """Returns git's unfinished operation (`merge`, `rebase`, `commit`, …), or None."""
         folder = self.folder()
-        found = next((name for file, name in _BUSY.items() if (folder / file).exists()), None)
+        found = next((name for file, name in BUSY.items() if (folder / file).exists()), None)
         return found or ("commit" if _is_open(folder / OPEN) else None)
-
-    def entry_blobs(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
-        """Returns the blob of each of these paths in a commit. Skips paths that are not plain files."""
-        return {
-            path: entry.split(" ")[1]
-            for path, entry in self.entries_of(commit, paths).items()
-            if entry.startswith("100")
-        }
 
     def staged(self, paths: Sequence[str], index: Path | None = None) -> dict[str, str]:
         """Returns `mode blob` of each of these paths in the user's index, or in another `index`; `conflict` for an
@@ -249,8 +240,8 @@ class Repository:
             except git.GitCommandError as error:
                 said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
                 ended = error.status if isinstance(error.status, int) else 128
-                said = said or f"git {arguments[0]} ended with {error.status}"
-                raise Failed(said, ended, str(error.stdout)) from error
+                name = next(part for part in arguments if part[0] != "-" and "=" not in part)
+                raise Failed(name, said or f"it ended with {error.status}", ended, str(error.stdout)) from error
         return output if isinstance(output, bytes) else str(output).encode()
 
 

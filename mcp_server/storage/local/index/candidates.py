@@ -21,10 +21,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from mcp_server.concurrency import both
 from mcp_server.model import Category, Passage
 from mcp_server.search.ranking import Candidate, matching_best
-from mcp_server.storage.local.index import schema
-from mcp_server.storage.local.index.connection import OpenReader
-from mcp_server.storage.local.index.query_plan import K1, B, QueryPlan, fetch_by_words, idf, plan_query
-from mcp_server.storage.local.index.scope import Scope, in_scope, scope_of
+from mcp_server.storage.local.index import vectors
+from mcp_server.storage.local.index.generations import OpenReader
+from mcp_server.storage.local.index.query_plan import (
+    K1,
+    B,
+    QueryPlan,
+    Scope,
+    fetch_by_words,
+    idf,
+    in_scope,
+    plan_query,
+    scope_of,
+)
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.derived_lines import Source, sources_of, without_sources
@@ -76,7 +85,7 @@ async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]]
 
 def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
     vector = wanted.embed(wanted.text) if wanted.embed else None
-    kept = schema.state(connection)
+    kept = vectors.state(connection)
     if vector is None or int(kept["dimensions"]) != len(vector):
         return None, []
     scope = scope_of(connection, wanted.filters)
@@ -122,23 +131,15 @@ class Found:
     candidate: Candidate
     _row: tuple[Any, ...] | Passage
     _names: Mapping[int, str] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    """The turns that a derived line comes from; nothing for every other passage."""
     source: int | None = None
     """For a derived line: the number of the candidate passage that it comes from."""
-    _sources: tuple[Source, ...] | None = None
 
     @property
     def row_id(self) -> int | None:
         """Returns the passage's number in this index; None if it was read from the files."""
         return None if isinstance(self._row, Passage) else self._row[0]
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """Returns the turns that a derived line comes from; nothing for every other passage."""
-        if self._sources is None:
-            turn = self._row.turn if isinstance(self._row, Passage) else self._row[12]
-            text = self.text
-            self._sources = sources_of(text) if turn is None and "[src: " in text else ()
-        return self._sources
 
     @property
     def text(self) -> str:
@@ -179,7 +180,7 @@ def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope
         "SELECT f.path, m.mark, m.id FROM json_each(?) j "
         "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
         "CROSS JOIN knowledge_meta m ON m.file = f.id AND m.mark = json_extract(j.value, '$[1]') AND m.part = 0",
-        (json.dumps([(source.path, source.turn) for source in sorted(wanted, key=str)]),),
+        (json.dumps([(source.path, source.turn) for source in wanted]),),
     ).fetchall()
     kept = set(in_scope(connection, [row[2] for row in rows], scope))
     return {Source(path, turn): number for path, turn, number in rows if number in kept}
@@ -199,7 +200,7 @@ def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found
     together: list[Found] = []
     for one in found:
         number = next((of[source] for source in one.sources[:1] if source in of), None)
-        turn = turns.get(str(one.sources[0])) if number is not None else None
+        turn = turns.get(f"{one.sources[0].path}#{one.sources[0].turn}") if number is not None else None
         if turn is None:
             together += [one] if number is None else []
             continue
@@ -307,9 +308,10 @@ def score(
             beside = beside[owner[beside] == owner[beside - 1]] if len(beside) else beside
             pairs[np.unique(owner[beside])] += 1
     cosines = _cosines([row[22] for row in rows], vector)
+    named = map(sources_of, [row[7] if row[12] is None else "" for row in rows])
     found: list[Found] = []
-    for row, keywords_value, cosine, words_in, beside_each_other in zip(
-        rows, bm25.tolist(), cosines, matched, pairs.tolist(), strict=True
+    for row, keywords_value, cosine, words_in, beside_each_other, of in zip(
+        rows, bm25.tolist(), cosines, matched, pairs.tolist(), named, strict=True
     ):
         path, mark, part, ordinal, line = row[1:6]
         session, turn = row[11:13]
@@ -332,7 +334,7 @@ def score(
             bool(asks),
             part,
         )
-        found.append(Found(candidate, row, names))
+        found.append(Found(candidate, row, names, of))
     return found
 
 

@@ -13,35 +13,31 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.model import Passage
-from mcp_server.search.query_syntax import Query
+from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
-from mcp_server.storage.local.index.connection import (
-    Health,
-    Lock,
+from mcp_server.storage.local.index.file_reader import FileContent, Scan, read_file
+from mcp_server.storage.local.index.generations import (
     OpenReader,
     import_numpy,
-    inode_of,
     numpy_is_there,
     open_reader,
 )
-from mcp_server.storage.local.index.file_reader import FileContent, read_file
-from mcp_server.storage.local.index.generations import Generations
-from mcp_server.storage.local.index.lookups import Counts
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
-from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.writer import Progress, Row, Signals, plan, signals_of
+from mcp_server.storage.local.index.writer import Row, Signals, plan, signals_of
+from mcp_server.storage.ports import Progress
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
     import sqlite3
 
+    import anyio
     import numpy as np
     from numpy.typing import NDArray
 
@@ -50,46 +46,6 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.index.candidates import Found, Vector
     from mcp_server.storage.local.index.query_plan import QueryPlan
     from mcp_server.storage.local.locks import Locks
-
-
-def standing(
-    counts: Counts | None, opened: OpenReader | None, health: Health, embedder: str, known: tuple[str, ...]
-) -> IndexStatus:
-    """Returns the contents and problems of the index.
-
-    Args:
-        counts: None if the index cannot be read.
-        opened: the open generation, if any.
-        embedder: its name, or "none".
-        known: problems with the embedder.
-    """
-    messages = list(known)
-    if counts is None:
-        state = "broken" if health.broken else "building" if health.building else "missing"
-        messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
-        counts = Counts(0, 0, 0, ())
-    else:
-        state = "building" if health.building or counts.unfinished else "ready"
-        if counts.not_embedded and embedder != "none":
-            messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
-    uses_vec = opened is not None and opened.near.loads_vectors
-    if embedder != "none" and opened is not None and not uses_vec:
-        messages.append(
-            "sqlite-vec cannot be loaded by this Python; similarity is computed with NumPy (pip install pysqlite3)"
-        )
-    return IndexStatus(
-        state=state,
-        generation=str(opened.generation.number) if opened else "none",
-        embedder=embedder,
-        vectors="none" if embedder == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
-        sqlite=f"{driver().name} {driver().version}",
-        files=counts.files,
-        passages=counts.passages,
-        not_embedded=counts.not_embedded,
-        size_bytes=opened.generation.path.stat().st_size if opened and opened.generation.path.exists() else 0,
-        problems=counts.problems,
-        messages=tuple(messages),
-    )
 
 
 T = TypeVar("T")
@@ -104,7 +60,7 @@ QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
 """Queries whose vectors are cached, and their greatest length in characters."""
 
 
-class Index:
+class Index(Maintenance):
     """The search index of one workspace and embedder. `name` and `dimensions` describe an embedder that is missing."""
 
     def __init__(
@@ -116,26 +72,24 @@ class Index:
         name: str | None = None,
         dimensions: int = 0,
     ) -> None:
-        self._files = files
-        self._embedder = embedder
-        self._name = name or (embedder.name if embedder else "none")
-        self._generations = Generations(folder, locks, self._name)
-        self._health = Health()
-        self._maintenance = Maintenance(files, self._generations, embedder, self._name, dimensions, self._health)
+        super().__init__(files, locks, folder, embedder, name or (embedder.name if embedder else "none"), dimensions)
         self._scan = Scan(files)
         self._open: OpenReader | None = None
-        self._opening = Lock()
         self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
 
-    # ---------------------------------------------------------------- reading
+    @cached_property
+    def _opening(self) -> anyio.Lock:
+        import anyio
 
-    async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
+        return anyio.Lock()
+
+    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         """Returns the passages that may answer a query, with the raw values of every signal. Never raises."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
         self,
-        query: Query,
+        query: ParsedQuery,
         filters: Filters | None,
         mode: Mode,
         then: Callable[[Candidates], T],
@@ -179,17 +133,11 @@ class Index:
     async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
 
-        scanned = await to_thread.run_sync(self._scan.search, text, filters)
         message = (
             f"the search index is {self._health.absence}: the files were read instead, by keywords only. "
             "The server rebuilds it, or `context-manager reset --index --apply`"
         )
-        if not scanned.complete:
-            message += "; the oldest files of this large workspace were left out"
-        found = Candidates(
-            scanned.asked, scanned.found, scanned.frequencies, scanned.passages, "scan", "none", (message,)
-        )
-        return await to_thread.run_sync(then, found)
+        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, message)))
 
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():
@@ -232,7 +180,7 @@ class Index:
     def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
         """Returns whether the index will have a file's current version in a moment: not for large or imported ones."""
         new = (there or (0, 0))[0] - (known or (0, 0))[0]
-        return new <= SMALL and path not in self._maintenance.postponed
+        return new <= SMALL and path not in self._postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
@@ -247,18 +195,6 @@ class Index:
     async def last_turn(self, session: str) -> int | None:
         """Returns the number of a session's newest indexed turn; None if searches read the files."""
         return await self._ask(lambda connection: lookups.last_turn(connection, session), None)
-
-    async def document(self, path: str) -> tuple[Passage, ...]:
-        """Returns the passages of a file in order; none if it is not indexed."""
-        return await self._ask(lambda connection: lookups.document(connection, path), ())
-
-    async def neighbours(self, passage: Passage, before: int = 1, after: int = 1) -> tuple[Passage, ...]:
-        """Returns the passages of the units around one, without its own, also across a conversation's files."""
-        return await self._ask(lambda connection: lookups.neighbours(connection, passage, before, after), ())
-
-    async def unit(self, passage: Passage) -> tuple[Passage, ...]:
-        """Returns all parts of a passage's unit, in order."""
-        return await self._ask(lambda connection: lookups.neighbours(connection, passage, 0, 0, itself=True), ())
 
     async def fingerprint(self) -> str:
         """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
@@ -280,7 +216,33 @@ class Index:
     async def status(self) -> IndexStatus:
         """Returns the contents and problems of the index."""
         counts = await self._ask(lookups.counts, None)
-        return standing(counts, self._open, self._health, self._name, self._messages())
+        opened, health, messages = self._open, self._health, [*self._messages()]
+        if counts is None:
+            state = "broken" if health.broken else "building" if health.building else "missing"
+            messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
+            counts = lookups.Counts(0, 0, 0, ())
+        else:
+            state = "building" if health.building or counts.unfinished else "ready"
+            if counts.not_embedded and self._name != "none":
+                messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
+        uses_vec = opened is not None and opened.near.loads_vectors
+        if self._name != "none" and opened is not None and not uses_vec:
+            messages.append(
+                "sqlite-vec cannot be loaded by this Python; similarity is computed with NumPy (pip install pysqlite3)"
+            )
+        return IndexStatus(
+            state=state,
+            generation=str(opened.generation.number) if opened else "none",
+            embedder=self._name,
+            vectors="none" if self._name == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
+            sqlite=f"{driver().name} {driver().version}",
+            files=counts.files,
+            passages=counts.passages,
+            not_embedded=counts.not_embedded,
+            size_bytes=opened.generation.path.stat().st_size if opened and opened.generation.path.exists() else 0,
+            problems=counts.problems,
+            messages=tuple(messages),
+        )
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
         """Reads some indexed files again and compares their passages with the index.
@@ -342,10 +304,10 @@ class Index:
                 await opened.close()
 
     async def _opened(self) -> OpenReader | None:
-        if self._is_current(self._open):
+        if self._open is not None and self._is_live(self._open):
             return self._open
-        async with self._opening():
-            if self._is_current(self._open):
+        async with self._opening:
+            if self._open is not None and self._is_live(self._open):
                 return self._open
             await self._retire()
             generation = self._generations.take_current()
@@ -358,13 +320,6 @@ class Index:
                 generation.held.release()
                 raise
             return self._open
-
-    def _is_current(self, opened: OpenReader | None) -> bool:
-        return (
-            opened is not None
-            and self._generations.current() == opened.generation.number
-            and inode_of(opened.generation.path) == opened.inode
-        )
 
     async def _retire(self) -> None:
         opened, self._open = self._open, None
@@ -380,41 +335,6 @@ class Index:
             self._generations.report_damage(number)
         await self._retire()
 
-    # ---------------------------------------------------------------- writing
-
-    @property
-    def needs_care(self) -> bool:
-        """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
-        return self._health.broken is not None or not self._generations.serves() or self._maintenance.moved
-
-    async def refresh(self, progress: Progress | None = None) -> int:
-        """Indexes all changed files and returns their number. Builds a missing index.
-
-        Only for the process with the maintainer's lock.
-        """
-        return await self._maintenance.refresh(progress)
-
-    async def apply(self, paths: Iterable[str]) -> int:
-        """Updates these files and all files in these folders, also deleted ones. Returns how many had changed.
-
-        Only for the process with the maintainer's lock.
-        """
-        return await self._maintenance.apply(tuple(paths))
-
-    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
-        """Updates small changes while a `refresh` or `apply` may be running.
-
-        Returns how many files had changed, and the paths that need `apply`; `settle` does not wait for those.
-        """
-        return await self._maintenance.apply_small(tuple(paths))
-
-    async def rebuild(self, progress: Progress | None = None) -> int:
-        """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
-
-        Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
-        """
-        return await self._maintenance.rebuild(progress)
-
     async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
         """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
 
@@ -423,9 +343,8 @@ class Index:
         """
         from anyio import current_time, sleep, to_thread
 
-        await self._maintenance.rebuild(progress)
-        await self._maintenance.close()
-        await self._retire()
+        await self.rebuild(progress)
+        await self.close()
         until = current_time() + patience
         while True:
             await to_thread.run_sync(self._generations.sweep)
@@ -437,5 +356,5 @@ class Index:
 
     async def close(self) -> None:
         """Closes everything; the index can be used again afterwards."""
-        await self._maintenance.close()
+        await self._close_writer()
         await self._retire()

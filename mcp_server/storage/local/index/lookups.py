@@ -7,12 +7,10 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mcp_server.model import Passage
 from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn, passage_of
-from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.local.index.writer import UNFINISHED, Row, Signals, storable
 from mcp_server.text.passages import indexed_text
 
@@ -49,13 +47,6 @@ def counts(connection: sqlite3.Connection) -> Counts:
     return Counts(files, passages, not_embedded, tuple(row[0] for row in problems), unfinished)
 
 
-def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> tuple[Passage, ...]:
-    """Returns the passages in rows of COLUMNS."""
-    names: dict[int, str] = {}
-    learn(connection, rows, names)
-    return tuple(passage_of(row, names) for row in rows)
-
-
 def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Returns for each of these files that is indexed its size (bytes) and mtime (ns) when it was indexed."""
     rows = connection.execute(
@@ -68,37 +59,6 @@ def last_turn(connection: sqlite3.Connection, session: str) -> int:
     """Returns the number of a session's newest indexed turn; 0 for none."""
     sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
     return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
-
-
-def document(connection: sqlite3.Connection, path: str) -> tuple[Passage, ...]:
-    """Returns the passages of a file, in order."""
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM files o CROSS JOIN knowledge_meta i ON i.file = o.id {JOINS.format(id='i.id')} "
-        "WHERE o.path = ? ORDER BY m.mark, m.part",
-        (path,),
-    )
-    return passages_of(connection, rows.fetchall())
-
-
-def neighbours(
-    connection: sqlite3.Connection, passage: Passage, before: int, after: int, itself: bool = False
-) -> tuple[Passage, ...]:
-    """Returns the passages of the units around one, in order; with `itself` also those of its own unit."""
-    if passage.turn is not None:
-        where = "i.session = (SELECT id FROM names WHERE name = ?) AND i.mark BETWEEN ? AND ? AND (i.mark <> ? OR ?)"
-        values = (passage.session, passage.turn - before, passage.turn + after, passage.turn, itself)
-        rows = connection.execute(
-            f"SELECT {COLUMNS} FROM knowledge_meta i {JOINS.format(id='i.id')} WHERE {where} "
-            "ORDER BY m.mark, f.path, m.part",
-            values,
-        )
-        return passages_of(connection, rows.fetchall())
-    first, last = passage.ordinal - before, passage.ordinal + after
-    return tuple(
-        p
-        for p in document(connection, passage.path)
-        if first <= p.ordinal <= last and (itself or p.ordinal != passage.ordinal)
-    )
 
 
 def fingerprint(connection: sqlite3.Connection) -> str:
@@ -175,7 +135,9 @@ def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int,
         f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}",
         (most,),
     ).fetchall()
-    return [(row[0], indexed_text(passage)) for row, passage in zip(rows, passages_of(connection, rows), strict=True)]
+    names: dict[int, str] = {}
+    learn(connection, rows, names)
+    return [(row[0], indexed_text(passage_of(row, names))) for row in rows]
 
 
 def add_vectors(

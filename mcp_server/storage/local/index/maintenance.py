@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.local.database import driver
-from mcp_server.storage.local.index import lookups, schema
-from mcp_server.storage.local.index.connection import Connected, Health, Lock, connect, inode_of
+from mcp_server.storage.local.database import driver, inode_of
+from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.file_reader import RACY_NS, IndexedFile
-from mcp_server.storage.local.index.generations import Generation, Generations
+from mcp_server.storage.local.index.generations import (
+    Connected,
+    Generation,
+    Generations,
+    Health,
+    connect,
+)
 from mcp_server.storage.local.index.vectors import refill
-from mcp_server.storage.local.index.writer import Indexer, Progress, known_files, known_paths
+from mcp_server.storage.local.index.writer import Indexer, known_files, known_paths
+from mcp_server.storage.ports import Progress
 from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:
+    import anyio
+
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.local.index.generations import OpenReader
+    from mcp_server.storage.local.locks import Locks
     from mcp_server.storage.values import FileStat
 
 
@@ -48,37 +60,46 @@ class _Replaced(Exception):
 
 
 class Maintenance:
-    """Writes index files. Only the holder of the maintainer's lock calls `refresh`, `apply` and `apply_small`."""
+    """The part of an index that writes its files."""
 
     def __init__(
         self,
         files: WorkspaceFiles,
-        generations: Generations,
+        locks: Locks,
+        folder: Path,
         embedder: Embedder | None,
         name: str,
         dimensions: int,
-        health: Health,
     ) -> None:
         self._files = files
-        self._generations = generations
+        self._generations = Generations(folder, locks, name)
         self._embedder = embedder
         self._name = name
         # Of one that is not installed, too: vectors can then be added later without a rebuild.
         self._dimensions = embedder.dimensions if embedder else dimensions
-        self._health = health
+        self._health = Health()
         self._writing: OpenWriter | None = None
-        self._turn = Lock()
         self._long: Indexer | None = None  # at work, and letting others in between
-        self.postponed: set[str] = set()
+        self._postponed: set[str] = set()
         """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
 
+    @cached_property
+    def _turn(self) -> anyio.Lock:
+        import anyio
+
+        return anyio.Lock()
+
     @property
-    def moved(self) -> bool:
-        """Returns whether another process made another generation live: then all files must be compared with it."""
-        return self._writing is not None and not self._is_live(self._writing)
+    def needs_care(self) -> bool:
+        """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
+        replaced = self._writing is not None and not self._is_live(self._writing)
+        return self._health.broken is not None or not self._generations.serves() or replaced
 
     async def refresh(self, progress: Progress | None = None) -> int:
-        """Indexes all changed files, and builds a missing index. Returns the number of changed files."""
+        """Indexes all changed files, and builds a missing index. Returns the number of changed files.
+
+        Only for the process with the maintainer's lock, as `apply` and `apply_small`.
+        """
         from anyio import to_thread
 
         async def work(writing: OpenWriter) -> int:
@@ -89,25 +110,27 @@ class Maintenance:
             return count
 
         count = await self._with_live(work)
-        self.postponed.clear()
+        self._postponed.clear()
         return await self.rebuild(progress) if count is None else count
 
     async def apply(self, paths: Iterable[str]) -> int:
         """Updates these files and all files in these folders, also deleted ones. Returns how many had changed."""
+        paths = tuple(paths)
 
         async def work(writing: OpenWriter) -> int:
             return await self._fill(writing, await self._named(writing, paths), None)
 
         count = await self._with_live(work)
-        self.postponed.difference_update(paths)
+        self._postponed.difference_update(paths)
         return await self.rebuild() if count is None else count
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
         """Updates small files, also while `refresh` or `apply` is running: they pause for it.
 
         Returns the number of changed files, and the paths that need `apply`: large files, and all files if there is no
-        index.
+        index. `settle` does not wait for those.
         """
+        paths = tuple(paths)
 
         async def work(writing: OpenWriter) -> tuple[int, list[str]]:
             named = await self._named(writing, paths)
@@ -132,12 +155,14 @@ class Maintenance:
 
         done = await self._with_live(work)
         changed, left = (0, list(paths)) if done is None else done
-        self.postponed.update(left)
+        self._postponed.update(left)
         return changed, left
 
     async def rebuild(self, progress: Progress | None = None) -> int:
-        """Fills a new generation from the files and makes it live; the old one serves meanwhile. Returns the number of
-        files."""
+        """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
+
+        Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
+        """
         from anyio import CancelScope, to_thread
 
         paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
@@ -160,8 +185,7 @@ class Maintenance:
                 await to_thread.run_sync(self._generations.sweep)
         return len(paths)
 
-    async def close(self) -> None:
-        """Closes the open generation; it is opened again when needed."""
+    async def _close_writer(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing.close()
@@ -193,7 +217,7 @@ class Maintenance:
         """Returns `work` of the live generation; None if there is none that can be written, or it is damaged: then it
         must be rebuilt."""
         while True:
-            async with self._turn():
+            async with self._turn:
                 writing = await self._writer()
                 if writing is None:
                     return None
@@ -212,11 +236,10 @@ class Maintenance:
         """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
         from anyio import CancelScope
 
-        turn = self._turn()
-        if turn.statistics().tasks_waiting:
-            turn.release()
-            with CancelScope(shield=True):  # whoever called it will let go of it
-                await turn.acquire()
+        if self._turn.statistics().tasks_waiting:
+            self._turn.release()
+            with CancelScope(shield=True):  # the caller releases it
+                await self._turn.acquire()
         if self._writing is not writing:
             raise _Replaced
 
@@ -262,9 +285,9 @@ class Maintenance:
     async def _writer(self) -> OpenWriter | None:
         """Returns the live generation, open for writing; None if there is none that can be written."""
         if self._writing is not None and not self._is_live(self._writing):
-            await self.close()
+            await self._close_writer()
         if self._health.broken or not self._generations.serves():
-            await self.close()
+            await self._close_writer()
             return None
         if self._writing is not None:
             return self._writing
@@ -297,11 +320,9 @@ class Maintenance:
             return
         raise error
 
-    def _is_live(self, writing: OpenWriter) -> bool:
-        return (
-            writing.generation.number == self._generations.current()
-            and inode_of(writing.generation.path) == writing.inode
-        )
+    def _is_live(self, opened: OpenWriter | OpenReader) -> bool:
+        generation = opened.generation
+        return generation.number == self._generations.current() and inode_of(generation.path) == opened.inode
 
     def _walk(self) -> Iterator[FileStat]:
         return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))

@@ -13,19 +13,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import Passage
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
-from mcp_server.storage.local.index.connection import Stems
-from mcp_server.storage.local.index.file_reader import (
-    RACY_NS,
-    FileContent,
-    IndexedFile,
-    TranscriptPosition,
-    read_file,
-)
-from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.storage.local.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition, read_file
+from mcp_server.storage.local.index.generations import Stems
+from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
+from mcp_server.storage.ports import Progress
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
@@ -36,7 +31,7 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.connection import Connected
+    from mcp_server.storage.local.index.generations import Connected
 
 PASSAGES = 1_500
 """About how many passages are written in a transaction; a huge file is written in several."""
@@ -45,9 +40,6 @@ SOON = 100
 """The same if others may write in between: some hundredths of a second."""
 
 FILES = 300
-
-Progress = Callable[[int, int], None]
-"""Called with (files done, all files)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +86,15 @@ class Indexer:
             *pieces, last = self._pieces(plans)
             for piece in pieces:
                 await self._write(piece)
-                await self._let_others()
+                if self.pause is not None:
+                    await self.pause()
             done += len(batch)
             changed += sum(not p.look.same for p in plans)
-            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._read_batch, remaining, known))
+            reading = to_thread.run_sync(self._read_batch, remaining, known)
+            batch = (await both(reading, self._write(last)))[0]
             self.held = frozenset(found.path for found in batch)
-            await self._let_others()
+            if self.pause is not None:
+                await self.pause()
             if progress:
                 progress(done, len(paths))
         return changed
@@ -113,31 +108,6 @@ class Indexer:
             ends = range(self._most, len(each.rows) + self._most, self._most) or (self._most,)
             pieces += [_Piece([each], end - self._most, end) for end in ends]
         return pieces
-
-    async def _let_others(self) -> None:
-        if self.pause is not None:
-            await self.pause()
-
-    async def _while_writing(
-        self, piece: _Piece, then: Callable[[], Awaitable[list[FileContent]]]
-    ) -> list[FileContent]:
-        from anyio import create_task_group
-
-        looks: list[FileContent] = []
-        errors: list[Exception] = []
-
-        async def write_out() -> None:
-            try:
-                await self._write(piece)
-            except Exception as error:  # carried out of the task group as it is
-                errors.append(error)
-
-        async with create_task_group() as tasks:
-            tasks.start_soon(write_out)
-            looks = await then()
-        if errors:
-            raise errors[0]
-        return looks
 
     def _read_batch(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
         looks: list[FileContent] = []
