@@ -1,7 +1,7 @@
 """The plugin's commands in the real Claude Code: /memory:why, find, remember, forget and pause.
 
-The model is scripted: it calls the tool that a command tells it to call. Each command allows its own tools, and `claude -p`
-denies every other call, so a call that succeeds needed no permission.
+The model is scripted: it calls the tool that a command tells it to call. Each command allows its own tools, and
+`claude -p` denies every other call, so a call that succeeds needed no permission.
 """
 
 from __future__ import annotations
