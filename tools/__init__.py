@@ -46,9 +46,10 @@ FULL = (topics.tool, history.tool, forget.tool)
 
 
 def offered(profile: Profile = "core", *, hooks: bool = False) -> tuple[Callable[[Connection], Tool], ...]:
-    """The tools of a server. `hooks`: of a client whose hooks record what is said and bring in the context, so that the
-    model has nothing to do with either."""
+    """Returns the tools that a server offers. With `hooks`, the client's hooks record the conversation and add the
+    context, so the two tools for that are left out, and `forget` is offered in their place."""
     chosen = (*ALL, *FULL) if profile == "full" else ALL
     if hooks:
-        chosen = (*(tool for tool in chosen if tool not in (observe.tool, compile_context.tool)), hook.tool)
+        rest = [tool for tool in chosen if tool not in (observe.tool, compile_context.tool, forget.tool)]
+        chosen = (*rest, forget.tool, hook.tool)
     return chosen

@@ -1,4 +1,4 @@
-"""`context-manager last`."""
+"""`context-manager last` and `pause`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SHOWN = 12
 @click.option("--session", help="Of this conversation (default: of any).")
 @json_option
 def last_command(session: str | None, as_json: bool) -> None:
-    """Show the exact text that was last added to a prompt, and why; and why nothing was added since."""
-    from mcp_server.errors import NotFound
+    """Show the exact text that was last added to a prompt, and why; what its session got before; and why nothing was
+    added since."""
     from mcp_server.storage import logs
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
@@ -39,34 +39,36 @@ def last_command(session: str | None, as_json: bool) -> None:
         return [record for record in found if session is None or record.get("session") == session]
 
     records = with_memory(ask)
-    since = []
-    last = None
-    for record in records:
-        if record.get("decision") == "injected":
-            last = record
-            break
-        since.append(record)
-    if last is None and not since:
-        where = f"in session {session!r} (session list shows them)" if session else "yet: no hook has asked"
-        raise NotFound(f"nothing was pushed {where}; `context-manager doctor` checks the hooks")
+    added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
+    last = records[added[0]] if added else None
+    since = records[: added[0]] if added else records
+    earlier = [records[number] for number in added[1:] if last and records[number].get("session") == last["session"]]
     if as_json:
-        print_json({"last": last, "since": since[:SHOWN]})
+        print_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]})
         return
     if last is not None:
         for part in view(last):
             console().print(part)
         click.echo()
         print_text(str(last["text"]))
-    for part in silence(since):
+        for part in _list("added earlier in this session", earlier):
+            console().print(part)
+        for part in _list("since then nothing was added", since):
+            console().print(part)
+        return
+    where = f"in session {session!r} (session list shows them)" if session else "yet"
+    cause = "" if since else ": no hook has asked"
+    print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
+    for part in _list("nothing was added", since):
         console().print(part)
 
 
 def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yields the view of a pushed text: when, where, why; the text itself follows."""
+    """Yields when, where and why a text was added, and what else was considered. The text itself follows."""
     from rich.rule import Rule
     from rich.text import Text
 
-    yield Rule(Text("what memory last put into a prompt", style="bold"), align="left", style="dim")
+    yield Rule(Text("what was last added to a prompt", style="bold"), align="left", style="dim")
     yield _pair("when", f"{_when(record)} · {record.get('event')} · session {record.get('session')}")
     if record.get("project"):
         yield _pair("project", str(record["project"]))
@@ -80,21 +82,23 @@ def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _pair(
             "gate", f"{'open' if gate['open'] else 'closed'}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
         )
-    yield _table(record.get("considered") or [])
+    if considered := record.get("considered"):
+        yield _table(considered)
     yield Text("the exact text:", style="dim")
 
 
-def silence(records: list[dict[str, Any]]) -> Iterator[RenderableType]:
-    """Yields the later prompts that got nothing, each with the reason."""
+def _list(title: str, records: list[dict[str, Any]]) -> Iterator[RenderableType]:
+    """Yields a title and one line for each record: the prompt, what was added, and why."""
     from rich.text import Text
 
     if not records:
         return
-    yield Text(f"\nsince then nothing: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold")
+    yield Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold")
     for record in records[:SHOWN]:
         said = " ".join(str(record.get("prompt") or record.get("event")).split())
+        tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
         line = Text.assemble(
-            (f"  {_when(record)}  ", "dim"), visible(said)[:60], ("  — " + visible(str(record.get("why"))), "yellow")
+            (f"  {_when(record)}  ", "dim"), visible(said)[:60], (f"  — {tokens}{visible(_reason(record))}", "yellow")
         )
         yield line
     if len(records) > SHOWN:
@@ -102,20 +106,19 @@ def silence(records: list[dict[str, Any]]) -> Iterator[RenderableType]:
 
 
 def _reason(record: Mapping[str, Any]) -> str:
+    """Returns why a prompt got its text, or got none."""
+    if record.get("decision") != "injected":
+        return str(record.get("why"))
     count = int(record.get("passages") or 0)
     if record.get("event") == "SessionStart" and "no server answered" not in str(record.get("why")):
         return "a window begins: the brief, which says who you are, what lasts and what was last worked on"
-    what = "one passage bears on the prompt" if count == 1 else f"{count} passages bear on the prompt"
     topics = sum(bool(one.get("included")) and one.get("slot") == "topics" for one in record.get("considered") or ())
     wrong = any(one.get("included") and one.get("slot") == "corrections" for one in record.get("considered") or ())
-    said = [what] if count else []
-    said += ["a topic came in"] if topics else []
-    new = (
-        f"{' and '.join(said)}, and this window had not seen {'it' if len(said) == 1 and count < 2 else 'them'}"
-        if said
-        else ""
-    )
-    return "; ".join(filter(None, (new, "the last answer is corrected" if wrong else ""))) or str(record.get("why"))
+    said = ["one passage is relevant to the prompt" if count == 1 else f"{count} passages are relevant to the prompt"]
+    said = (said if count else []) + (["a topic was activated"] if topics else [])
+    new = f"{' and '.join(said)}, and this window did not have {'it' if len(said) == count == 1 else 'them'} yet"
+    parts = [new if said else "", "the last answer is corrected" if wrong else ""]
+    return "; ".join(filter(None, parts)) or str(record.get("why"))
 
 
 def _table(considered: list[dict[str, Any]]) -> RenderableType:

@@ -47,6 +47,11 @@ MESSAGES_CACHED = 256
 KEYWORDS_ONLY = "search uses keywords only"
 
 
+def how_to_install(provider: str) -> str:
+    """Returns the command that installs the package of a provider."""
+    return "pip install wordllama" if provider == "wordllama" else f"pip install 'context-manager-mcp[{provider}]'"
+
+
 def load(wanted: Wanted) -> tuple[Embedder | None, str | None]:
     """Returns the embedder, or None with a sentence for `status` that says why there is none.
 
@@ -55,7 +60,10 @@ def load(wanted: Wanted) -> tuple[Embedder | None, str | None]:
     if wanted.provider == "none":
         return None, None
     if importlib.util.find_spec(wanted.provider.replace("-", "_")) is None:
-        return None, f"the package {wanted.provider} is not installed; {KEYWORDS_ONLY} (pip install {wanted.provider})"
+        return (
+            None,
+            f"the package {wanted.provider} is not installed; {KEYWORDS_ONLY} ({how_to_install(wanted.provider)})",
+        )
     if not wanted.length:
         return (
             None,

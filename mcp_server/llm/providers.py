@@ -164,7 +164,8 @@ def choose(
         return Chosen()
     without = "everything works without one, a little less well"
     if importlib.util.find_spec(name) is None:
-        return Chosen(problem=f"llm.provider is {name}, whose package is missing (pip install {name}); {without}")
+        how = f"pip install 'context-manager-mcp[{name}]'"
+        return Chosen(problem=f"llm.provider is {name}, whose package is missing ({how}); {without}")
     if not key and not (name == "openai" and base_url):
         return Chosen(problem=f"llm.provider is {name}, and no key is in ${key_variable}; {without}")
     large, small = (given or known for given, known in zip((model, small_model), MODELS[name], strict=True))

@@ -129,11 +129,13 @@ async def _index(memory: Memory) -> Check:
 
 def _embedder(memory: Memory) -> Check:
     if memory.embedder is None:
+        from mcp_server.embed.providers import how_to_install
+
         wanted = memory.settings.search.embedder
         if wanted == "none":
             return Check("embedder", True, "search.embedder is none: search uses keywords only")
         why = next((problem for problem in memory.startup_problems if wanted in problem), f"{wanted} is missing")
-        return Check("embedder", False, why, f"pip install {wanted}, or another search.embedder")
+        return Check("embedder", False, why, f"{how_to_install(wanted)}, or another search.embedder")
     try:
         (vector,) = memory.embedder.embed(["a sentence to try it"])
     except ContextManagerError as error:

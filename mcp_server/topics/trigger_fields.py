@@ -7,6 +7,7 @@ Triggers on texts have `match`, one or several things to look for, and `scope`. 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -19,6 +20,14 @@ LONGEST_PATTERN = 2000
 CRON_FIELDS = 5
 _LITERAL = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
 _FLAGS = "imsx"
+
+
+def _require(package: str, extra: str) -> None:
+    """Raises ValueError, with the command that installs it, if a package of an extra is missing."""
+    if find_spec(package) is None:
+        raise ValueError(
+            f"needs the package {package}, which is not installed (pip install 'context-manager-mcp[{extra}]')"
+        )
 
 
 def _listed(value: object) -> object:
@@ -116,6 +125,7 @@ class Language(_TextFields):
         for code in value:
             if not re.fullmatch(r"[a-zA-Z]{2}", code):
                 raise ValueError(f"{code!r} is no language code of two letters, as in `de`")
+        _require("py3langid", "language")
         return tuple(code.lower() for code in value)
 
     def made(self, line: int) -> Trigger:
@@ -205,6 +215,13 @@ class TopicFields(BaseModel):
     not_for: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
     similarity: Method = "tfidf"
     similarity_threshold: float | None = Field(None, ge=0, le=1)
+
+    @field_validator("similarity")
+    @classmethod
+    def _is_installed(cls, value: Method) -> Method:
+        if value == "sentiment":
+            _require("vaderSentiment", "sentiment")
+        return value
 
 
 OF_THE_TOPIC = ("similarity_threshold", "similarity", "activation")

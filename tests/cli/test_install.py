@@ -207,10 +207,10 @@ def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
 
 def test_the_plugin_is_not_ours_to_take_out_and_is_named(run: Run, home: Path, workspace: Path) -> None:
     (home / ".claude").mkdir(exist_ok=True)
-    (home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
+    (home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"memory@context-manager": true}}')
     run("init")
     for words in (("claude-code",), ("--all",)):
-        assert "remove it with: claude plugin uninstall context-manager@here" in run("uninstall", *words)
+        assert "remove it with: claude plugin uninstall memory@context-manager" in run("uninstall", *words)
     said = run("uninstall", "--all", "--purge", "--apply", code=1)
     assert "would create an empty memory in its place" in said
     assert workspace.is_dir()

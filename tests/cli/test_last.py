@@ -18,6 +18,7 @@ from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Run
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
+OTHER = "Marta sharpened the bread knife of the galley in April."
 
 
 @pytest.fixture
@@ -31,6 +32,8 @@ def pushed(workspace: Path, tmp_path: Path) -> Callable[..., None]:
             if await memory.state.session("earlier") is None:
                 await observe(memory, NewTurn("user", FACT, "earlier"), caller)
                 await sessions.end_session(memory, "earlier")
+                await observe(memory, NewTurn("user", OTHER, "another"), caller)
+                await sessions.end_session(memory, "another")
             await memory.index.refresh()
             for prompt in prompts:
                 given = {"session_id": "now", "cwd": str(tmp_path), "prompt": prompt}
@@ -44,23 +47,33 @@ def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]
     shown = run("last")
     assert FACT in shown
     assert "UserPromptSubmit · session now" in shown
-    assert "one passage bears on the prompt" in shown
-    assert "since then nothing: 2 times" in shown
+    assert "one passage is relevant to the prompt" in shown
+    assert "since then nothing was added: 2 times" in shown
     assert "no word in it is about anything" in shown
     found = json.loads(run("last", "--json"))
     assert found["last"]["text"] in shown
     assert found["last"]["sha256"]
     assert [record["prompt"] for record in found["since"]] == ["bake a cake with plums", "ok"]
     assert json.loads(run("last", "--session", "now", "--json")) == found
-    assert "session 'other'" in run("last", "--session", "other", code=1)
+    assert "in session 'other'" in run("last", "--session", "other")
     assert "last pushed" in run("status", "hooks")
+
+
+def test_last_lists_what_the_session_got_before(run: Run, pushed: Callable[..., None]) -> None:
+    pushed("where is the spare boathouse key?", "who sharpened the bread knife of the galley?")
+    shown = run("last")
+    assert "added earlier in this session: 1 time" in shown
+    assert "where is the spare boathouse key?" in shown
+    (earlier,) = json.loads(run("last", "--json"))["earlier"]
+    assert earlier["prompt"] == "where is the spare boathouse key?"
 
 
 @pytest.mark.usefixtures("empty_memory")
 def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:
-    assert "no hook has asked" in run("last", code=1)
+    assert "no hook has asked" in run("last")
+    assert json.loads(run("last", "--json"))["last"] is None
     pushed("ok")
-    assert "since then nothing: 1 time" in run("last")
+    assert "nothing was added: 1 time" in run("last")
     assert "last pushed: never" in run("status", "hooks")
 
 

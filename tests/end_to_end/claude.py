@@ -211,6 +211,20 @@ class Window:
         self.wait_for_text(line)
         os.write(self._terminal, b"\r")
 
+    def press(self, key: bytes, shown: str) -> None:
+        """Sends one key until `shown` is drawn: a dialog loses keys that arrive while it draws."""
+        self._shown = b""
+        pressed = 0.0
+
+        def drawn() -> bool:
+            nonlocal pressed
+            if time.monotonic() > pressed + PATIENCE / 10:
+                os.write(self._terminal, key)
+                pressed = time.monotonic()
+            return shown in "".join(self.text.split())
+
+        self.wait_for(drawn, f"{shown!r} after {key!r}")
+
     def leave(self) -> None:
         """`/exit`, and waits until it has ended."""
         self.type("/exit")

@@ -94,9 +94,9 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_
     second = desk.ask(ABOUT_IT, folder=worktree)
     third = desk.ask(NOT_ABOUT_IT)
     told, bearing, _ = desk.api.asked  # one request each: no tool was called
-    assert "mcp__plugin_context-manager_memory__search" in told.everything
+    assert "mcp__plugin_memory_memory__search" in told.everything
     for tool in ("observe", "compile_context"):  # what the hooks do needs no tool
-        assert f"mcp__plugin_context-manager_memory__{tool}" not in told.everything
+        assert f"mcp__plugin_memory_memory__{tool}" not in told.everything
     assert from_hooks(told) == ""
     assert "port 6543" in from_hooks(bearing)
     assert len({first.session, second.session, third.session}) == 3
@@ -323,7 +323,7 @@ def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: 
     def with_tools(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
         for event in ("UserPromptSubmit", "PostToolUse", "Stop", "PreCompact", "PostCompact"):
             given = {"event": event, **{name: f"${{{name}}}" for name in fields}}
-            call = {"type": "mcp_tool", "server": "plugin:context-manager:memory", "tool": "hook", "input": given}
+            call = {"type": "mcp_tool", "server": "plugin:memory:memory", "tool": "hook", "input": given}
             hooks[event] = [{"hooks": [{**call, "timeout": 20}]}]
 
     desk.plugin = variant(tmp_path / "tools", with_tools)

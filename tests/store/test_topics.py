@@ -1,18 +1,16 @@
 """Topic files: read whole, errors that name file, line and field, one broken file stops no other."""
 
 from __future__ import annotations
-
 import os
-import time
-from pathlib import Path
-
 import pytest
-
+import sys
+import time
 from mcp_server.errors import Invalid
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.topics import TopicFiles, named
 from mcp_server.topics.topic import Cron, Pattern, Webhook
 from mcp_server.topics.topic_file import describe_triggers, parse_topic
+from pathlib import Path
 from tests.actions.playbooks import EMAIL
 
 SEED = EMAIL.replace("max_context_kb: 4\n", "max_context_kb: 4\nowner: Ana\n")
@@ -140,6 +138,23 @@ def test_the_names_that_people_guess_are_understood(trigger: str) -> None:
 def test_what_is_wrong_is_named_with_file_line_and_field(front: str, says_: str) -> None:
     with pytest.raises(Invalid, match=r"topics/x\.md: " + says_):
         parse_topic("topics/x.md", f"---\n{front}\n---\nbody\n")
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "front", "where"),
+    [
+        ("vaderSentiment", "sentiment", "similarity: sentiment", r"line 2: `similarity`"),
+        ("py3langid", "language", "triggers:\n  - {type: language, match: de}", r"line 3: `triggers\.0\.match`"),
+    ],
+)
+def test_a_topic_that_needs_a_missing_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, extra: str, front: str, where: str
+) -> None:
+    text = f"---\n{front}\n---\nbody\n"
+    parse_topic("topics/x.md", text)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(Invalid, match=rf"{where}: .*{package}.*pip install 'context-manager-mcp\[{extra}\]'"):
+        parse_topic("topics/x.md", text)
 
 
 def test_a_field_that_is_nearly_a_known_one_is_pointed_out() -> None:

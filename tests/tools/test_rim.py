@@ -6,19 +6,21 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import Client
 from mcp.types import Tool
 
 from mcp_server.search import search as search_action
+from mcp_server.serve.server import build
 from mcp_server.text.destinations import MEMORY
 from mcp_server.tokens import TokenCounter
-from tests.serving import ERAS, Mode, call, connected, refused, say
+from tests.serving import ERAS, Mode, call, connected, opener, refused, say
 from tools import rim
 
 pytestmark = pytest.mark.anyio
 
 
-async def listed(root: Path) -> list[Tool]:
-    async with connected(root) as client:
+async def listed(root: Path, hooks: bool = False) -> list[Tool]:
+    async with Client(build(opener(root), hooks=hooks)) as client:
         return (await client.list_tools()).tools
 
 
@@ -32,9 +34,10 @@ async def test_the_tools_of_the_memory_are_listed(tmp_path: Path) -> None:
     assert names == [*said, "anchor", "prune", "checkpoint", "recover", "status"]
 
 
-async def test_what_every_client_pays_for_the_tools_stays_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hooks", [False, True])
+async def test_what_every_client_pays_for_the_tools_stays_small(tmp_path: Path, hooks: bool) -> None:
     inputs = outputs = 0
-    for tool in await listed(tmp_path):
+    for tool in await listed(tmp_path, hooks):
         shown = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
         inputs += tokens({key: shown[key] for key in ("name", "description", "inputSchema")})
         outputs += tokens(shown["outputSchema"]) if "outputSchema" in shown else 0

@@ -215,7 +215,8 @@ def plugin_of(machine: Machine) -> str | None:
     enabled = root.value.get("enabledPlugins") if root is not None and isinstance(root.value, dict) else None
     if not isinstance(enabled, dict):
         return None
-    return next((name for name, on in enabled.items() if on and name.startswith("context-manager@")), None)
+    ours = ("memory@context-manager", "context-manager@")  # the second is the plugin's earlier name
+    return next((name for name, on in enabled.items() if on and name.startswith(ours)), None)
 
 
 def project_folder(folder: Path) -> Path:

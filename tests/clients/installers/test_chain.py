@@ -121,12 +121,12 @@ async def test_a_project_that_was_installed_into_is_looked_at_too(
 
 async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> None:
     (here.home / ".claude").mkdir()
-    (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
+    (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"memory@context-manager": true}}')
     programs = os.pathsep.join([str(Path(sys.executable).parent), here.environ["PATH"]])
     usual = replace(here, environ={**here.environ, "PATH": programs, "CONTEXT_MANAGER_HOME": str(memory.disk.root)})
     found = await checks(memory, usual)
     assert found["Claude Code"].ok, found["Claude Code"]
-    assert "the plugin context-manager@here is enabled; connected in" in found["Claude Code"].detail
+    assert "the plugin memory@context-manager is enabled; connected in" in found["Claude Code"].detail
     assert "clients" not in found
 
 
@@ -146,7 +146,7 @@ async def test_a_plugin_beside_an_installation_is_told_of(memory: Memory, here: 
 async def test_a_plugin_whose_commands_are_not_on_path_is_told_of(memory: Memory, here: Machine) -> None:
     """In Claude Code it says nothing: this is where somebody looks who wonders why."""
     (here.home / ".claude").mkdir()
-    (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
+    (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"memory@context-manager": true}}')
     found = (await checks(memory, replace(here, environ={**here.environ, "PATH": "/usr/bin:/bin"})))["Claude Code"]
     assert not found.ok
     assert "context-manager-mcp is not on PATH" in found.detail
