@@ -51,8 +51,11 @@ NEVER_IN_TALK = ("decision", "open")
 """Kinds whose models are fitted on talk too."""
 
 KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
-STRENGTH_ACTS, STRENGTH_ITEMS = 0.3, 0.1
+STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES = 0.3, 0.1, 0.03
 """Inverse regularization strengths of the logistic regressions."""
+
+FOLDS = 5
+"""Parts of the conversations that are left out in turn."""
 
 LEAST_CONVERSATIONS = 2
 """A feature is used if at least this many conversations contain it."""
@@ -214,19 +217,16 @@ def give_acts(one: Conversation, user: Logistic, agent: Logistic) -> None:
             message.acts = (user if message.role == "user" else agent).probabilities(message_features(message))
 
 
-def train(some: Sequence[Conversation], talks: Sequence[Conversation] = (), folds: int = 4) -> Model:
-    """Returns the model that is fitted on labeled conversations and on talk without decisions and open items."""
-    for fold in range(folds):
-        acts = fit_acts([one for place, one in enumerate(some) if place % folds != fold])
+def train(some: Sequence[Conversation], talks: Sequence[Conversation] = ()) -> Model:
+    """Returns the model that is fitted on labeled conversations, and on talk as examples of lines without decisions."""
+    for fold in range(FOLDS):
+        acts = fit_acts([one for place, one in enumerate(some) if not _in_fold(place, some, fold)])
         for place, one in enumerate(some):
-            if place % folds == fold:
+            if _in_fold(place, some, fold):
                 give_acts(one, *acts)
-    user, agent = fit_acts(some)
-    for one in talks:
-        give_acts(one, user, agent)
     rows: list[list[Features]] = []
     wanted: dict[str, list[list[bool] | None]] = {kind: [] for kind in (*KINDS, "report")}
-    for one in (*some, *talks):
+    for one in some:
         rows.append(
             [
                 sentence_features(message, k)
@@ -236,10 +236,58 @@ def train(some: Sequence[Conversation], talks: Sequence[Conversation] = (), fold
             ]
         )
         marks = [mark for session in labels(one) for message in session for mark in message]
-        is_talk = len(rows) > len(some)
         for kind, parts in wanted.items():
-            parts.append(None if is_talk and kind not in NEVER_IN_TALK else [kind in mark for mark in marks])
-    return Model(user, agent, fit(rows, wanted, STRENGTH_ITEMS))
+            parts.append([kind in mark for mark in marks])
+    lines: list[tuple[Features, bool]] = []
+    for fold in range(FOLDS):
+        left = [place for place in range(len(some)) if not _in_fold(place, some, fold)]
+        items = fit(
+            [rows[place] for place in left],
+            {kind: [parts[place] for place in left] for kind, parts in wanted.items()},
+            STRENGTH_ITEMS,
+        )
+        for place, one in enumerate(some):
+            if _in_fold(place, some, fold):
+                lines += decision_lines(one, items)
+    user, agent = fit_acts(some)
+    items = fit(rows, wanted, STRENGTH_ITEMS)
+    for one in talks:
+        give_acts(one, user, agent)
+        lines += decision_lines(one, items)
+    return Model(user, agent, items, fit_lines(lines))
+
+
+def _in_fold(place: int, some: Sequence[Conversation], fold: int) -> bool:
+    """Whether a conversation is left out in this fold. Neighbors, which have one writer, are left out together."""
+    return place * FOLDS // len(some) == fold
+
+
+def decision_lines(one: Conversation, items: Logistic) -> list[tuple[Features, bool]]:
+    """Returns the features of each line that could be a decision, and whether it has all keywords of a labeled one."""
+    found = []
+    for messages in one.messages:
+        of = recognizer.judging(messages, items)
+        for place in range(len(messages)):
+            if "decision" in of(place).found:
+                for line, features in recognizer.decision_lines(messages, place, of):
+                    found.append((features, any(holds(item, line.text) for item in one.label["decisions"])))
+    return found
+
+
+def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
+    """Fits the model of lines. The regularization sees all features on one scale; the weights belong to raw values."""
+    vectorizer = DictVectorizer(sparse=False)
+    matrix = vectorizer.fit_transform([features for features, _ in lines])
+    mean, spread = matrix.mean(axis=0), np.maximum(matrix.std(axis=0), 0.01)
+    found = LogisticRegression(C=STRENGTH_LINES, max_iter=1000).fit(
+        (matrix - mean) / spread, [is_right for _, is_right in lines]
+    )
+    weights = np.round(found.coef_[0] / spread, 2)
+    bias = float(found.intercept_[0] - found.coef_[0] @ (mean / spread))
+    names = vectorizer.get_feature_names_out()
+    return Logistic(
+        ("decision",), (bias,), {name: (float(weight),) for name, weight in zip(names, weights, strict=True)}
+    )
 
 
 def main() -> None:

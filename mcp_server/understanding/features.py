@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
+from math import log
 from sys import intern
 
 from mcp_server.text.words import STOP_WORDS, TALK_WORDS, fold
@@ -23,6 +24,9 @@ HEAD, TAIL = 14, 18
 
 MAX_WORDS = 60
 """Words of a sentence that count."""
+
+STEM = 4
+"""Letters of a longer word that count as its stem."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
 
@@ -108,6 +112,13 @@ class Message:
     @cached_property
     def has_options(self) -> bool:
         return any(one.option for one in self.sentences)
+
+    @cached_property
+    def repeated(self) -> list[int]:
+        """How many content words of each sentence the next message repeats. Empty if there is no next message."""
+        if self.next is None:
+            return []
+        return [len(content_stems(word_list(one.text)) & self.next.stems) for one in self.sentences]
 
     @cached_property
     def recommendation(self) -> frozenset[str]:
@@ -241,7 +252,10 @@ def message_features(message: Message) -> Features:
 
 
 def sentence_features(message: Message, place: int) -> Features:
-    """Returns the features of sentence number `place` of a message; every name begins with the speaker's letter."""
+    """Returns the features of sentence number `place` of a message.
+
+    A name begins with the speaker's letter, or with * for words that count the same for both speakers.
+    """
     sentence = message.sentences[place]
     text, role, count = sentence.text, message.role[0], len(message.sentences)
     all_words = word_list(text)
@@ -252,10 +266,6 @@ def sentence_features(message: Message, place: int) -> Features:
     found[f"pos={position}"] = 1.0
     found[f"n={_bucket(count, (1, 2, 3, 5, 8, 14))}"] = 1.0
     found.update((f"w={word}", 1.0) for word in words)
-    found.update((f"b={one} {other}", 1.0) for one, other in pairwise(words))
-    found.update((f"f{at}={word}", 1.0) for at, word in enumerate(words[:3]))
-    if len(words) > 1:
-        found[f"ff={words[0]} {words[1]}"] = 1.0
     _flags(
         found,
         ("q", text.rstrip().endswith("?")),
@@ -291,7 +301,16 @@ def sentence_features(message: Message, place: int) -> Features:
         found.update((f"{side}act={name}", share) for name, share in other.acts.items())
     found.update((f"act={name}", share) for name, share in message.acts.items())
     _products(found, message, sentence, own, position)
-    return {f"{role}:{name}": value for name, value in found.items()}
+    _taken_up(found, message, place)
+    named = {f"{role}:{name}": value for name, value in found.items()}
+    named.update((f"*:w={word}", 1.0) for word in words)
+    named.update((f"*:b={one} {other}", 1.0) for one, other in pairwise(words))
+    named.update((f"*:f{at}={word}", 1.0) for at, word in enumerate(words[:3]))
+    if len(words) > 1:
+        named[f"*:ff={words[0]} {words[1]}"] = 1.0
+    named.update((f"*:cue={name}", 1.0) for name in own)
+    named.update((f"*:st={word[:STEM]}", 1.0) for word in words if len(word) > STEM)
+    return named
 
 
 def _products(found: Features, message: Message, sentence: Sentence, own: Sequence[str], position: str) -> None:
@@ -331,6 +350,56 @@ def _recommended(found: Features, message: Message, sentence: Sentence) -> None:
     later = message.next.next if message.next is not None else None
     if later is not None and later.role == "agent":
         found["n2ov"] = _overlap(stems, later.stems)
+
+
+def line_features(
+    text: str, said: Sequence[Message], shares: Sequence[Mapping[str, float]], probability: float
+) -> Features:
+    """Returns the features of the line of an item, by which a line that states a decision is told from others.
+
+    `said` are the messages that the line quotes, `shares` the probabilities of each quoted sentence by kind, and
+    `probability` that of the likeliest sentence.
+    """
+    first, last = said[0], said[-1]
+    after = last.next
+    found: Features = {
+        "probability": _logit(probability),
+        "subjects": min(len(subject_stems(text)), 20) / 10,
+        "sentences": min(len(shares), 8) / 4,
+    }
+    _flags(
+        found, ("agent", first.role == "agent"), ("exchange", len(said) > 1), ("digit", _DIGIT.search(text) is not None)
+    )
+    for kind in shares[0]:
+        of_kind = [share[kind] for share in shares]
+        found[f"most={kind}"] = _logit(max(of_kind))
+        found[f"sum={kind}"] = sum(of_kind)
+        found[f"mean={kind}"] = sum(of_kind) / len(of_kind)
+    for side, message in (("1", first), ("2", last), ("n", after)):
+        if message is not None:
+            found.update((f"{side}act={name}", share) for name, share in message.acts.items())
+    found["1len"] = min(len(first.words), 200) / 50
+    found["2len"] = min(len(last.words), 200) / 50
+    found["2sentences"] = min(len(last.sentences), 10) / 5
+    if after is not None:
+        found["nov"] = len(content_stems(word_list(text)) & after.stems) / 8
+        _flags(found, ("ntools", after.has_tools))
+    return found
+
+
+def _logit(probability: float) -> float:
+    return log((probability + 0.001) / (1.001 - probability))
+
+
+def _taken_up(found: Features, message: Message, place: int) -> None:
+    """Tells whether the next message repeats words of this sentence, and whether it repeats more of another one."""
+    counts = message.repeated
+    if not counts:
+        return
+    most = max(counts)
+    mine = counts[place]
+    _flags(found, ("ovall0", not most), ("ovbest", 0 < most == mine), ("ovnone", 0 == mine < most))
+    found["ovn"] = min(mine, 4) / 4
 
 
 def cues(text: str) -> list[str]:

@@ -1,8 +1,9 @@
-"""The weights of the recognizer: two sets of logistic models over named features.
+"""The weights of the recognizer: sets of logistic models over named features.
 
-`acts.user` and `acts.agent` give the probability of each dialogue act of a message; `items` that of each kind of item
-in a sentence. The file is text, so that a person can read what counts: one feature a line, then its weight for each
-output in the order of the header. `benchmarks/train_recognizer.py` writes it.
+`user_acts` and `agent_acts` give the probability of each dialogue act of a message; `items` that of each kind of item
+in a sentence; `lines` that the quoted sentences of an exchange together state a decision. The file is text, so that a
+person can read what counts: one feature a line, then its weight for each output in the order of the header.
+`benchmarks/train_recognizer.py` writes it.
 """
 
 from __future__ import annotations
@@ -46,17 +47,23 @@ class Logistic:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The three models of the recognizer, by what they judge."""
+    """The models of the recognizer, by what they judge."""
 
     user_acts: Logistic
     agent_acts: Logistic
     items: Logistic
+    lines: Logistic
 
 
 def dump(model: Model) -> str:
     """Returns the text of a weights file."""
     lines = []
-    for name, logistic in (("user_acts", model.user_acts), ("agent_acts", model.agent_acts), ("items", model.items)):
+    for name, logistic in (
+        ("user_acts", model.user_acts),
+        ("agent_acts", model.agent_acts),
+        ("items", model.items),
+        ("lines", model.lines),
+    ):
         lines.append("\t".join((f"[{name}]", *logistic.outputs)))
         lines.append("\t".join(("(bias)", *map(_short, logistic.bias))))
         for feature, row in sorted(logistic.weights.items()):
@@ -74,7 +81,7 @@ def parse(text: str) -> Model:
         weights = {feature: tuple(map(_number, row)) for feature, *row in (line.split("\t") for line in rows)}
         parts[name.removesuffix("]")] = Logistic(tuple(outputs), tuple(map(_number, bias.split("\t")[1:])), weights)
     try:
-        return Model(parts["user_acts"], parts["agent_acts"], parts["items"])
+        return Model(parts["user_acts"], parts["agent_acts"], parts["items"], parts["lines"])
     except KeyError as error:
         raise ValueError(f"the weights file has no section {error}") from error
 

@@ -1,8 +1,9 @@
 """Reads a conversation message by message and finds its items: decisions, rules, facts, open items, reports.
 
-Two steps, both linear and both in the weights file: the dialogue acts of each message (does it propose, accept, refuse,
+Three steps, all linear and all in the weights file: the dialogue acts of each message (does it propose, accept, refuse,
 amend, direct, …), then for each sentence whether it states an item, given its words, its place, and the acts of its
 message and of those before and after. A sentence of a proposal becomes a decision because the next message accepts it.
+The sentences of an exchange that may state a decision form one line; the third step judges the line as a whole.
 
 An item quotes the sentences that state it. What a program wrote under the role of the user is skipped.
 """
@@ -10,7 +11,7 @@ An item quotes the sentences that state it. What a program wrote under the role 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -20,33 +21,41 @@ from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
 from mcp_server.understanding.features import (
+    Features,
     Message,
     content_stems,
+    line_features,
     message_features,
     sentence_features,
     subject_stems,
     word_list,
 )
-from mcp_server.understanding.model import Model
+from mcp_server.understanding.model import Logistic, Model
 from mcp_server.understanding.sentences import Sentence
 from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
-LEAST: Mapping[ItemKind, float] = {"decision": 0.16, "rule": 0.15, "fact": 0.15, "open": 0.16, "report": 0.1}
-"""The least probability of an item, by kind (`benchmarks understand`, left-out conversations)."""
+LEAST: Mapping[ItemKind, float] = {"decision": 0.1, "rule": 0.15, "fact": 0.15, "open": 0.16, "report": 0.1}
+"""The least probability of a sentence that states an item, by kind (`benchmarks understand`, left-out writers)."""
+
+LEAST_LINE = 0.4
+"""The least probability that the quoted sentences together state a decision."""
 
 AMENDS = 0.3
-"""The probability of acceptance plus amendment from which on the user's sentences are told with the proposal."""
+"""The probability of acceptance plus amendment from which on an answer counts as an amendment of the proposal."""
 
-LONGEST_CHANGE = 140
-"""Characters of an amendment that is told with the proposal; a longer one is an item of its own."""
+LONGEST_ANSWER = 240
+"""Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
 
-LONGEST = 320
+LONGEST = 480
 """Characters of an item's text."""
 
-NEIGHBOR = 0.5
+NEIGHBOR = 0.2
 """A sentence next to one that counts joins it from this share of the least probability on."""
+
+ASKED = 0.05
+"""The probability of a decision from which on a sentence of the agent is quoted with a short answer."""
 
 PROGRAM = 0.5
 """The probability from which on a message of the user is taken for a program's and skipped."""
@@ -57,8 +66,11 @@ SECOND = 0.5
 MIN_WORDS = 2
 """Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
 
-SHORT_ANSWER = 4
-"""Words of an answer that only the message before it explains."""
+SHORT_ANSWER = 3
+"""Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
+
+SHORT_CHOICE = 4
+"""Words of an answer that only says which option is chosen."""
 
 MAX_GAP = 3
 """Sentences of one item stand at most so far apart."""
@@ -114,6 +126,34 @@ class _Found:
 _ByKind = dict[ItemKind, list[_Found]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A message's sentences: the probability of each kind, and those that state an item."""
+
+    shares: Sequence[Mapping[str, float]]
+    found: _ByKind
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The text of an item: `group` are the sentences of the message that states it, `settled` is the place of the
+    message that settles it, `quotes` are the places of all quoted sentences, each with its message."""
+
+    text: str
+    group: Sequence[_Found]
+    settled: int
+    quotes: tuple[tuple[int, int], ...]
+
+    @property
+    def labeled(self) -> bool:
+        return self.group[0].labeled
+
+    @property
+    def places(self) -> list[int]:
+        """The messages that state and settle the item, oldest first."""
+        return sorted({self.settled, *(at for at, _ in self.quotes)})
+
+
 def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None = None) -> list[Item]:
     """Returns the items of a conversation, in order; only those of turns numbered `first` to `last`, if given.
 
@@ -125,37 +165,14 @@ def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None =
     for message in messages:
         judge = model.user_acts if message.role == "user" else model.agent_acts
         message.acts = judge.probabilities(message_features(message))
-
-    @cache
-    def of(place: int) -> _ByKind:
-        return _found(messages[place], model)
+    of = judging(messages, model.items)
 
     items: list[Item] = []
     for place, turn in enumerate(real):
         if turn.number < first or (last is not None and turn.number > last):
             continue
-        items += _items(real, messages, place, of)
+        items += _items(real, messages, place, of, model)
     return items
-
-
-def probability_of(kind: ItemKind, quote: str, number: int, turns: Sequence[Turn], model: Model) -> float:
-    """Returns the probability that a quote of turn `number` states an item of this kind: its likeliest sentence's."""
-    real = [turn for turn in turns if is_real(turn)]
-    messages = _linked(real)
-    for message in messages:
-        judge = model.user_acts if message.role == "user" else model.agent_acts
-        message.acts = judge.probabilities(message_features(message))
-    stems = content_stems(word_list(quote))
-    return max(
-        (
-            model.items.probabilities(sentence_features(message, place))[kind]
-            for turn, message in zip(real, messages, strict=True)
-            if turn.number == number
-            for place, sentence in enumerate(message.sentences)
-            if 2 * len(stems & content_stems(word_list(sentence.text))) >= len(stems)
-        ),
-        default=0.0,
-    )
 
 
 def is_real(turn: Turn) -> bool:
@@ -173,13 +190,23 @@ def _linked(turns: Iterable[Turn]) -> list[Message]:
     return messages
 
 
-def _found(message: Message, model: Model) -> _ByKind:
+def judging(messages: Sequence[Message], items: Logistic) -> Callable[[int], _Judged]:
+    """Returns a function that judges the sentences of a message, given its place; it judges each message once."""
+
+    @cache
+    def of(place: int) -> _Judged:
+        return _judged(messages[place], items)
+
+    return of
+
+
+def _judged(message: Message, items: Logistic) -> _Judged:
     if message.acts.get("program", 0.0) >= PROGRAM:
-        return {}
-    shares = [model.items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
+        return _Judged((), {})
+    shares = [items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
     labels = [_labeled(sentence, message.role == "user") for sentence in message.sentences]
     chosen = _chosen(message)
-    found: dict[ItemKind, list[_Found]] = {}
+    found: _ByKind = {}
     for kind, least in LEAST.items():
         left = [
             share[kind] if _may_state(kind, sentence, share, chosen) else 0.0
@@ -193,7 +220,7 @@ def _found(message: Message, model: Model) -> _ByKind:
             beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR * least
             if share >= least or beside:
                 found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share))
-    return found
+    return _Judged(shares, found)
 
 
 def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: int) -> bool:
@@ -228,47 +255,112 @@ def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
     return ("decision", text) if by_user and _DECIDED.match(text) else None
 
 
-def _items(turns: Sequence[Turn], messages: Sequence[Message], place: int, of: Callable[[int], _ByKind]) -> list[Item]:
-    message, turn = messages[place], turns[place]
+def _items(
+    turns: Sequence[Turn], messages: Sequence[Message], place: int, of: Callable[[int], _Judged], model: Model
+) -> list[Item]:
     items: list[Item] = []
-    for kind, sentences in of(place).items():
-        if kind == "decision" and message.role == "user" and place and _amended(messages, place - 1, of):
-            continue  # told with the proposal that it changes
-        groups = _groups(sentences)
-        for group in groups:
-            text = _joined(group)
-            labeled = group[0].labeled
-            sources: tuple[int, ...] = (turn.number,)
-            settled = turn
-            if kind == "decision" and message.role == "agent" and place + 1 < len(turns) and not labeled:
-                if turns[place + 1].role == "user":
-                    sources, settled = (turn.number, turns[place + 1].number), turns[place + 1]
-                if _amended(messages, place, of) and group is groups[-1]:
-                    change = _joined(of(place + 1)["decision"])
-                    text = f"{clipped(text, LONGEST - len(change) - 12)} (amended: {change})"
-            elif kind == "decision" and place and not labeled and _needs_question(text, messages[place - 1]):
-                if of(place - 1).get("decision"):
-                    continue  # it only chooses what the question before proposes
-                text = f"{clean(messages[place - 1].sentences[-1].text)} {text}"
-            if len(subject_stems(text.replace(MARK, " "))) < (1 if labeled else MIN_WORDS):
+    for kind, sentences in of(place).found.items():
+        if kind == "decision":
+            lines = [
+                (line, model.lines.probabilities(features)["decision"])
+                for line, features in decision_lines(messages, place, of)
+            ]
+        else:
+            lines = [
+                (_Line(_joined(group), group, place, _at(place, group)), max(one.probability for one in group))
+                for group in _groups(sentences)
+            ]
+        for line, probability in lines:
+            if line.labeled:
+                probability = 1.0
+            elif kind == "decision" and probability < LEAST_LINE:
                 continue
-            probability = max(one.probability for one in group)
-            spoken = messages[place + 1] if settled is not turn else message
-            changes = probability if kind == "report" else spoken.acts.get("revise", 0.0)
+            if len(subject_stems(line.text.replace(MARK, " "))) < (1 if line.labeled else MIN_WORDS):
+                continue
+            spoken, settled = messages[line.settled], turns[line.settled]
             items.append(
                 Item(
                     kind,
-                    clipped(text, LONGEST),
+                    clipped(line.text, LONGEST),
                     settled.number,
                     settled.at,
-                    sources,
-                    message.role,
+                    tuple(turns[at].number for at in line.places),
+                    messages[place].role,
                     probability,
-                    changes,
-                    _heard(spoken, text) if kind in CHANGEABLE else (),
+                    probability if kind == "report" else spoken.acts.get("revise", 0.0),
+                    _heard(spoken, line.text) if kind in CHANGEABLE else (),
                 )
             )
     return items
+
+
+def decision_lines(
+    messages: Sequence[Message], place: int, of: Callable[[int], _Judged]
+) -> Iterator[tuple[_Line, Features]]:
+    """Yields the lines of decisions of message number `place`, each with the features by which it is judged."""
+    for line in _decisions(messages, place, of):
+        said = [messages[at] for at in line.places]
+        shares = [of(at).shares[sentence] for at, sentence in line.quotes]
+        likeliest = max(one.probability for one in line.group)
+        yield line, line_features(line.text, said, shares, likeliest)
+
+
+def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Line]:
+    """Returns the decisions that message number `place` states or proposes.
+
+    A decision of the agent is settled by the user's answer, which is quoted with it. A short decision of the user is
+    quoted with what the agent said before.
+    """
+    found = of(place).found["decision"]
+    role = messages[place].role
+    lines: list[_Line] = []
+    if role == "agent":
+        answered = place + 1 < len(messages) and messages[place + 1].role == "user"
+        answer = _answer(messages, place, of)
+        groups = _groups(found)
+        for group in groups:
+            text, quotes = _joined(group), _at(place, group)
+            if group[0].labeled or not answered:
+                lines.append(_Line(text, group, place, quotes))
+                continue
+            if answer and group is groups[-1]:
+                said = _joined(answer)
+                name = "amended" if _takes(messages[place + 1]) >= AMENDS else "answer"
+                text = f"{clipped(text, LONGEST - len(said) - 12)} ({name}: {said})"
+                quotes = (*quotes, *_at(place + 1, answer))
+            lines.append(_Line(text, group, place + 1, quotes))
+        return lines
+    after_agent = place > 0 and messages[place - 1].role == "agent"
+    if after_agent and _answer(messages, place - 1, of):
+        return []  # quoted with the proposal
+    for group in _groups(found):
+        text, quotes = _joined(group), _at(place, group)
+        if after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER:
+            if of(place - 1).found.get("decision"):
+                continue  # it only chooses what the message before proposes
+            before = messages[place - 1].sentences
+            asked = _asked(messages[place - 1], of(place - 1).shares)
+            told = clipped(" ".join(clean(before[at].text) for at in asked), LONGEST // 2)
+            text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
+        lines.append(_Line(text, group, place, quotes))
+    return lines
+
+
+def _at(place: int, sentences: Iterable[_Found]) -> tuple[tuple[int, int], ...]:
+    return tuple((place, one.place) for one in sentences)
+
+
+def _asked(message: Message, shares: Sequence[Mapping[str, float]]) -> list[int]:
+    """Returns the sentences of an agent's message that a short answer refers to: the likeliest decision and a question
+    at the end, or else the last sentence."""
+    last = len(message.sentences) - 1
+    if not shares:
+        return []
+    likeliest = max(range(last + 1), key=lambda at: shares[at]["decision"])
+    asked = {likeliest} if shares[likeliest]["decision"] >= ASKED else set()
+    if not asked or message.sentences[last].text.rstrip("*_ ").endswith("?"):
+        asked.add(last)
+    return sorted(asked)
 
 
 def _heard(message: Message, text: str) -> tuple[str, ...]:
@@ -292,31 +384,24 @@ def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
     return groups
 
 
-def _amended(messages: Sequence[Message], place: int, of: Callable[[int], _ByKind]) -> bool:
-    """Whether the user took the agent's proposal, message number `place`, with a change of his own."""
+def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Found]:
+    """Returns the user's sentences that are quoted with the agent's proposal, message number `place`."""
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
-        return False
-    after = messages[place + 1]
-    share = after.acts.get("accept", 0.0) + after.acts.get("amend", 0.0)
-    if share < AMENDS or not of(place).get("decision"):
-        return False
-    change = _joined(of(place + 1).get("decision", ()))
-    if not subject_stems(change) or len(change) > LONGEST_CHANGE:
-        return False
-    return not (_chosen(messages[place]) and len(change.split()) <= SHORT_ANSWER)  # it only says which option
+        return []
+    answer = of(place + 1).found.get("decision", [])
+    said = _joined(answer)
+    if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
+        return []
+    is_choice = _chosen(messages[place]) and len(said.split()) <= SHORT_CHOICE
+    return [] if is_choice else answer
 
 
-def _joined(sentences: Sequence[_Found]) -> str:
+def _takes(message: Message) -> float:
+    return message.acts.get("accept", 0.0) + message.acts.get("amend", 0.0)
+
+
+def _joined(sentences: Iterable[_Found]) -> str:
     return " ".join(clean(one.text) for one in sentences)
-
-
-def _needs_question(text: str, before: Message) -> bool:
-    """Whether an answer is so short that only the question before it says what it is about."""
-    return (
-        len(text.split()) <= SHORT_ANSWER
-        and bool(before.sentences)
-        and before.sentences[-1].text.rstrip().endswith("?")
-    )
 
 
 def clean(text: str) -> str:
