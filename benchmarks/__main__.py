@@ -11,8 +11,8 @@ from typing import TypeVar
 import anyio
 import click
 
+from benchmarks.continuity import WITHIN, ContinuityReport, measure_continuity
 from benchmarks.injection import BUDGET, LEAST_SILENT, MOST_FALL, InjectionReport, measure_injection
-from benchmarks.live import LiveReport, measure_live
 from benchmarks.push import PushReport, measure_push
 from benchmarks.retrieval import RetrievalReport, measure_retrieval
 from benchmarks.speed import SpeedReport, measure_speed
@@ -27,7 +27,7 @@ from benchmarks.topics import (
     measure_topics_speed,
 )
 from benchmarks.understand import Share, UnderstandReport, measure_understanding
-from benchmarks.workbench import Workbench
+from benchmarks.workbench import Workbench, mean
 from mcp_server.cli.printing import plain, print_table, progress
 from mcp_server.errors import ContextManagerError
 from mcp_server.understanding.model import SHIPPED, recognizer
@@ -62,13 +62,16 @@ def retrieval(path: Path, knowledge: bool, json_file: Path | None) -> None:
 
 
 @cli.command()
-@path_argument
-@click.option("--limit", type=click.IntRange(1000), required=True, help="Tokens of the live context.")
+@files_argument
+@click.option(
+    "--limit", type=click.IntRange(1000), default=12_000, show_default=True, help="Tokens of the live context."
+)
 @to_json
-def live(path: Path, limit: int, json_file: Path | None) -> None:
-    """Observe LoCoMo or BEAM turn by turn with a small live context: what does compaction cost?"""
-    report = _run("Asking", lambda bench: measure_live(bench, path, limit))
-    _deliver(report, json_file, lambda: _print_live(report))
+def continuity(files: tuple[Path, ...], limit: int, json_file: Path | None) -> None:
+    """Does the work go on when the window fills up? LoCoMo and BEAM under a small live limit; labeled conversations and
+    what brief, compaction and resume hold of them after further turns."""
+    report = _run("Observing", lambda bench: measure_continuity(bench, files, limit))
+    _deliver(report, json_file, lambda: _print_continuity(report))
 
 
 @cli.command()
@@ -181,28 +184,39 @@ def _print_retrieval(report: RetrievalReport) -> None:
     _table("Latency", ("ms", "p50", "p95"), latency)
 
 
-def _print_live(report: LiveReport) -> None:
-    where = report.where
-    click.echo(
-        f"{report.questions} questions on {report.conversations} conversations of {report.path}, observed turn by turn "
-        f"in replace with {report.limit:,} live tokens, embedder {report.embedder}, {report.seconds:.0f} s"
-    )
-    click.echo(
-        f"{where.turns:,} turns: {where.live:,} live, {where.shortened:,} the source of something shorter, "
-        f"{where.cold:,} cold; {where.exact:,} of {where.records:,} originals come back byte for byte"
-    )
-    _table(
-        "Gold turns inside the compiled context",
-        ("tokens", *(f"{int(budget):,}" for budget in next(iter(report.contexts.values()))), "live, whole"),
-        [
-            (phase, *(f"{share:.3f}" for share in by_budget.values()), f"{report.live[phase]:.3f}")
-            for phase, by_budget in report.contexts.items()
-        ],
-    )
-    click.echo(
-        f"{report.returned:.2f} chunks came back a question; "
-        f"observe p50 {report.observe_ms['p50']:.1f} ms, p95 {report.observe_ms['p95']:.1f} ms"
-    )
+def _print_continuity(report: ContinuityReport) -> None:
+    for kind, found in report.pressure.items():
+        shares = found.as_dict()
+        _table(
+            f"{kind}: {found.turns:,} turns, {report.limit:,} live tokens, {shares['questions']} questions",
+            ("", "figure"),
+            [
+                ("highest live share after a turn", f"{shares['highest_share']:.3f}"),
+                ("turns at 50% or more", f"{shares['share_at_least_half']:.3f}"),
+                ("largest drop in one step", f"{shares['largest_drop']:.3f}"),
+                ("dropped chunks", f"{found.dropped:,}"),
+                (f"back within {WITHIN} exchanges", f"{found.returned / max(1, found.dropped):.3f}"),
+                ("originals that cold storage has byte for byte", f"{found.exact.right:,} of {found.exact.of:,}"),
+                *((f"evidence {place}", f"{mean(some):.3f}") for place, some in found.evidence.items()),
+            ],
+        )
+    if report.held:
+        _table(
+            "Items in force that a text holds after further turns",
+            ("further", "text", "what", "share", "held", "tokens"),
+            [
+                (
+                    row["further"],
+                    row["text"],
+                    row["what"],
+                    f"{row['share']:.2f}",
+                    f"{row['right']} of {row['of']}",
+                    f"{row['tokens']:.0f}",
+                )
+                for row in report.held
+            ],
+            text=("text", "what"),
+        )
 
 
 def _print_injection(report: InjectionReport) -> None:

@@ -29,6 +29,7 @@ from mcp_server.pressure import pressure
 from mcp_server.pressure.mirror import Message, aligned, face, mark, mirrored, note_of, said
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import live_set
+from mcp_server.relevance.similar import Lookups
 from mcp_server.settings import Settings
 from mcp_server.text.redaction import redact
 
@@ -143,8 +144,8 @@ class ContextLoop:
         if self._live_tokens(matched) > target:
             memory = self._scaled(around)
             async with memory.locks.transcript(self._session):
-                turns = list(matched.turns.values())
-                event = await pressure.plan(memory, self._session, turns, "compaction", asked=True, target=target)
+                lookups = Lookups(memory, self._session, list(matched.turns.values()))
+                event = await pressure.plan(memory, lookups, "compaction", asked=True, target=target)
                 if event.changes:
                     await checkpoint.before(self._memory, self._session, "compaction")
                 await pressure.carry_out(memory, event)

@@ -1,35 +1,22 @@
 """`context-manager status`."""
 
 from __future__ import annotations
-
+import click
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-import click
-
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
-    console,
-    examples,
-    json_option,
-    print_json,
-    print_result,
-    print_table,
-    print_text,
-    visible,
-)
+from mcp_server.cli.printing import (console, examples, json_option, print_json, print_result, print_table, print_text, visible)
+from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
     from mcp_server.pressure.log import LogStats, Spread, Tuning
     from mcp_server.relevance.clarity_views import ClarityView
     from mcp_server.storage.llm_ledger import Spent
+    from rich.console import RenderableType
+    from rich.table import Table
 
 VIEWS = {
     "sessions": "Show the conversations.",
@@ -259,8 +246,10 @@ def _page(found: Tuning) -> Iterator[RenderableType]:
     yield from _savings(stats)
     yield from _chart("What came back", stats.recovered)
     if stats.dropped and stats.recovered:
-        share = sum(stats.recovered.values()) / stats.dropped
-        yield Text(f"  {share:.0%} of what was dropped came back: what comes back often, should not have gone", "dim")
+        came, soon = sum(stats.recovered.values()) / stats.dropped, stats.soon / stats.dropped
+        yield Text(
+            f"  {came:.0%} of what was dropped came back, {soon:.0%} within ten exchanges: too early a drop", "dim"
+        )
     knobs = ", ".join(f"{name} {value:g}" for name, value in found.knobs.items())
     yield Text(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}", "dim")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
@@ -73,6 +74,67 @@ def head_and_tail(text: str, tokens: int, meter: Meter) -> str:
     tail = _words_within(text[len(head) :], room - meter(head), meter, from_end=True)
     shown = f"{head.rstrip()} {LEFT_OUT} {tail.lstrip()}".strip()
     return shown if meter.line(shown) <= tokens else head.rstrip() if meter.line(head.rstrip()) <= tokens else ""
+
+
+_ERROR = re.compile(
+    r"\b(?:errors?|exception|traceback|fatal|panic|fail(?:ed|ure|s)?|assert\w*|undefined|denied|refused|time[ds]?.?out)\b"
+    r"|\w(?:Error|Exception)\b",
+    re.IGNORECASE,
+)
+_SIGNATURE = re.compile(
+    r"\s*(?:(?:export|default|public|private|protected|static|async|pub|abstract|final|override)\s+)*"
+    r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|module|namespace|CREATE TABLE|[+-]{3} |@@)\b"
+    r"|@@ |[+-]{3} \S|\s*(?:[\w<>\[\]*&:]+\s+)+\w+\([^;]*\)\s*\{\s*$"
+)
+_VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
+FEWEST_LINES = 8
+"""A text with fewer lines is prose: its beginning and end say most."""
+MAX_EXCERPTED = 400_000
+"""Characters of a text that an excerpt is taken from: half of them at each end."""
+ERROR_WORTH, SIGNATURE_WORTH, ASKED_WORTH = 2.0, 1.5, 3.0
+
+
+def excerpt(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
+    """Returns the lines of a log or of code that matter most, in at most `tokens` tokens: errors, signatures, and lines
+    with rare words of `query` (folded words), then its beginning and end. Of prose, its beginning and end.
+
+    Lines that differ only in numbers count less each time they recur.
+    """
+    if len(text) > MAX_EXCERPTED:
+        text = f"{text[: MAX_EXCERPTED // 2]}\n{LEFT_OUT}\n{text[-MAX_EXCERPTED // 2 :]}"
+    lines = text.split("\n")
+    if Room(tokens).holds(text, meter) or len(lines) < FEWEST_LINES:
+        return head_and_tail(text, tokens, meter)
+    said = [query.intersection(words(line)) for line in lines]
+    spread = Counter(word for some in said for word in some)
+    seen: Counter[str] = Counter()
+    worth = []
+    for place, line in enumerate(lines):
+        value = ASKED_WORTH * fsum(1 / spread[word] for word in said[place])
+        value += ERROR_WORTH * bool(_ERROR.search(line)) + SIGNATURE_WORTH * bool(_SIGNATURE.match(line))
+        shape = _VARYING.sub("0", line.strip())
+        seen[shape] += 1
+        edge = 1 / (1 + min(place, len(lines) - 1 - place))
+        worth.append(value / seen[shape] ** 2 + edge)
+    mark = meter.line(LEFT_OUT)
+    left = tokens - mark
+    chosen: set[int] = set()
+    for place in sorted(range(len(lines)), key=lambda place: (-worth[place], place)):
+        cost = meter.line(lines[place]) + mark
+        if cost <= left and lines[place].strip():
+            chosen.add(place)
+            left -= cost
+            left += mark * ((place - 1 in chosen) + (place + 1 in chosen))
+        if left <= mark:
+            break
+    shown: list[str] = []
+    before = -1
+    for place in sorted(chosen):
+        shown += [LEFT_OUT] if place != before + 1 else []
+        shown.append(lines[place])
+        before = place
+    found = "\n".join([*shown, *([LEFT_OUT] if before != len(lines) - 1 else [])])
+    return found if chosen and Room(tokens).holds(found, meter) else head_and_tail(text, tokens, meter)
 
 
 def without_code(text: str, query: frozenset[str], *, begins_inside: bool = False) -> str:

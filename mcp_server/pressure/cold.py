@@ -12,16 +12,13 @@ are live and whole are ignored.
 """
 
 from __future__ import annotations
-
 import contextlib
 import math
+from anyio.to_thread import run_sync
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints.stored import named_chunks
 from mcp_server.context.slots.history import exchanges
 from mcp_server.conversations import sessions
@@ -90,7 +87,7 @@ async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Reco
         else:
             await _restore(memory, [record], turns)
     memory.changes.publish(Change("session", None, record.session_id))
-    await run_sync(log.recovered, memory, record, "asked", None, "")
+    await run_sync(log.recovered, memory, record, turns, "asked")
     return replace(planned, done=True)
 
 
@@ -154,7 +151,7 @@ async def come_back(
         return []
     if not ((await memory.live.counts(session)).shortened if shortened is None else shortened):
         return []
-    turns, compared = await lookups.turns(), await lookups.compared()
+    turns, compared = await lookups.turns(), await lookups.compared(alone=True)
     if not compared.gate_open:
         return []
     chunks = await live_set(memory, session)
@@ -162,8 +159,9 @@ async def come_back(
     anchored = await anchored_ids(memory, session, chunks)
     found: list[tuple[float, LiveChunk]] = []
     window = max((turn.number for turn in turns if turn.role == "system" and turn.name == COMPACTION), default=0)
+    here = max((suiting.get(chunk.id, 0.0) for chunk in chunks if chunk.form == "whole"), default=0.0)
     for chunk in chunks:
-        if chunk.form != "whole" and chunk.turn > window and chunk.id in suiting:
+        if chunk.form != "whole" and chunk.turn > window and chunk.id in suiting and suiting[chunk.id] >= here:
             important = chunk.important or chunk.id in anchored
             total = score(suiting[chunk.id], math.inf, important, weights).total
             if total >= knobs.relevance_keep:
@@ -172,7 +170,7 @@ async def come_back(
     back = await _fitting(memory, lookups, found)
     await _restore(memory, [one.record for one in back], turns)
     for one in back:
-        await run_sync(log.recovered, memory, one.record, "automatic", one.score, compared.query)
+        await run_sync(log.recovered, memory, one.record, turns, "automatic", one.score, compared.query)
     return back
 
 
@@ -198,11 +196,10 @@ async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float
     below = int(knobs.compaction_trigger_pct * knobs.limit_tokens) - 1
     live = await memory.live.tokens(session)
     while back and live > (target := below - sum(one.tokens_added for one in back)):
-        turns, judged = await lookups.turns(), await lookups.compared()
-        room = await pressure.plan(memory, session, turns, "compaction", target=max(0, target), judged=judged)
+        room = await pressure.plan(memory, lookups, "compaction", target=max(0, target))
         least = back[-1].score or 0.0
         if room.tokens_after <= target and all(one.action == "drop" and one.score < least for one in room.changes):
-            await pressure.carry_out(memory, room, turns=turns)
+            await pressure.carry_out(memory, room, turns=await lookups.turns())
             break
         back.pop()
     return back

@@ -25,7 +25,7 @@ class ColdRecord:
     """A chunk in cold storage. `content` is its original text; empty if the client gave only its name.
 
     `form` is the form that the chunk has in the live context (`cold`: none), `shown` its text there. `immune` is as in
-    `LiveChunk`.
+    `LiveChunk`. `exchange` is the number of the session's exchanges when it left, 0 if unknown.
     """
 
     chunk_id: str
@@ -44,6 +44,7 @@ class ColdRecord:
     form: Form = "cold"
     shown: str | None = None
     immune: int = 0
+    exchange: int = 0
 
     @classmethod
     def of(
@@ -58,6 +59,7 @@ class ColdRecord:
         tokens: int | None = None,
         score: float = 0.0,
         prompt: str = "",
+        exchange: int = 0,
     ) -> ColdRecord:
         """Returns the record of a chunk. `tokens` are those of its original text, by default the chunk's own."""
         return cls(
@@ -77,6 +79,7 @@ class ColdRecord:
             form=chunk.form,
             shown=chunk.shown,
             immune=chunk.immune,
+            exchange=exchange,
         )
 
     def as_line(self) -> str:
@@ -102,6 +105,7 @@ class ColdRecord:
             "form": self.form,
             "shown": self.shown,
             "immune": self.immune,
+            "exchange": self.exchange,
         }
 
 
@@ -128,6 +132,7 @@ def read_record(line: str) -> ColdRecord:
             form=_one_of(stored.get("form"), get_args(Form), "cold"),
             shown=stored.get("shown"),
             immune=int(stored.get("immune", 0)),
+            exchange=int(stored.get("exchange", 0)),
         )
     except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"not a cold record: {error}") from error

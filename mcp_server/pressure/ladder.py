@@ -1,23 +1,21 @@
 """The ladder: decides which live chunks are shortened or dropped when a session grows.
 
-Curation, from 40% on: chunks at or below the cutoff go to cold storage. While the gate is closed nothing goes, because
-similarities mean nothing then.
+Curation, from 40% on: the chunks with the lowest scores, at or below the cutoff, go to cold storage until the gauge is
+a step below.
 
-Compaction, from 50% on, in steps until the gauge is below that again:
+Compaction, from 50% on, until the gauge is at 45%. Each step takes only what is still needed:
 
     1. tool results become one line
-    2. chunks between cutoff and keep are summarised
-    3. the lowest scores go to cold storage first
-    4. protected chunks become head and tail
-
-After a message without content words ("ok, thanks"), or while the gate is closed, each step takes only chunks at or
-below the cutoff of an open gate; the others wait for a message that can be compared, until the gauge is over 85%.
+    2. large chunks become excerpts, protected ones too
+    3. chunks between cutoff and keep are summarised
+    4. chunks below keep go to cold storage, the lowest score first
+    5. every chunk of more than 200 tokens becomes an excerpt
+    6. the others go, those that could not be compared before those at or above keep
 
 The limit, 85%: if the gauge is still over it, every text is cut to an equal part, system messages too.
 
-Protected are the newest chunks, important and anchored ones, and chunks that just came back. Only the limit changes
-system messages. Curation keeps chunks that are not indexed yet, and compaction takes them last. All functions return
-decisions and change nothing.
+Protected are the newest chunks, important and anchored ones, and chunks that just came back: they are shortened, but
+not dropped. Only the limit changes system messages. All functions return decisions and change nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from mcp_server.relevance.chunks import Action, ChunkScore, Decision, LiveChunk
 from mcp_server.text.budget import shared_out
 
 EXCERPT_TOKENS = 200
-"""Least tokens of the head and tail of a protected chunk."""
+"""Least tokens of an excerpt."""
 
 LEAST_EXCERPT = 40
 """Least tokens of a text at the limit."""
@@ -79,32 +77,27 @@ def newest(chunks: Sequence[LiveChunk], rules: LadderRules) -> frozenset[str]:
     return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - rules.min_chunks_to_keep) :])
 
 
-def curate(scored: Sequence[Scored], gate_open: bool, protected: Protected, rules: LadderRules) -> list[Decision]:
-    """Returns a decision for every chunk, in the order given: keep or drop."""
-    decisions = []
-    for chunk, score in scored:
+def curate(scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules) -> list[Decision]:
+    """Returns a decision for every chunk, in the order given: keep or drop. The lowest scores at or below the cutoff go
+    until `target` tokens are left."""
+    decided: dict[str, Decision] = {}
+    left = sum(chunk.tokens for chunk, _ in scored) - target
+    for chunk, score in sorted(scored, key=lambda pair: pair[1].total):
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
-        why = why or ("" if gate_open else "nothing here is about the message, so nothing is judged by it")
-        if why:
-            decisions.append(Decision(chunk, "keep", score.total, why, chunk.tokens))
-        elif score.total <= rules.cutoff:
-            decisions.append(Decision(chunk, "drop", score.total, f"score at or below {rules.cutoff:g}", 0))
+        if not why and score.total <= rules.cutoff and left > 0:
+            decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {rules.cutoff:g}", 0)
+            left -= chunk.tokens
         else:
-            decisions.append(Decision(chunk, "keep", score.total, f"score over {rules.cutoff:g}", chunk.tokens))
-    return decisions
+            why = why or (f"score over {rules.cutoff:g}" if score.total > rules.cutoff else "enough room without it")
+            decided[chunk.id] = Decision(chunk, "keep", score.total, why, chunk.tokens)
+    return [decided[chunk.id] for chunk, _ in scored]
 
 
 def compact(
-    scored: Sequence[Scored],
-    target: int,
-    protected: Protected,
-    rules: LadderRules,
-    *,
-    spare: bool = False,
-    gate_open: bool = True,
+    scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules, large: int = EXCERPT_TOKENS
 ) -> list[Decision]:
     """Returns a decision for every chunk, in the order given: the fewest steps of the ladder that bring their tokens to
-    `target`, if possible. `spare`: chunks that cannot be compared or are over the cutoff stay as they are."""
+    `target`, if possible. A chunk of more than `large` tokens counts as large."""
     decided = {
         chunk.id: Decision(chunk, "keep", score.total, protected.why(chunk), chunk.tokens) for chunk, score in scored
     }
@@ -113,37 +106,39 @@ def compact(
     def climb(candidates: Sequence[Scored], action: Action, after: Callable[[LiveChunk], int], why: str) -> None:
         nonlocal left
         for chunk, score in candidates:
-            if left <= 0:
-                return
             tokens = after(chunk)
-            if tokens < decided[chunk.id].tokens:
+            if left > 0 and tokens < decided[chunk.id].tokens:
                 left -= decided[chunk.id].tokens - tokens
                 decided[chunk.id] = Decision(chunk, action, score.total, why, tokens)
 
-    def last_to_go(pair: Scored) -> tuple[bool, float]:
-        return pair[0].id in protected.unknown, pair[1].total
+    def excerpts(least: int) -> None:
+        texts = [pair for pair in scored if pair[0].has_text and not pair[0].system]
+        parts = _equal_parts([decided[chunk.id].tokens for chunk, _ in texts], left, least)
+        most = {chunk.id: tokens for (chunk, _), tokens in zip(texts, parts, strict=True)}
+        climb(texts, "excerpt", lambda chunk: most[chunk.id], "too long to stay whole")
 
-    def may_go(chunk: LiveChunk, score: ChunkScore) -> bool:
-        judged = gate_open and chunk.id not in protected.unknown and score.total <= rules.cutoff
-        return not protected.why(chunk) and (judged or not spare)
+    def order(pair: Scored) -> tuple[bool, bool, float]:
+        return pair[1].total >= rules.keep, pair[0].id in protected.unknown, pair[1].total
 
-    free = sorted((pair for pair in scored if may_go(*pair)), key=last_to_go)  # of equals the older first
+    free = sorted((pair for pair in scored if not protected.why(pair[0])), key=order)  # of equals the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
     climb(tools, "one line", lambda chunk: chunk.one_line or 0, "a tool's result")
+    excerpts(max(large, EXCERPT_TOKENS))
     if rules.summarise:
         middling = [
             (chunk, score)
             for chunk, score in free
-            if rules.cutoff < score.total < rules.keep and chunk.form == "whole" and chunk.kind == "message"
+            if rules.cutoff < score.total < rules.keep
+            and decided[chunk.id].action == "keep"
+            and chunk.form == "whole"
+            and chunk.kind == "message"
         ]
         between = f"score between {rules.cutoff:g} and {rules.keep:g}"
         climb(middling, "summarise", lambda chunk: min(chunk.tokens, rules.summary_tokens), between)
-    climb(free, "drop", lambda chunk: 0, "the lowest score goes first")
-    if left > 0 and not spare:
-        guarded = [pair for pair in scored if pair[0].has_text and not pair[0].system and protected.why(pair[0])]
-        parts = _equal_parts([decided[chunk.id].tokens for chunk, _ in guarded], left, EXCERPT_TOKENS)
-        most = {chunk.id: tokens for (chunk, _), tokens in zip(guarded, parts, strict=True)}
-        climb(guarded, "excerpt", lambda chunk: most[chunk.id], "protected, but too long to stay whole")
+    lowest = "the lowest score goes first"
+    climb([pair for pair in free if not any(order(pair)[:2])], "drop", lambda chunk: 0, lowest)
+    excerpts(EXCERPT_TOKENS)
+    climb(free, "drop", lambda chunk: 0, lowest)
     return list(decided.values())
 
 

@@ -10,25 +10,23 @@ If a log cannot be written, only its line is lost.
 """
 
 from __future__ import annotations
-
+from anyio.to_thread import run_sync
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
-
-from anyio.to_thread import run_sync
-
 from mcp_server.conversations import sessions
 from mcp_server.logs import append, written
 from mcp_server.memory import Memory
+from mcp_server.model import Turn
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.gauges import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.values import LiveSetCounts, Reading
+from statistics import fmean, median
+from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
@@ -39,7 +37,7 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
     knobs = memory.settings.context
     at = {"timestamp": written(memory.clock())}
     dropped = sum(one.action == "drop" for one in plan.changes)
-    whose = {"session_id": plan.session, "prompt": plan.query, "gate_open": plan.gate_open, "trigger_by": plan.trigger}
+    whose = {"session_id": plan.session, "prompt": plan.query, "trigger_by": plan.trigger}
     if plan.event == "curation":
         if knobs.log_curation:
             append(
@@ -134,8 +132,16 @@ GROWTH_FROM = 0.2
 """Share of the limit below which fast growth raises no alarm."""
 
 
-def recovered(memory: Memory, record: ColdRecord, trigger: str, score: float | None, query: str) -> None:
-    """Writes one line for a chunk that came back."""
+def recovered(
+    memory: Memory,
+    record: ColdRecord,
+    turns: Sequence[Turn],
+    trigger: str,
+    score: float | None = None,
+    query: str = "",
+) -> None:
+    """Writes one line for a chunk that came back. `turns` are all of its session."""
+    since = sum(turn.role == "user" for turn in turns) - record.exchange if record.exchange else None
     if memory.settings.context.log_recovery:
         append(
             memory,
@@ -153,11 +159,14 @@ def recovered(memory: Memory, record: ColdRecord, trigger: str, score: float | N
                 "turn": record.turn,
                 "drop_reason": record.drop_reason,
                 "dropped_at": written(record.timestamp),
+                "exchanges_since": since,
             },
         )
 
 
 Record = Mapping[str, Any]
+SOON = 10
+"""Exchanges within which a chunk that left should not be asked for again."""
 BINS = 10
 """Bins of the histogram, a tenth each; the last one includes 1.0 and more."""
 
@@ -186,7 +195,7 @@ class Bin:
 @dataclass(frozen=True, slots=True)
 class LogStats:
     """A summary of the logs. `reasons` are the most frequent first; `first` and `last` are the times of the oldest and
-    newest line."""
+    newest line; `soon` counts the chunks that came back within ten exchanges."""
 
     first: str | None
     last: str | None
@@ -197,6 +206,7 @@ class LogStats:
     compaction: Spread
     summarised: int
     recovered: Mapping[str, int]
+    soon: int
     highest_pct: float
 
     @property
@@ -231,6 +241,9 @@ def log_stats(
         compaction=spread(int(_number(line, "tokens_before") - _number(line, "tokens_after")) for line in compactions),
         summarised=sum(int(_number(line, "chunks_summarized")) for line in compactions),
         recovered=dict(Counter(str(line.get("trigger", "asked")) for line in recoveries).most_common()),
+        soon=sum(
+            _number(line, "exchanges_since") <= SOON for line in recoveries if line.get("exchanges_since") is not None
+        ),
         highest_pct=max((_number(line, "pct_used") for line in healths), default=0.0),
     )
 

@@ -7,16 +7,12 @@ original is on disk: after a crash in between the chunk is still live, and its r
 """
 
 from __future__ import annotations
-
+from anyio.to_thread import run_sync
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints import checkpoint
-from mcp_server.context.cut import head_and_tail
+from mcp_server.context.cut import excerpt
 from mcp_server.context.slots.history import exchanges
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
@@ -28,18 +24,20 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
 from mcp_server.pressure import ladder, log, reword
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
-from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
-from mcp_server.pressure.ladder import LadderRules, Protected, Scored
-from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
+from mcp_server.pressure.health import (TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line)
+from mcp_server.pressure.ladder import (LadderRules, Protected, Scored, UNJUDGED)
+from mcp_server.relevance.chunks import (Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score)
 from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
-from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
-from mcp_server.relevance.similar import Compared, Lookups, Similar, compared
+from mcp_server.relevance.live_set import (change, gauges, gauges_of, live_set)
+from mcp_server.relevance.similar import Lookups, Similar
 from mcp_server.settings import Settings
-from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
+from mcp_server.storage.values import (Change, LiveSetCounts, STEPS, SessionRow)
 from mcp_server.text.budget import Meter
 from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets
 from mcp_server.text.summary import summarise
+from mcp_server.text.words import content_words
+from typing import Literal
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]
@@ -60,7 +58,6 @@ class Plan:
     session: str
     event: Event
     query: str
-    gate_open: bool
     decisions: tuple[Decision, ...]
     tokens_before: int
     hits: int
@@ -91,8 +88,8 @@ class Relief:
 async def relieve(
     memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups
 ) -> list[Relief]:
-    """Runs what is due after the turns `new`, and returns it: curation after a user's message, compaction whenever the
-    gauge is over its trigger, the limit if that was not enough.
+    """Runs what is due after the turns `new`, and returns it: curation at its trigger and at every further 5%,
+    compaction at its own, the limit if that was not enough.
 
     Call it under the transcript's lock. `entered` is the state of the live set after these turns; `lookups` caches what
     is read under that lock.
@@ -104,75 +101,61 @@ async def relieve(
         await checkpoint.before(memory, session, "compaction", boundary - 1)
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
-    limit = memory.settings.context.limit_tokens
-    full = entered.now.live / limit
-    step = curation_step(full, triggers)
-    was_full = any(curation_step(one.live / limit, triggers) for one in entered.earlier[-1:])
-    if step == 0 and not was_full and full < triggers.compaction:
-        return []
+    full = entered.now.live / memory.settings.context.limit_tokens
     before = int(await memory.state.get(STEPS, session) or 0)
     done: list[Relief] = []
-    curates = any(turn.role == "user" for turn in new) and step > before
-    if curates or full >= triggers.compaction:
-        turns, judged = await lookups.turns(), await lookups.compared()
 
-        async def act(event: Event) -> float:
-            if event != "curation" and not any(relief.plan.event != "curation" for relief in done):
-                await checkpoint.before(memory, session, "compaction")
-            done.append(await carry_out(memory, await plan(memory, session, turns, event, judged=judged), turns=turns))
-            return (await gauges(memory, session)).live
+    async def act(event: Event) -> float:
+        if event != "curation" and not any(relief.plan.event != "curation" for relief in done):
+            await checkpoint.before(memory, session, "compaction")
+        done.append(await carry_out(memory, await plan(memory, lookups, event), turns=await lookups.turns()))
+        return (await gauges(memory, session)).live
 
-        if curates:
-            full = await act("curation")
-        if full >= triggers.compaction:
-            full = await act("compaction")
-        if full >= triggers.most:
-            full = await act("limit")
-    after = curation_step(full, triggers)
-    if after != before and (curates or after < before):
+    if triggers.compaction > full and curation_step(full, triggers) > before:
+        full = await act("curation")
+    if full >= triggers.compaction:
+        full = await act("compaction")
+    if full >= triggers.most:
+        full = await act("limit")
+    unjudged = any(one.why == UNJUDGED for relief in done if not relief.plan.changes for one in relief.plan.decisions)
+    if (after := curation_step(full, triggers)) != before and not unjudged:  # else the next message tries again
         await memory.state.put(STEPS, session, after)
     return [relief for relief in done if relief.plan.changes]
 
 
 async def plan(
-    memory: Memory,
-    session: str,
-    turns: Sequence[Turn],
-    event: Event,
-    *,
-    asked: bool = False,
-    target: int | None = None,
-    judged: Compared | None = None,
+    memory: Memory, lookups: Lookups, event: Event, *, asked: bool = False, target: int | None = None
 ) -> Plan:
     """Returns what curation or compaction would do now. Changes nothing.
 
-    `turns` are all of the session's, oldest first. `target` is the number of tokens at which a compaction stops; by
-    default a step below its trigger, so that the next turn does not compact again. `judged` is the comparison with the
-    last message, if it is known.
+    `target` is the number of tokens at which it stops; by default a step below its trigger, so that the next turn does
+    not trigger it again. A curation that was `asked` for takes everything at or below the cutoff.
     """
+    session, turns, judged = lookups.session, await lookups.turns(), await lookups.compared(alone=False)
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
-    similar = (judged or await compared(memory, session, turns)).of(chunks)
+    similar = judged.of(chunks)
     anchored = await anchored_ids(memory, session, chunks)
-    scored = _scored(memory, chunks, similar, anchored)
+    scored = _scored(memory, chunks, similar, anchored, turns[-1].at if turns else memory.clock())
     rules, knobs = rules_of(memory.settings), memory.settings.context
     protected = Protected(
         newest=ladder.newest(chunks, rules) | _last_user(chunks, turns),
         anchored=anchored,
         exchange=exchanges(turns)[-1] + 1 if turns else 0,
-        unknown=similar.unknown,
+        unknown=similar.unknown if judged.query else frozenset(chunk.id for chunk in chunks),
     )
-    before = sum(chunk.tokens for chunk in chunks)
+    if target is None:
+        trigger = knobs.curation_trigger_pct if event == "curation" else knobs.compaction_trigger_pct
+        target = _under(max(0.0, trigger - AGAIN_PER), knobs.limit_tokens)
     if event == "curation":
-        decisions = ladder.curate(scored, similar.gate_open, protected, rules)
+        decisions = ladder.curate(scored, 0 if asked else target, protected, rules)
     elif event == "limit":
         decisions = ladder.limit(scored, _under(knobs.max_context_pct, knobs.limit_tokens))
     else:
-        if target is None:
-            target = _under(max(0.0, knobs.compaction_trigger_pct - AGAIN_PER), knobs.limit_tokens)
-        spare = not asked and before < knobs.max_context_pct * knobs.limit_tokens and not similar.tells
-        decisions = ladder.compact(scored, target, protected, rules, spare=spare, gate_open=similar.gate_open)
-    trigger: Trigger = "asked" if asked else "token_threshold"
-    return Plan(session, event, similar.query, similar.gate_open, tuple(decisions), before, similar.hits, trigger)
+        large = min(int(AGAIN_PER * knobs.limit_tokens), target)
+        decisions = ladder.compact(scored, target, protected, rules, large)
+    before = sum(chunk.tokens for chunk in chunks)
+    by: Trigger = "asked" if asked else "token_threshold"
+    return Plan(session, event, judged.query, tuple(decisions), before, judged.hits, by)
 
 
 async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
@@ -186,7 +169,7 @@ async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
         else Decision(chunk, "keep", 0.0, "said since", chunk.tokens)
         for chunk in chunks
     )
-    return Plan(session, "compaction", "", False, decisions, sum(chunk.tokens for chunk in chunks), 0, "client")
+    return Plan(session, "compaction", "", decisions, sum(chunk.tokens for chunk in chunks), 0, "client")
 
 
 async def carry_out(
@@ -201,10 +184,10 @@ async def carry_out(
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
     said = {turn.number: turn for turn in turns}
     flushed = await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
-    now = memory.clock()
+    now, exchange = memory.clock(), sum(turn.role == "user" for turn in turns)
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
-        made = [_made(memory, one, said.get(one.chunk.turn), decided, reason, now) for one in decided.changes]
+        made = [_made(memory, one, said.get(one.chunk.turn), decided, reason, now, exchange) for one in decided.changes]
         memory.cold.put_all([record for _, record in made])
         return made
 
@@ -251,13 +234,19 @@ async def notes(
 
 
 def _made(
-    memory: Memory, decision: Decision, turn: Turn | None, decided: Plan, reason: DropReason | None, now: datetime
+    memory: Memory,
+    decision: Decision,
+    turn: Turn | None,
+    decided: Plan,
+    reason: DropReason | None,
+    now: datetime,
+    exchange: int,
 ) -> tuple[LiveChunk, ColdRecord]:
     """Returns the chunk in its new form, and the record of its original."""
     chunk = decision.chunk
     said = original_of(chunk, turn)
     original = said or ""
-    shown = _shortened(memory, decision, original)
+    shown = _shortened(memory, decision, original, decided.query)
     form = FORMS[decision.action] if shown is not None or decision.action != "summarise" else "excerpt"
     count = memory.tokens.count
     whole = chunk.tokens if chunk.form == "whole" or said is None else estimated(original, count)
@@ -273,11 +262,12 @@ def _made(
         tokens=whole,
         score=decision.score,
         prompt=decided.query,
+        exchange=exchange,
     )
     return after, record
 
 
-def _shortened(memory: Memory, decision: Decision, original: str) -> str | None:
+def _shortened(memory: Memory, decision: Decision, original: str, query: str) -> str | None:
     """Returns the text in a chunk's place; None if there is none, or if the line of the tool call is enough."""
     if decision.action == "summarise":
         short = summarise(original, memory.settings.context.summary_target_tokens, memory.tokens.count)
@@ -285,12 +275,14 @@ def _shortened(memory: Memory, decision: Decision, original: str) -> str | None:
             return short
     elif decision.action != "excerpt":
         return None
-    return head_and_tail(original, decision.tokens, Meter(memory.tokens.count))
+    return excerpt(original, frozenset(content_words(query)), decision.tokens, Meter(memory.tokens.count))
 
 
-def _scored(memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchored: frozenset[str]) -> list[Scored]:
-    """Returns every chunk with its current score."""
-    now, weights = memory.clock(), weights_of(memory.settings)
+def _scored(
+    memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchored: frozenset[str], now: datetime
+) -> list[Scored]:
+    """Returns every chunk with its score at the time `now` of the last turn."""
+    weights = weights_of(memory.settings)
     scored = []
     for chunk in chunks:
         age = (now - (chunk.accessed or chunk.added)).total_seconds() / 3600

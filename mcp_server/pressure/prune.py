@@ -32,6 +32,7 @@ from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import Action, Decision, LiveChunk, text_of
 from mcp_server.relevance.clarity_scores import Verdict
 from mcp_server.relevance.live_set import gauges
+from mcp_server.relevance.similar import Lookups
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.transcript_head import title_of
 
@@ -77,15 +78,14 @@ async def prune_ladder(
 
 
 async def _planned(memory: Memory, session: str, strategy: Strategy, target: int | None) -> Plan:
-    turns = await sessions.session_turns(memory, session)
-    full = await gauges(memory, session)
+    lookups, full = Lookups(memory, session), await gauges(memory, session)
     due = full.live >= pressure.triggers_of(memory.settings).compaction
     if strategy == "auto" and target is None and not due:
-        return await pressure.plan(memory, session, turns, "curation", asked=True)
+        return await pressure.plan(memory, lookups, "curation", asked=True)
     most = None if due else full.live_tokens // HALF
     if target is not None:
         most = full.limit * target // 100
-    return await pressure.plan(memory, session, turns, "compaction", asked=True, target=most)
+    return await pressure.plan(memory, lookups, "compaction", asked=True, target=most)
 
 
 async def _ladder_told(
@@ -95,7 +95,7 @@ async def _ladder_told(
     fates = tuple(_fated(one, turns) for one in decided.decisions)
     notes: list[str] = []
     if strategy == "auto" and decided.event == "curation":
-        notes.append("Under the trigger of compaction only what has nothing to do with the last message goes.")
+        notes.append("Under the trigger of compaction only what has nothing to do with the last exchanges goes.")
     if any(one.why == UNJUDGED for one in decided.decisions):
         notes.append("What is not indexed yet cannot be judged; a running server, or any search, indexes it.")
     return Pruned(
@@ -187,7 +187,7 @@ async def _advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     before = view.gauges.live_tokens
     left = before - sum(decision.chunk.tokens for decision in decisions.values())
     if decisions and not dry_run:
-        done = Plan(session, "curation", view.prompt, True, tuple(decisions.values()), before, 0, "asked")
+        done = Plan(session, "curation", view.prompt, tuple(decisions.values()), before, 0, "asked")
         left = (await pressure.carry_out(memory, done, "asked")).tokens_after
         advisor.save(memory, session, view)
     warnings = (*view.advice.warnings, *((TOO_LATE,) if view.advice.phase == "too late" else ()))

@@ -1,12 +1,14 @@
-"""Finds the chunks of a session's context that are similar to a message, by the ordinary search.
+"""Finds the chunks of a session's context that are similar to what is talked about, by the ordinary search.
 
-Scores are scaled so that the best chunk has 1. A search raises every turn that is short or beside a match, so that an
-unrelated turn also has a score; only chunks with a clearly lower score than the rest are dropped. A chunk comes back
-automatically only if its own text matches the message. If the gate is closed, scores mean nothing and all are 0.
+Pressure compares the live chunks with the last three exchanges, so that "ok, thanks" clears nothing. Chunks are judged
+among themselves: scores are scaled so that the best one is 1 and the least one 0, because words that all chunks share
+give each of them a score. The gate has no say in that. It decides whether cold chunks
+come back: for a message that the memory knows nothing about, none does, and a chunk comes back only if its own text
+matches the message.
 
-Measured on the questions of public conversations (LoCoMo and BEAM development halves, wordllama): a limit of half the
-best score keeps 94% and 90% of the labeled evidence, and 29% and 55% of the other turns; of the chunks that come back
-automatically, 31% and 32% are labeled evidence.
+Of the chunks that come back automatically, 31% and 32% are labeled evidence (questions of the LoCoMo and BEAM
+development halves, wordllama). A chunk comes back only if it matches the message at least as well as every live chunk:
+before, as many came back as went on LoCoMo, and one in ten of those that went was back within ten exchanges.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ LEAST_CONTENT_WORDS = 3
 """A message with fewer content words is scored together with those before it: "ok, thanks" must not clear a session."""
 
 TOGETHER = 3
-"""Number of messages that are scored together with a short one; more if they have few content words too."""
+"""User messages that live chunks are compared with, and that a short message is searched with; more if they have few
+content words too."""
 
 MORE_HITS = 50
 
@@ -41,25 +44,18 @@ OWN_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """How similar the chunks of a session are to the message. `scaled` has chunk ids with 0 < similarity ≤ 1. `unknown`
-    has the chunks without a similarity: the message itself, chunks of the same turn, and chunks not yet indexed.
+    """How similar the chunks of a session are to the talk. `scaled` has chunk ids with 0 < similarity ≤ 1. `unknown`
+    has the chunks without a similarity: the query itself, what follows it, and chunks that are not indexed yet."""
 
-    `tells` is True if the similarities can be used: the message has content words, and the gate is open.
-    """
-
-    query: str
-    gate_open: bool
-    scaled: Mapping[str, float] = field(default_factory=dict)
-    unknown: frozenset[str] = frozenset()
-    hits: int = 0
-    tells: bool = False
+    scaled: Mapping[str, float]
+    unknown: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How similar the turns of a session are to its last message. `scores` has the similar turns by number. `telling`
-    has the turns that also say something about the message and do not only repeat its words. Turns after number `last`
-    were not compared."""
+    """How similar the turns of a session are to a query. `scores` has the similar turns by number. `telling` has the
+    turns that also say something about the query and do not only repeat its words. Turns after number `last` were not
+    compared, and `asking` are the query's own turns."""
 
     query: str
     gate_open: bool = False
@@ -67,21 +63,23 @@ class Compared:
     telling: frozenset[int] = frozenset()
     last: int = 0
     hits: int = 0
-    tells: bool = False
+    asking: frozenset[int] = frozenset()
 
     def of(self, chunks: Sequence[LiveChunk]) -> Similar:
-        """Returns the similarities of these chunks, scaled so that the best is 1. A chunk without text is compared by
-        the words of its name and tags."""
-        unknown = frozenset(chunk.id for chunk in chunks if chunk.has_text and chunk.turn > self.last)
-        if not self.gate_open:
-            return Similar(self.query, False, unknown=unknown, hits=self.hits)
-        values = {chunk.id: self.scores.get(chunk.turn, 0.0) for chunk in chunks if chunk.has_text}
-        best = max((value for chunk, value in values.items() if chunk not in unknown), default=0.0)
-        scaled = {chunk: min(1.0, value / best) for chunk, value in values.items() if value > 0 and best > 0}
-        return Similar(self.query, True, scaled | _by_name(chunks, self.query), unknown, self.hits, self.tells)
+        """Returns the similarities of these chunks, scaled so that the best is 1, the least 0. A chunk without text is
+        compared by the words of its name and tags."""
+        unknown = frozenset(
+            chunk.id for chunk in chunks if chunk.has_text and (chunk.turn > self.last or chunk.turn in self.asking)
+        )
+        texts = [chunk for chunk in chunks if chunk.has_text and chunk.id not in unknown]
+        values = {chunk.id: self.scores.get(chunk.turn, 0.0) for chunk in texts}
+        least, best = min(values.values(), default=0.0), max(values.values(), default=0.0)
+        scaled = {chunk: (value - least) / (best - least) for chunk, value in values.items() if value > least}
+        return Similar(scaled | _by_name(chunks, self.query), unknown)
 
     def suiting(self, chunks: Sequence[LiveChunk]) -> Mapping[str, float]:
-        """Returns the chunks, by id, whose own text matches the message; the best turn of all is scaled to 1."""
+        """Returns the chunks, by id, whose own text matches the query; the best turn of all is scaled to 1. None if the
+        gate is closed."""
         if not self.gate_open:
             return {}
         best = max((self.scores[turn] for turn in self.telling if turn <= self.last), default=0.0)
@@ -94,7 +92,7 @@ class Compared:
 
 
 class Lookups:
-    """The turns of a session and their similarity to its last message; both are read when they are first needed.
+    """The turns of a session and their similarity to the talk; each is read when it is first needed.
 
     Valid while the transcript's lock is held."""
 
@@ -102,7 +100,7 @@ class Lookups:
         self._memory = memory
         self.session = session
         self._turns = turns
-        self._compared: Compared | None = None
+        self._compared: dict[bool, Compared] = {}
 
     async def turns(self) -> Sequence[Turn]:
         """Returns all turns of the session, oldest first."""
@@ -110,20 +108,20 @@ class Lookups:
             self._turns = await sessions.session_turns(self._memory, self.session)
         return self._turns
 
-    async def compared(self) -> Compared:
-        """Returns their similarity to the last message."""
-        if self._compared is None:
-            self._compared = await compared(self._memory, self.session, await self.turns())
-        return self._compared
+    async def compared(self, *, alone: bool) -> Compared:
+        """Returns their similarity to the last message if `alone`, else to the last three exchanges."""
+        if alone not in self._compared:
+            self._compared[alone] = await compared(self._memory, self.session, await self.turns(), alone=alone)
+        return self._compared[alone]
 
 
-async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compared:
-    """Compares the turns of a session, oldest first, with its last message."""
-    asking = asking_turns(turns)
-    query = query_of(turns)
+async def compared(memory: Memory, session: str, turns: Sequence[Turn], *, alone: bool = False) -> Compared:
+    """Compares the turns of a session, oldest first, with its last message if `alone`, else with its last exchanges."""
+    asking = asking_turns(turns, alone=alone)
+    query = query_of(turns, alone=alone)
     if not query.strip():
         return Compared(query)
-    first = asking[0].number
+    first = asking[0].number if alone else asking[-1].number
     found = await find(
         memory,
         SearchRequest(
@@ -138,14 +136,13 @@ async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compa
     )
     known = await memory.index.last_turn(session)
     last = first - 1 if known is None else min(first - 1, known)
-    hits = found.hits if found.gate.open else ()
     scores: dict[int, float] = {}
-    for hit in hits:
+    for hit in found.hits:
         turn = hit.passage.turn or 0
         scores[turn] = max(hit.score, scores.get(turn, 0.0))
-    telling = await run_sync(_telling, hits, query)
-    tells = found.gate.open and len(content_words(bounded(asking[-1].content), TALK_WORDS)) >= LEAST_CONTENT_WORDS
-    return Compared(query, found.gate.open, scores, telling, last, len(found.hits), tells)
+    telling = await run_sync(_telling, found.hits, query) if alone and found.gate.open else frozenset()
+    asked = frozenset(turn.number for turn in asking)
+    return Compared(query, found.gate.open, scores, telling, last, len(found.hits), asked)
 
 
 def _telling(hits: Sequence[Hit], query: str) -> frozenset[int]:
@@ -170,9 +167,9 @@ def says_something(turn: Turn) -> bool:
     return bool(content_words(bounded(turn.content), TALK_WORDS))
 
 
-def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
-    """Returns the user's turns that make up the query: the last one. If it has few content words, the two turns before
-    it are added, and then more until there are enough."""
+def asking_turns(turns: Sequence[Turn], *, alone: bool = True) -> list[Turn]:
+    """Returns the user's turns that make up the query: the last three, or the last one if it is enough `alone`. More
+    are added until they have enough content words."""
     asking: list[Turn] = []
     said: set[str] = set()
     for turn in reversed(turns):
@@ -180,14 +177,14 @@ def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
             continue
         asking.insert(0, turn)
         said.update(content_words(bounded(turn.content), TALK_WORDS))
-        if len(said) >= LEAST_CONTENT_WORDS and (len(asking) == 1 or len(asking) >= TOGETHER):
+        if len(said) >= LEAST_CONTENT_WORDS and (len(asking) >= TOGETHER or (alone and len(asking) == 1)):
             break
     return asking
 
 
-def query_of(turns: Sequence[Turn]) -> str:
+def query_of(turns: Sequence[Turn], *, alone: bool = True) -> str:
     """Returns the query for the comparison: beginning and end of a long message, or of many messages."""
-    return bounded("\n".join(bounded(turn.content) for turn in asking_turns(turns)))
+    return bounded("\n".join(bounded(turn.content) for turn in asking_turns(turns, alone=alone)))
 
 
 def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:

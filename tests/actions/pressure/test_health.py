@@ -64,7 +64,7 @@ async def test_each_drop_is_listed_and_whether_it_can_come_back(memory: Memory) 
     await grow(memory)
     listed = await drops(memory, "s")
     assert {one.chunk_id for one in listed} == {record.chunk_id for record in await cold_records(memory, "s")}
-    assert all(one.recoverable and one.reason == "compaction" for one in listed)
+    assert all(one.recoverable and one.reason in ("compaction", "low_relevance") for one in listed)
     await recover(memory, listed[0].chunk_id, USER, apply=True)
     again = await drops(memory, "s")
     assert [one.recoverable for one in again].count(False) == 1
@@ -81,6 +81,20 @@ async def test_without_the_log_cold_storage_tells(memory: Memory, workspace: Pat
     assert all(one.threshold_used is None for one in after)
     await end_session(memory, "s")  # what was live to the end is in cold storage too, and was never dropped
     assert {one.chunk_id for one in await drops(memory)} == {one.chunk_id for one in before}
+
+
+async def test_a_chunk_that_is_asked_for_again_within_ten_exchanges_counts_against_the_policy(
+    memory: Memory, clock: Clock
+) -> None:
+    await grow(memory)
+    first, second, *_ = await drops(memory, "s")
+    before = (await tuning(memory)).stats.soon
+    await recover(memory, first.chunk_id, USER, apply=True)
+    assert (await tuning(memory)).stats.soon == before + 1
+    for number in range(11):
+        await observe(memory, NewTurn("user", f"Something else: {number}.", session="s"), USER)
+    await recover(memory, second.chunk_id, USER, apply=True)
+    assert (await tuning(memory)).stats.soon == before + 1
 
 
 async def test_the_logs_are_summed_up_by_session_and_time(memory: Memory, clock: Clock) -> None:

@@ -33,7 +33,7 @@ BETTER = "The Galeb needs a winter berth in Split, a new mainsail, and forty pie
 
 async def compact(memory: Memory) -> None:
     """Observes a conversation in which a compaction summarizes what was said first."""
-    await say(memory, " ".join(f"{SUBJECTS[1]} and rope number {number}." for number in range(40)))
+    await say(memory, " ".join(f"{SUBJECTS[1]} and rope number {number}." for number in range(9)))
     await hold(memory, [replace(turn, role="agent") for turn in talk(20, length=4)])
     await say(memory, f"{SUBJECTS[1]}, and which rope?")
     await hold(memory, [replace(turn, turn_id=None, role="agent") for turn in talk(12, length=4)])

@@ -33,12 +33,12 @@ def protected(scored: list[Scored], *anchored: str) -> Protected:
     return Protected(newest([chunk for chunk, _ in scored], RULES), frozenset(anchored), exchange=3)
 
 
-def curate(scored: list[Scored], gate_open: bool, *anchored: str) -> list[Decision]:
-    return ladder.curate(scored, gate_open, protected(scored, *anchored), RULES)
+def curate(scored: list[Scored], *anchored: str, target: int = 0) -> list[Decision]:
+    return ladder.curate(scored, target, protected(scored, *anchored), RULES)
 
 
-def compact(scored: list[Scored], target: int, *anchored: str) -> list[Decision]:
-    return ladder.compact(scored, target, protected(scored, *anchored), RULES)
+def compact(scored: list[Scored], target: int, *anchored: str, large: int = 2000) -> list[Decision]:
+    return ladder.compact(scored, target, protected(scored, *anchored), RULES, large)
 
 
 def tail(start: int = 90) -> list[Scored]:
@@ -51,14 +51,15 @@ def actions(scored: list[Scored], target: int) -> dict[str, str]:
 
 
 def test_curation_drops_what_is_at_or_below_the_cutoff() -> None:
-    decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()], True)}
+    decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()])}
     assert decided["c1"] == "drop"
     assert decided["c2"] == "keep"
     assert all(decided[f"c{number}"] == "keep" for number in range(90, 95))
 
 
-def test_a_closed_gate_drops_nothing() -> None:
-    assert all(d.action == "keep" for d in curate([chunk(n, 0) for n in range(20)], False))
+def test_curation_takes_the_lowest_scores_and_no_more_than_it_must() -> None:
+    decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.2), chunk(2, 0.1), *tail()], target=1500)}
+    assert (decided["c1"], decided["c2"]) == ("keep", "drop")
 
 
 def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped() -> None:
@@ -68,30 +69,42 @@ def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped()
         chunk(3, 0, system=True),
         chunk(4, 0, immune=4),
     ]
-    assert all(d.action == "keep" for d in curate([*guarded, *tail()], True, "c2"))
+    assert all(d.action == "keep" for d in curate([*guarded, *tail()], "c2"))
     assert "drop" not in {d.action for d in compact([*guarded, *tail()], 0, "c2")}
 
 
 def test_immunity_ends_with_its_exchange() -> None:
-    assert curate([chunk(4, 0, immune=3), *tail()], True)[0].action == "drop"
+    assert curate([chunk(4, 0, immune=3), *tail()])[0].action == "drop"
 
 
 def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:
     tool = (LiveChunk("tool", "tool", 1, 1, 2000, AT, one_line=20), ChunkScore(0.6, 0, 0))
-    scored = [tool, chunk(2, 0.4), chunk(3, 0.1), chunk(4, 0.2), *tail()]
-    everything = 2000 + 3000 + 50
-    assert actions(scored, everything) == dict.fromkeys(actions(scored, everything), "keep")
-    one = actions(scored, everything - 1000)
-    assert (one["tool"], one["c2"], one["c3"]) == ("one line", "keep", "keep")
-    two = actions(scored, everything - 2400)
-    assert (two["tool"], two["c2"], two["c3"]) == ("one line", "summarise", "keep")
-    three = actions(scored, everything - 3400)
-    assert (three["c2"], three["c3"], three["c4"]) == ("summarise", "drop", "keep")
+    scored = [tool, chunk(2, 0.4), chunk(3, 0.1), chunk(4, 0.2), chunk(5, 0.9, 3000), *tail()]
+    everything = 2000 + 3000 + 3000 + 50
+
+    def left(less: int) -> list[tuple[str, int]]:
+        decisions = {d.chunk.id: (d.action, d.tokens) for d in compact(scored, everything - less)}
+        return [decisions[name] for name in ("tool", "c5", "c2", "c3", "c4")]
+
+    whole: list[tuple[str, int]] = [("keep", 2000), ("keep", 3000), *[("keep", 1000)] * 3]
+    assert left(0) == whole
+    assert left(1000) == [("one line", 20), *whole[1:]]
+    assert left(2400) == [("one line", 20), ("excerpt", 2580), *whole[2:]]
+    assert left(3400) == [("one line", 20), ("excerpt", 2000), ("summarise", 500), *whole[3:]]
+    assert left(4400) == [("one line", 20), ("excerpt", 2000), ("summarise", 500), ("drop", 0), ("keep", 1000)]
+
+
+def test_nothing_above_keep_goes_while_something_below_it_or_something_larger_remains() -> None:
+    scored = [chunk(1, 0.9, 300), chunk(2, 0.6, 300), chunk(3, 0.1, 400), chunk(4, 1.0, 1500, important=True), *tail()]
+    one = {d.chunk.id: (d.action, d.tokens) for d in compact(scored, 1000)}
+    assert one == {**one, "c1": ("keep", 300), "c2": ("keep", 300), "c3": ("drop", 0), "c4": ("excerpt", 350)}
+    two = {d.chunk.id: d.action for d in compact(scored, 500)}
+    assert (two["c1"], two["c2"], two["c4"]) == ("excerpt", "drop", "excerpt")
 
 
 def test_what_is_protected_but_too_long_becomes_an_excerpt_at_last() -> None:
     scored = [*(chunk(n, 1.0, 5000) for n in range(4)), chunk(4, 1.0, 100)]
-    decisions = compact(scored, 2100)
+    decisions = compact(scored, 2100, large=200)
     assert [d.tokens for d in decisions] == [500, 500, 500, 500, 100]
     assert [d.action for d in decisions] == ["excerpt"] * 4 + ["keep"]
     assert [d.tokens for d in compact(scored, 0)] == [EXCERPT_TOKENS] * 4 + [100]
@@ -105,19 +118,11 @@ def test_nobody_can_shorten_what_only_a_client_has() -> None:
 
 
 def test_what_nobody_could_compare_is_kept_by_curation_and_goes_last() -> None:
-    scored = [chunk(1, 0), chunk(2, 0.9), *tail()]
+    scored = [chunk(1, 0), chunk(2, 0.4, 100), *tail()]
     unknown = replace(protected(scored), unknown=frozenset({"c1"}))
-    assert ladder.curate(scored, True, unknown, RULES)[0].why == "not indexed yet"
-    one = {d.chunk.id: d.action for d in ladder.compact(scored, 1050, unknown, RULES)}
+    assert ladder.curate(scored, 0, unknown, RULES)[0].why == "not indexed yet"
+    one = {d.chunk.id: d.action for d in ladder.compact(scored, 1050, unknown, RULES, 2000)}
     assert (one["c1"], one["c2"]) == ("keep", "drop")
-
-
-def test_a_message_that_says_nothing_spares_what_may_matter() -> None:
-    scored = [chunk(1, 0.9, 5000), chunk(2, 0.1), chunk(3, 0.2), *tail()]
-    unknown = replace(protected(scored), unknown=frozenset({"c3"}))
-    spared = {d.chunk.id: d.action for d in ladder.compact(scored, 0, unknown, RULES, spare=True)}
-    assert (spared["c1"], spared["c2"], spared["c3"]) == ("keep", "drop", "keep")
-    assert "excerpt" not in spared.values()
 
 
 def test_the_limit_cuts_every_text_to_an_equal_part_and_system_messages_too() -> None:
