@@ -32,7 +32,7 @@ from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.render import said as as_said
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import session_turns
-from mcp_server.knowledge import session_notes
+from mcp_server.knowledge import notes as session_notes
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold import come_back

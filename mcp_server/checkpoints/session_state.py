@@ -4,18 +4,20 @@ A feature that stores entries by session needs one line in `KEPT`.
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
 from mcp_server.conversations import as_of, sessions
 from mcp_server.knowledge import notes as session_notes
-from mcp_server.knowledge.notes import (Noted, from_dict, noted, with_texts, without_texts)
+from mcp_server.knowledge.notes import Noted, from_dict, noted, with_texts, without_texts
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import LiveChunk
-from mcp_server.storage.values import (Place, READINGS, STEPS, SessionState)
+from mcp_server.storage.values import READINGS, STEPS, Place, SessionState
 from mcp_server.understanding.model import Model
-from typing import Any
 
 TOPICS = "topics"
 """Namespace of the state: session → its active topics by name."""

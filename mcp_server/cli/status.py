@@ -1,22 +1,35 @@
 """`context-manager status`."""
 
 from __future__ import annotations
-import click
+
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (console, examples, json_option, print_json, print_result, print_table, print_text, visible)
-from typing import Any, TYPE_CHECKING
+from mcp_server.cli.printing import (
+    console,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+    visible,
+)
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
     from mcp_server.pressure.log import LogStats, Spread, Tuning
     from mcp_server.relevance.clarity_views import ClarityView
     from mcp_server.storage.llm_ledger import Spent
-    from rich.console import RenderableType
-    from rich.table import Table
 
 VIEWS = {
     "sessions": "Show the conversations.",

@@ -20,10 +20,13 @@ nothing that the memory holds. AUC on conversations left out of the fitting, in 
 """
 
 from __future__ import annotations
+
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
+
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import GateSignal, Hit
@@ -33,7 +36,6 @@ from mcp_server.text.destinations import ENDED
 from mcp_server.text.passages import own_text
 from mcp_server.text.words import TALK_WORDS, bounded, content_words
 from mcp_server.understanding.features import stems_of_texts, subject_stems
-from statistics import median
 
 LEAST_BEST = 0.04
 """Nothing is pushed with a prompt if the best estimate is lower."""

@@ -5,19 +5,22 @@ id that restores all that it moved.
 """
 
 from __future__ import annotations
+
 import re
-from anyio.to_thread import run_sync
-from collections.abc import (Callable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
-from mcp_server.errors import (Conflict, ContextManagerError, NotFound, Refused)
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Conflict, ContextManagerError, NotFound, Refused
 from mcp_server.history.three_way import merged
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_entries
-from mcp_server.knowledge.editing import (WARN_LINES, archive, despite_editors, stamped)
-from mcp_server.knowledge.pruning import (Fate, Fated, KnowledgeFile, LEAST_DAYS, Pruned, decide, never)
+from mcp_server.knowledge.editing import WARN_LINES, archive, despite_editors, stamped
+from mcp_server.knowledge.pruning import LEAST_DAYS, Fate, Fated, KnowledgeFile, Pruned, decide, never
 from mcp_server.memory import Memory
 from mcp_server.storage.journal import KeptCopies
 from mcp_server.storage.values import Change

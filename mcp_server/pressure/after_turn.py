@@ -7,9 +7,13 @@ A step that fails is logged and becomes a note; the turn stays recorded.
 """
 
 from __future__ import annotations
+
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import checkpoint, session_state
 from mcp_server.conversations import as_of, sessions
 from mcp_server.conversations.observe import ContextChunk
@@ -26,7 +30,6 @@ from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Lookups
 from mcp_server.storage.values import LiveSetCounts, SessionRow
-from typing import Any, TypeVar
 
 STEPS = "checkpoint_steps"
 """Namespace of the state: session → the last step of the client's gauge that made a checkpoint."""

@@ -10,12 +10,17 @@ If a log cannot be written, only its line is lost.
 """
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+from anyio.to_thread import run_sync
+
 from mcp_server.conversations import sessions
 from mcp_server.logs import append, written
 from mcp_server.memory import Memory
@@ -25,8 +30,6 @@ from mcp_server.relevance.gauges import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.values import LiveSetCounts, Reading
-from statistics import fmean, median
-from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan

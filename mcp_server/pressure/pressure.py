@@ -7,10 +7,14 @@ original is on disk: after a crash in between the chunk is still live, and its r
 """
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import checkpoint
 from mcp_server.context.cut import excerpt
 from mcp_server.context.slots.history import exchanges
@@ -24,20 +28,19 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
 from mcp_server.pressure import ladder, log, reword
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
-from mcp_server.pressure.health import (TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line)
-from mcp_server.pressure.ladder import (LadderRules, Protected, Scored, UNJUDGED)
-from mcp_server.relevance.chunks import (Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score)
+from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
+from mcp_server.pressure.ladder import UNJUDGED, LadderRules, Protected, Scored
+from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
 from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
-from mcp_server.relevance.live_set import (change, gauges, gauges_of, live_set)
+from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
 from mcp_server.relevance.similar import Lookups, Similar
 from mcp_server.settings import Settings
-from mcp_server.storage.values import (Change, LiveSetCounts, STEPS, SessionRow)
+from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
 from mcp_server.text.budget import Meter
 from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets
 from mcp_server.text.summary import summarise
 from mcp_server.text.words import content_words
-from typing import Literal
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]

@@ -1,16 +1,19 @@
 """Topic files: read whole, errors that name file, line and field, one broken file stops no other."""
 
 from __future__ import annotations
+
 import os
-import pytest
 import sys
 import time
+from pathlib import Path
+
+import pytest
+
 from mcp_server.errors import Invalid
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.topics import TopicFiles, named
 from mcp_server.topics.topic import Cron, Pattern, Webhook
 from mcp_server.topics.topic_file import describe_triggers, parse_topic
-from pathlib import Path
 from tests.actions.playbooks import EMAIL
 
 SEED = EMAIL.replace("max_context_kb: 4\n", "max_context_kb: 4\nowner: Ana\n")

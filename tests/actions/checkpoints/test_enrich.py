@@ -1,10 +1,14 @@
 """An LLM improves a checkpoint later: nothing waits for it, and a failure loses nothing."""
 
 from __future__ import annotations
+
 import json
-import pytest
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import maintain, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import ENRICHING, make
@@ -16,7 +20,6 @@ from mcp_server.knowledge.notes import notes_of
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from pathlib import Path
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.servers import eventually
 from tests.fake_llm import FakeLlm

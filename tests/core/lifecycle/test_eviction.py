@@ -1,7 +1,9 @@
 """Which knowledge files are archived, by values calculated by hand, and which never are."""
 
 from __future__ import annotations
+
 import pytest
+
 from mcp_server.knowledge.pruning import KnowledgeFile, decide, score
 from mcp_server.text.destinations import archived_path
 
