@@ -200,7 +200,7 @@ async def _continue(
             said = further
             await catch_up(memory)
             turns = await session_turns(memory, SESSION)
-            notes = await session_notes.outcome_of(memory, await session_notes.noted(memory, SESSION))
+            notes = await session_notes.outcome_of(memory, await session_notes.notes_of(memory, SESSION))
             recognized = {"decision": notes.decisions, "rule": notes.rules, "open": notes.open_items}
             for name in TEXTS:
                 if name == "resume":
