@@ -45,9 +45,7 @@ def talk(*said: str, session: str = "talk-1", days: int = 0) -> ImportedSession:
 
 
 async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
-    await record_session(
-        memory, talk("I adopted two kittens yesterday.", "I bought a cello in Zagreb yesterday.")
-    )
+    await record_session(memory, talk("I adopted two kittens yesterday.", "I bought a cello in Zagreb yesterday."))
     done = await extract(memory)
     assert (done.read, done.lines) == (1, 4)
     text = memory.files.read_text(ANA)
