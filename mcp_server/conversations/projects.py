@@ -15,7 +15,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller
 from mcp_server.project import Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
 from mcp_server.text.redaction import redact
-from mcp_server.text.yaml import dump_line, load
+from mcp_server.text.yaml import load
+from mcp_server.text.yaml_line import yaml_line
 
 MAP = "knowledge/projects/_map.yaml"
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
@@ -194,7 +195,7 @@ def _keys_in(text: str) -> Mapping[str, str]:
 
 
 def _write_map(memory: Memory, keys: dict[str, str]) -> None:
-    lines = [f"  {dump_line(key)}: {dump_line(value)}\n" for key, value in sorted(keys.items())]
+    lines = [f"  {yaml_line(key)}: {yaml_line(value)}\n" for key, value in sorted(keys.items())]
     memory.files.write_atomic(MAP, HEADER + "keys:\n" + "".join(lines))
 
 

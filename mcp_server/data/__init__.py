@@ -1,1 +1,1 @@
-"""Files that ship with the package: the tokenizer vocabulary and the default workspace."""
+"""Files that ship with the package: the tokenizer vocabulary, models, tables and the default workspace."""

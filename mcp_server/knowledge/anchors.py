@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.text.yaml import dump_line
+from mcp_server.text.yaml_line import yaml_line
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node
@@ -28,7 +28,7 @@ HEADER = "# What must not be forgotten: items, chunks, files, passages. `context
 def entry(anchor: Anchor) -> str:
     """An anchor as one line of YAML, without its dash."""
     fields = {"item": anchor.item, "kind": anchor.kind, "note": anchor.note, "at": anchor.at}
-    return "{" + ", ".join(f"{name}: {dump_line(value)}" for name, value in fields.items() if value) + "}"
+    return "{" + ", ".join(f"{name}: {yaml_line(value)}" for name, value in fields.items() if value) + "}"
 
 
 def with_entry(text: str, anchor: Anchor) -> str:
@@ -134,7 +134,7 @@ def _entries(text: str) -> list[str]:
     from ruamel.yaml import YAML
 
     written = YAML(typ="safe", pure=True).load(text)[KEY]
-    return [dump_line(one) for one in written]
+    return [yaml_line(one) for one in written]
 
 
 def _as_block(text: str, value: Any, entries: Sequence[str], end: str) -> str:

@@ -1,7 +1,7 @@
-"""Relative dates made absolute: "yesterday", said on 8 May 2023, is "on 7 May 2023" for whoever reads it later.
+"""Makes relative dates absolute: "yesterday", said on 8 May 2023, becomes "on 7 May 2023".
 
-Exact days become days; weeks, weekends, months and years become what they name ("in the week before 3 July 2023", "in
-April 2023"). What names no time that can be worked out ("recently", "the other day") stays as it was said.
+Days become days; weeks, weekends, months and years become "in the week before 3 July 2023" or "in April 2023". Words
+that name no exact time ("recently", "the other day") stay.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from mcp_server.text.passages import MONTHS
-
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
+    *("November", "December"),
+)
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 NUMBERS = {
     word: number
@@ -24,14 +26,14 @@ NUMBERS = {
 _DAY = r"(?P<weekday>mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
 _DATE = rf"(?!,? (?:{'|'.join(month[:3] for month in MONTHS)}))"
-"""No date follows, which says the day already: "Tuesday, November 24"."""
+"""Matches if no date follows, as in "Tuesday, November 24"."""
 _BEFORE = r"(?:\b(?:on|in|at|from|since|until|over|during|for|by|of|this past)\s+)?"
 
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """A text with absolute dates. `day` is the one day that it names, if it names exactly one by a relative word;
-    `future` says that a time to come is named, `past` a time gone by."""
+    """A text with absolute dates. `day` is the day that its relative dates name, if they name exactly one. `past` and
+    `future` say whether one of them is before or after the day on which the text was said."""
 
     text: str
     day: date | None = None
@@ -40,12 +42,12 @@ class Dated:
 
 
 def written(day: date) -> str:
-    """A date as people write it: 7 May 2023."""
+    """Returns a date as people write it: 7 May 2023."""
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 def absolute(text: str, said: date) -> Dated:
-    """The text, said on the day `said`, with its relative dates made absolute."""
+    """Returns a text that was said on the day `said`, with absolute dates."""
     days: list[date] = []
     begins_large = text[:1].isupper()
     past = future = False
@@ -55,7 +57,7 @@ def absolute(text: str, said: date) -> Dated:
             nonlocal past, future
             try:
                 found = work_out(match, said)
-            except OverflowError:  # a day that no calendar here has
+            except OverflowError:  # before the year 1 or after 9999
                 found = None
             if found is None:
                 return match[0]
@@ -78,7 +80,7 @@ _AS_SUBJECT = re.compile(
     rf"|evening)[^,.]{{0,20}} )?(?:(?:\w+day, )?\d{{1,2}} )?(?:{'|'.join(MONTHS)})? ?\d{{4}} "
     r"(?:was|is|has been|will be|turned out)\b)"
 )
-"""A time that is a sentence's subject: "Last week was wild"."""
+"""Matches a time that is the subject of a sentence: "Last week was wild"."""
 
 _Found = tuple[str, date | None, int]
 _WorkOut = Callable[[re.Match[str], date], _Found | None]
@@ -93,7 +95,7 @@ def _offset(days: int, words: str = "on {}") -> _WorkOut:
 
 
 def _weekday(match: re.Match[str], said: date) -> _Found | None:
-    """`last Friday` is the latest Friday before that day; `next Friday` and `this Friday` the first after it."""
+    """Returns the latest Friday before that day for `last Friday`, the first one after it for `next` and `this`."""
     wanted = next(place for place, name in enumerate(WEEKDAYS) if name.startswith(match["weekday"].lower()[:3]))
     back = (said.weekday() - wanted) % 7 or 7
     ahead = (wanted - said.weekday()) % 7 or 7
@@ -111,7 +113,7 @@ _WILL = re.compile(
 
 
 def _bare_weekday(match: re.Match[str], said: date) -> _Found | None:
-    """`on Friday` is the last one of what is over, and the next one of what is to come; else nobody knows."""
+    """Returns the last Friday for `on Friday` in the past tense, the next one in the future tense, otherwise None."""
     over, to_come = _WAS.search(match.string) is not None, _WILL.search(match.string) is not None
     if over == to_come:
         return None
@@ -122,7 +124,7 @@ def _bare_weekday(match: re.Match[str], said: date) -> _Found | None:
 
 
 def _span(match: re.Match[str], said: date) -> _Found | None:
-    """`last week`, `next month`, `this year`."""
+    """Returns the time of `last week`, `next month`, `this year`."""
     which, what = match["which"].lower(), match["what"].lower()
     step = {"last": -1, "past": -1, "this past": -1, "this": 0, "next": 1, "this coming": 1, "coming": 1}[which]
     if what == "week":
@@ -145,7 +147,7 @@ def _span(match: re.Match[str], said: date) -> _Found | None:
 
 
 def _ago(match: re.Match[str], said: date) -> _Found | None:
-    """`three days ago`, `two weeks ago`, `a year ago`."""
+    """Returns the time of `three days ago`, `two weeks ago`, `a year ago`."""
     what = match["what"].lower()
     if match["some"]:
         return f"{match['some'].lower()} {what}s before {written(said)}", None, -1

@@ -8,11 +8,11 @@ scripts cannot hide a marker. Characters that hide or reorder text are removed; 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
-
-from mcp_server.text.look_alikes import LIGATURES, LOOK_ALIKES
+from pathlib import Path
 
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -84,7 +84,13 @@ _ROLE = re.compile(
 
 
 _INVISIBLE = re.compile(f"[{IGNORABLE}]+")
-_FOLDED = str.maketrans({look: plain for plain, looks in LOOK_ALIKES.items() for look in looks} | LIGATURES)
+_LOOKS = json.loads((Path(__file__).parents[1] / "data" / "look_alikes.json").read_text("utf-8"))
+"""Characters that look like ASCII (Unicode TR 39 and NFKC): `look_alikes` of one character, and `ligatures` of several
+letters. Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license)."""
+
+_FOLDED = str.maketrans(
+    {look: plain for plain, looks in _LOOKS["look_alikes"].items() for look in looks} | _LOOKS["ligatures"]
+)
 
 
 def printable(text: str) -> str:

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
+from mcp_server.text.dates import written
 from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
 from mcp_server.text.markdown import Section, sections, without_comments
 from mcp_server.text.transcript import PlacedTurn
@@ -39,21 +40,6 @@ FOLDERS: tuple[tuple[str, Category], ...] = (
     ("archive/", "archive"),
 )
 
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 _PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
 
@@ -77,7 +63,7 @@ def is_imported(path: str) -> bool:
 def indexed_text(passage: Passage) -> str:
     """What the index reads of a passage: who and when, or under which headings, and the text."""
     if passage.turn is not None:
-        when = f"{passage.at.day} {MONTHS[passage.at.month - 1]} {passage.at.year}" if passage.at else ""
+        when = written(passage.at) if passage.at else ""
         head = ", ".join(part for part in (passage.speaker, when) if part)
     else:
         head = "" if is_derived(passage.text) else passage.title  # a derived line says itself who and what

@@ -7,17 +7,18 @@ the text before them (`password=`, `api_key:`, `mysql -p`), if the value looks l
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 from mcp_server.model import ToolCall, Turn
 from mcp_server.text.fencing import visible
 from mcp_server.text.secret_forms import FORMS, mixed
-from mcp_server.text.secret_rules import RULES
 
 MARK = "[redacted:"
 
@@ -125,6 +126,13 @@ def _of_known_form(text: str) -> Iterator[SecretSpan]:
 _LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
 """Every key has such a run and most sentences have none, so that only the text around one is searched."""
 _REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
+RULES: list[tuple[str, list[str], int, str]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "secret_rules.json").read_text("utf-8")
+)
+"""Patterns of kingfisher-secret-scanner, written by `tests/core/text/update_secret_rules.py`: name, texts in lower case
+one of which a match contains, group, pattern. Copyright of the rules: the Betterleaks authors (MIT license), the Veles
+and the Kingfisher authors (Apache License 2.0)."""
+
 _NEEDLES: dict[str, list[int]] = {}
 for _number, _rule in enumerate(RULES):
     for _needle in _rule[1]:

@@ -1,4 +1,4 @@
-"""The forms of keys that the rules of a maintained detector (`secret_rules.py`) lack, or have only for source code."""
+"""The forms of keys that the rules of `data/secret_rules.json` lack, or have only for source code."""
 
 from __future__ import annotations
 

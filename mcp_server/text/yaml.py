@@ -1,4 +1,4 @@
-"""YAML 1.2 as people write it, read into plain values; errors name file and line."""
+"""Reads YAML 1.2 into plain values. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_server.errors import Invalid
-from mcp_server.text.yaml_line import yaml_line
 
 LONGEST = 1_000_000
 MOST_VALUES = 100_000
-"""Values of one text, counted as often as aliases (`*name`) repeat them: ten lines of those can mean billions."""
+"""Values of one text, counted each time that an alias (`*name`) repeats them: ten lines can expand to billions."""
 
 DEEPEST = 4
-"""Steps down to which lines are known: no field of ours lies deeper."""
+"""Depth down to which the lines of keys are recorded: no field of ours is deeper."""
 
 
 def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
-    """The fields of a YAML mapping; an empty text has none. `first_line` is the line of `where` that `text` begins
-    with.
+    """Returns the fields of a YAML mapping; an empty text has none. `text` begins at line `first_line` of `where`.
 
-    Raises Invalid naming file and line for a text that is no YAML, holds a key twice, is no mapping, or repeats itself
-    by aliases without measure.
+    Raises Invalid naming file and line if the text is no YAML or no mapping, has a key twice, or expands to more than
+    MOST_VALUES values by aliases.
     """
     return located(text, where, first_line)[0]
 
@@ -34,7 +32,7 @@ Lines = Mapping[tuple[Step, ...], int]
 
 
 def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Lines]:
-    """As `load`, and the line of every key and list entry, by the steps that lead to it."""
+    """Returns the fields as `load` does, and the line of every key and list entry."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
@@ -75,7 +73,7 @@ def _note_lines(node: Any, steps: tuple[Step, ...], first_line: int, lines: dict
 
 
 def _values_in(value: object, known: dict[int, int]) -> int:
-    """How many values there are with all that is inside; more than the most for one that holds itself."""
+    """Returns the number of values in a value, including itself; MOST_VALUES or more if it contains itself."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
     if not inner:
         return 1
@@ -83,8 +81,3 @@ def _values_in(value: object, known: dict[int, int]) -> int:
         known[id(value)] = MOST_VALUES  # what it counts as within itself
         known[id(value)] = 1 + sum(_values_in(each, known) for each in inner)
     return known[id(value)]
-
-
-def dump_line(value: object) -> str:
-    """`value` on one line of YAML; lists and mappings in flow style."""
-    return yaml_line(value)

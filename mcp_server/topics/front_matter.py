@@ -17,7 +17,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from mcp_server.errors import Invalid
 from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.yaml import Lines, dump_line, located
+from mcp_server.text.yaml import Lines, located
+from mcp_server.text.yaml_line import yaml_line
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -186,19 +187,19 @@ def with_field(text: str, name: str, value: object) -> str:
     found = split_front_matter(text)
     end = "\r\n" if "\r\n" in text[: len(text) - len(found.body)] else "\n"
     if found.body_line == 1:
-        return f"---{end}{name}: {dump_line(value)}{end}---{end}{end}{text}"
+        return f"---{end}{name}: {yaml_line(value)}{end}---{end}{end}{text}"
     lines = found.raw.splitlines(keepends=True)
     place = next((index for index, line in enumerate(lines) if _is_field(line, name)), None)
     start = text.index(found.raw, 3) if found.raw else text.index("\n") + 1
     if place is None:
-        raw = found.raw + f"{name}: {dump_line(value)}{end}"
+        raw = found.raw + f"{name}: {yaml_line(value)}{end}"
     else:
         after = place + 1
         while after < len(lines) and re.match(r"[ \t]+\S|-(?:[ \t]|\r?$)", lines[after]):
             after += 1
         comment = re.search(r"[ \t]+#[^\"'\]}]*?(?=\r?\n?$)", lines[place])
         ending = lines[place][len(lines[place].rstrip("\r\n")) :] or end
-        fresh = f"{name}: {dump_line(value)}{comment.group() if comment else ''}{ending}"
+        fresh = f"{name}: {yaml_line(value)}{comment.group() if comment else ''}{ending}"
         raw = "".join((*lines[:place], fresh, *lines[after:]))
     return text[:start] + raw + text[start + len(found.raw) :]
 

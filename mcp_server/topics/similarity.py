@@ -9,35 +9,30 @@
 
 Jaccard and 3-grams (intersection over union) compare a message with each piece of a topic (its head, a paragraph, a
 list item) and use the best: no message of one line would reach a threshold against a whole playbook. 3-grams tolerate
-misspellings. Their sets are compared by sketches of BINS numbers, one permutation hashing: every gram is hashed once,
-falls into a bin by its hash, and each bin keeps its least hash; the share of equal bins among those not empty in both
-estimates the index (Li, Owen and Zhang, "One permutation hashing", 2012).
+misspellings.
 
 `rank_bm25` alone does not replace the formulas here: its scores have no upper bound and its IDF is negative for words
 that most topics say, so `Weights.idf` is used for both.
 """
 
 from __future__ import annotations
-
 import math
 import re
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
-
+from itertools import chain
 from mcp_server.text.words import ENGLISH_STOP_WORDS, words
-from mcp_server.topics.topic import Keywords, Mention, Method, Pattern, Topic
+from mcp_server.topics.topic import (Keywords, Mention, Method, Pattern, Topic)
+from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
-
     from mcp_server.embed import Embedder
     from mcp_server.memory import Memory
     from mcp_server.storage.topics import TopicSet
+    from numpy.typing import NDArray
 
 
 Stem = Callable[[str], str]
@@ -182,87 +177,52 @@ def reduced(likeness: Likeness, against: float) -> Likeness:
     return Likeness(round(likeness.score * (1 - against), DIGITS), {**likeness.terms, "unlike": round(against, DIGITS)})
 
 
-BINS = 128
 GRAM = 3
-
-Sketch = dict[int, int]
-"""The least hash of every bin that is not empty."""
 
 
 class Jaccard:
-    """The words of every piece of all topics, by word."""
+    """The sets of words, or of 3-grams, of every piece of all topics, indexed by their members. `term` is the method's
+    name."""
 
-    def __init__(self, profiles: Sequence[Profile]) -> None:
+    def __init__(self, pieces: Iterable[tuple[str, Iterable[str]]], term: str) -> None:
+        self._term = term
         self._topics: list[str] = []
         self._sizes: list[int] = []
         self._said: dict[str, list[int]] = {}
-        for one in profiles:
-            for piece in one.pieces:
-                for stem in set(piece):
-                    self._said.setdefault(stem, []).append(len(self._topics))
-                self._topics.append(one.topic)
-                self._sizes.append(len(set(piece)))
+        for topic, piece in pieces:
+            members = set(piece)
+            for one in members:
+                self._said.setdefault(one, []).append(len(self._topics))
+            self._topics.append(topic)
+            self._sizes.append(len(members))
 
-    def likenesses(self, message: Sequence[str]) -> dict[str, Likeness]:
-        """Returns the similarity of a message of these stems to each topic that shares a word with it."""
+    def likenesses(self, message: Iterable[str]) -> dict[str, Likeness]:
+        """Returns the similarity of a message to each topic that shares a member with it: that of its best piece."""
         said = set(message)
-        shared: dict[int, int] = {}
-        for stem in said:
-            for place in self._said.get(stem, ()):
-                shared[place] = shared.get(place, 0) + 1
-        found = {place: both / (len(said) + self._sizes[place] - both) for place, both in shared.items()}
-        return _best(self._topics, found, "jaccard")
+        shared = Counter(chain.from_iterable(self._said.get(one, ()) for one in said))
+        best: dict[str, float] = {}
+        for place, both in shared.items():
+            topic = self._topics[place]
+            best[topic] = max(best.get(topic, 0.0), both / (len(said) + self._sizes[place] - both))
+        return {
+            topic: Likeness(round(index, DIGITS), {self._term: round(index, DIGITS)}) for topic, index in best.items()
+        }
 
 
-class Grams:
-    """The sketches of every piece of all topics, by bin and hash."""
-
-    def __init__(self, profiles: Sequence[Profile]) -> None:
-        self._topics: list[str] = []
-        self._filled: list[int] = []
-        self._least: dict[tuple[int, int], list[int]] = {}
-        for one in profiles:
-            for text in one.text.split("\n"):
-                sketch = sketched(text)
-                for bin_and_hash in sketch.items():
-                    self._least.setdefault(bin_and_hash, []).append(len(self._topics))
-                self._topics.append(one.topic)
-                self._filled.append(_filled(sketch))
-
-    def likenesses(self, message: str) -> dict[str, Likeness]:
-        """Returns the similarity of a message to each topic with at least one equal bin."""
-        sketch = sketched(message)
-        agreeing: dict[int, int] = {}
-        for bin_and_hash in sketch.items():
-            for place in self._least.get(bin_and_hash, ()):
-                agreeing[place] = agreeing.get(place, 0) + 1
-        filled = _filled(sketch)
-        found = {place: both / (filled | self._filled[place]).bit_count() for place, both in agreeing.items()}
-        return _best(self._topics, found, "ngrams")
+def of_words(profiles: Iterable[Profile]) -> Jaccard:
+    """Returns the index of the topics' words."""
+    return Jaccard(((one.topic, piece) for one in profiles for piece in one.pieces), "jaccard")
 
 
-def _filled(sketch: Sketch) -> int:
-    """Returns a bit per bin that is not empty."""
-    return sum(1 << place for place in sketch)
+def of_grams(profiles: Iterable[Profile]) -> Jaccard:
+    """Returns the index of the topics' 3-grams."""
+    return Jaccard(((one.topic, grams(line)) for one in profiles for line in one.text.split("\n")), "ngrams")
 
 
-def sketched(text: str) -> Sketch:
-    """Returns the sketch of a text's character 3-grams, over its folded words joined by one space."""
+def grams(text: str) -> Iterator[str]:
+    """Yields the character 3-grams of a text's folded words, which are joined by single spaces."""
     joined = f" {' '.join(words(text))} "
-    sketch: Sketch = {}
-    for gram in {joined[start : start + GRAM] for start in range(len(joined) - GRAM + 1)}:
-        hashed = zlib.crc32(gram.encode("utf-8", "replace"))
-        place = hashed % BINS
-        if hashed < sketch.get(place, 1 << 32):
-            sketch[place] = hashed
-    return sketch
-
-
-def _best(topics: Sequence[str], found: dict[int, float], term: str) -> dict[str, Likeness]:
-    best: dict[str, float] = {}
-    for place, value in found.items():
-        best[topics[place]] = max(best.get(topics[place], 0.0), value)
-    return {topic: Likeness(round(value, DIGITS), {term: round(value, DIGITS)}) for topic, value in best.items()}
+    return (joined[start : start + GRAM] for start in range(len(joined) - GRAM + 1))
 
 
 COMMON = 0.17
@@ -358,7 +318,7 @@ class Similarity:
             case "jaccard":
                 return self._jaccard.likenesses(said)
             case "ngrams":
-                return self._grams.likenesses(text)
+                return self._grams.likenesses(grams(text))
             case "bm25":
                 return self._bm25.likenesses(said)
             case "sentiment":
@@ -383,11 +343,11 @@ class Similarity:
 
     @cached_property
     def _jaccard(self) -> Jaccard:
-        return Jaccard(self._of("jaccard"))
+        return of_words(self._of("jaccard"))
 
     @cached_property
-    def _grams(self) -> Grams:
-        return Grams(self._of("ngrams"))
+    def _grams(self) -> Jaccard:
+        return of_grams(self._of("ngrams"))
 
     @cached_property
     def _bm25(self) -> Bm25:

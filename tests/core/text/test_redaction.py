@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_server.text.redaction import redact, secrets
-from mcp_server.text.secret_rules import RULES
+from mcp_server.text.redaction import RULES, redact, secrets
 from tests.core.text.secret_samples import BY_CONTEXT, BY_FORM, Sample, leaks, samples
 
 KEY = "a1B2c3D4" * 5

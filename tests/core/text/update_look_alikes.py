@@ -1,4 +1,4 @@
-"""Writes `mcp_server/text/look_alikes.py`: characters that look like ASCII, from Unicode's TR 39 and NFKC.
+"""Writes `mcp_server/data/look_alikes.json`: characters that look like ASCII, from Unicode's TR 39 and NFKC.
 
     pip install disarm && python -m tests.core.text.update_look_alikes
 
@@ -7,12 +7,13 @@ The library (5 MB of native code) is no dependency: comparing needs its table of
 
 from __future__ import annotations
 
+import json
 import string
 import unicodedata
 from importlib import import_module
 from pathlib import Path
 
-TARGET = Path(__file__).parents[3] / "mcp_server" / "text" / "look_alikes.py"
+TARGET = Path(__file__).parents[3] / "mcp_server" / "data" / "look_alikes.json"
 SIGNS = "<>/|[]-_:!"
 INVISIBLE = {"Cn", "Co", "Cs", "Mn", "Me", "Zs", "Zl", "Zp", "Cc", "Cf"}
 
@@ -28,7 +29,7 @@ def looks_like(character: str) -> str:
 
 
 def main() -> None:
-    """Writes the module."""
+    """Writes the file."""
     table = {
         character: found
         for character in map(chr, range(0x80, 0x110000))
@@ -36,20 +37,8 @@ def main() -> None:
     }
     one = {character: found for character, found in table.items() if len(found) == 1}
     more = {character: found for character, found in table.items() if len(found) > 1}
-    lines = "".join(
-        f"    {sign!r}: {''.join(c for c in one if one[c] == sign)!a},\n" for sign in sorted(set(one.values()))
-    )
-    version = import_module("disarm").CONFUSABLES_VERSION
-    TARGET.write_text(
-        f'"""Characters that look like ASCII (Unicode {version}, TR 39 and NFKC). `fencing.skeleton` replaces them.\n\n'
-        "Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license).\n"
-        '"""\n\nfrom __future__ import annotations\n\n# ruff: noqa: E501\n# fmt: off\n\n'
-        f"LOOK_ALIKES: dict[str, str] = {{\n{lines}}}\n"
-        '"""All characters that look like one ASCII character."""\n\n'
-        f"LIGATURES: dict[str, str] = {more!a}\n"
-        '"""What a character looks like that looks like several letters."""\n',
-        "utf-8",
-    )
+    looks = {sign: "".join(c for c in one if one[c] == sign) for sign in sorted(set(one.values()))}
+    TARGET.write_text(json.dumps({"look_alikes": looks, "ligatures": more}, indent=0) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

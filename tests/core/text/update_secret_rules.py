@@ -1,4 +1,4 @@
-"""Writes `mcp_server/text/secret_rules.py` from the rules that Kingfisher ships (Betterleaks, Veles).
+"""Writes `mcp_server/data/secret_rules.json` from the rules that Kingfisher ships (Betterleaks, Veles).
 
     pip install kingfisher-secret-scanner && python -m tests.core.text.update_secret_rules
 
@@ -9,6 +9,7 @@ a quote, a blank or the end of the line. So the patterns are taken over with a l
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
-TARGET = Path(__file__).parents[3] / "mcp_server" / "core" / "text" / "secret_rules.py"
+TARGET = Path(__file__).parents[3] / "mcp_server" / "data" / "secret_rules.json"
 DISTRIBUTION = "kingfisher-secret-scanner"
 
 NOT_SECRET = re.compile(
@@ -146,17 +147,9 @@ def rules() -> Iterator[tuple[str, tuple[str, ...], int, str]]:
 
 
 def main() -> None:
-    """Writes the module."""
-    version = metadata.version(DISTRIBUTION)
-    lines = "".join(f"    ({name!r}, {found!r}, {group}, {pattern!r}),\n" for name, found, group, pattern in rules())
-    TARGET.write_text(
-        f'"""Secret patterns from {DISTRIBUTION} {version}: written by `tests/core/text/update_secret_rules.py`.\n\n'
-        "Copyright of the rules: the Betterleaks authors (MIT license), the Veles and the Kingfisher authors (Apache\n"
-        'License 2.0). Each rule: name, texts in lower case one of which a match contains, group, pattern.\n"""\n\n'
-        "# ruff: noqa: E501\n# fmt: off\n\n"
-        f"RULES: tuple[tuple[str, tuple[str, ...], int, str], ...] = (\n{lines})\n",
-        "utf-8",
-    )
+    """Writes the file, one rule a line."""
+    print(DISTRIBUTION, metadata.version(DISTRIBUTION))
+    TARGET.write_text("[\n" + ",\n".join(map(json.dumps, rules())) + "\n]\n", "utf-8")
 
 
 if __name__ == "__main__":
