@@ -399,20 +399,16 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
     from mcp_server.clients.hooks.listener import attend
     from mcp_server.jobs import maintainer
-    from mcp_server.jobs.briefs import keep_briefs
-    from mcp_server.jobs.duties import keep_committed, keep_enriching, keep_rewording
-    from mcp_server.jobs.extracting import keep_extracted, keep_live
-    from mcp_server.jobs.scheduler import keep_topic_times
+    from mcp_server.jobs.duties import DUTIES, keep_enriching, keep_extracted, keep_rewording
+    from mcp_server.jobs.scheduler import JOBS, keep_schedule, keep_topic_times
 
     async def keep_knowledge(memory: Memory) -> None:
         await keep_extracted(memory, environ)
 
     async def keep_jobs(memory: Memory) -> None:
-        from mcp_server.jobs.scheduler import JOBS, keep_schedule
-
         await keep_schedule(memory, JOBS, environ)
 
-    duties = [attend, keep_briefs, keep_knowledge, keep_live, keep_committed, keep_topic_times, keep_jobs]
+    duties = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)
