@@ -1,27 +1,32 @@
-"""The duties of the maintaining process: housekeeping, asking an LLM in the background, and commits.
+"""The background jobs of the maintaining process. Each runs until it is cancelled; `DUTIES` lists them.
 
-`keep_house` runs once a minute: it restores lost state, reads transcripts that git brought, ends idle sessions, retries
-failed commits, deletes leftovers of crashed writes, trees without a checkpoint and data of old sessions, and records
-the costs of embeddings. Once a day it deletes expired cold records.
+keep_in_order     finishes what a crash interrupted, then cleans up once a minute
+keep_briefs       rewrites the briefs shortly after their sources changed
+keep_live         writes the items of open conversations to their pages
+keep_extracted    makes knowledge of closed conversations
+keep_committed    commits, tags days, deletes old explorations, and pushes
+keep_enriching    lets an LLM improve new checkpoints
+keep_rewording    lets an LLM reword the summaries of compactions
 """
 
 from __future__ import annotations
-
+import anyio
 import logging
-from collections.abc import Awaitable, Callable
+from anyio.to_thread import run_sync
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-
-import anyio
-from anyio.to_thread import run_sync
-
-from mcp_server.checkpoints import checkpoint
+from mcp_server.checkpoints import checkpoint, restore
 from mcp_server.checkpoints.enrich import enrich_all
-from mcp_server.context import windows
+from mcp_server.context import briefs, windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError
+from mcp_server.forgetting import forget
 from mcp_server.history import committing, explore, sync
-from mcp_server.knowledge import notes
+from mcp_server.jobs import worker
+from mcp_server.jobs.maintainer import attempt
+from mcp_server.knowledge import extract, notes
+from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.llm import metered
 from mcp_server.memory import Memory
@@ -29,18 +34,57 @@ from mcp_server.pressure import cold
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import FOLDER
+from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change
 from mcp_server.topics import listing
+from time import perf_counter
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0
+"""Seconds between looks for work that no change announces."""
+
+HOUSE_SECONDS = 60.0
+"""Seconds between rounds of housekeeping."""
+
 LAST_SECONDS = 5.0
-"""Time limit of the last commit when a process ends. The next process commits the rest."""
+"""Time limit of a duty's last work when the process ends. The next process does the rest."""
+
+QUIET_SECONDS = 2.0
+"""Seconds without a change after which briefs and open conversations are read."""
+
+BRIEFS_BURST_SECONDS, LIVE_BURST_SECONDS = 15.0, 10.0
+"""The longest waits for such a pause."""
+
+BRIEFS_SECONDS = 600.0
+"""Seconds after which the briefs are rewritten without a change: a day ends, a pause runs out."""
+
+BRIEF_SOURCES = (
+    *("knowledge/identity", "knowledge/memory", "knowledge/journal", "knowledge/projects", "knowledge/reference"),
+)
+
+REST = 3.0
+"""The pause after reading conversations in this process, as a multiple of the time it took: calls come first."""
+
+
+async def keep_in_order(memory: Memory) -> None:
+    """Finishes a `forget` and a recovery that a crash interrupted, then keeps house once a minute.
+
+    `status` shows a failure to finish them; it is not tried again.
+    """
+    await attempt("forgetting what was to be forgotten", lambda: forget.finish(memory))
+    await attempt("finishing a recovery", lambda: restore.finish(memory))
+    while True:
+        await attempt("housekeeping", lambda: keep_house(memory))
+        await anyio.sleep(HOUSE_SECONDS)
 
 
 async def keep_house(memory: Memory) -> None:
-    """Runs one round of housekeeping. It is idempotent: a second round right after it changes nothing."""
+    """Runs one round of housekeeping: reads transcripts that git brought, retries failed commits, deletes leftovers of
+    crashed writes and data of old sessions, records the costs of embeddings, and closes idle sessions.
+
+    A second round right after it changes nothing.
+    """
     await run_sync(memory.files.remove_leftovers)
     await sessions.ready(memory)
     await sync.take_in(memory)
@@ -55,29 +99,105 @@ async def keep_house(memory: Memory) -> None:
     await sessions.close_idle(memory)  # last: it raises if a transcript is broken
 
 
+async def keep_briefs(memory: Memory) -> None:
+    """Rewrites the briefs after each burst of changes."""
+    async with memory.changes.listen() as changes:
+        while True:
+            await attempt("writing the briefs", lambda: _ready_for(memory, briefs.refresh))
+            with anyio.move_on_after(BRIEFS_SECONDS):
+                await _next_burst(changes, concerns_briefs, BRIEFS_BURST_SECONDS)
+
+
+def concerns_briefs(change: Change) -> bool:
+    """Returns whether a brief may be different after this change."""
+    if change.kind == "file":
+        return change.path is None or change.path.startswith(BRIEF_SOURCES)
+    return change.kind == "session"  # a pause, a project of another name
+
+
+async def keep_live(memory: Memory) -> None:
+    """Writes the items of open conversations to their pages.
+
+    When it is cancelled it reads the last turns, so that the next window knows them, and updates the briefs.
+    """
+
+    async def refresh() -> object:
+        return await attempt("writing the items of open conversations", lambda: _ready_for(memory, live.refresh))
+
+    async with memory.changes.listen() as changes:
+        try:
+            while True:
+                began = perf_counter()
+                await refresh()
+                await anyio.sleep(REST * (perf_counter() - began))
+                await _next_burst(changes, lambda change: change.kind in ("turn", "session"), LIVE_BURST_SECONDS)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+                if await refresh():
+                    await briefs.refresh(memory)
+
+
+async def _ready_for(memory: Memory, act: Callable[[Memory], Awaitable[object]]) -> object:
+    await sessions.ready(memory)
+    return await act(memory)
+
+
+async def _next_burst(changes: Listener, concerns: Callable[[Change], bool], most: float) -> None:
+    """Waits for a change that `concerns` accepts, and then until no change came for QUIET_SECONDS, at most for `most`
+    seconds."""
+    while not concerns(await changes.receive()):
+        pass
+    with anyio.move_on_after(most):
+        silent = False
+        while not silent:
+            with anyio.move_on_after(QUIET_SECONDS) as silence:
+                await changes.receive()
+            silent = silence.cancelled_caught
+
+
+async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = None) -> None:
+    """Makes knowledge of closed conversations. The next process continues after a crash.
+
+    First it queues the conversations that an earlier version of the extractors read. With the `environ` of
+    `open_memory` a worker process does the work, otherwise this one.
+    """
+
+    is_queued = False
+
+    async def extract() -> None:
+        nonlocal is_queued
+        is_queued = is_queued or await queue_outdated(memory) >= 0
+        waits = memory.settings.lifecycle.extraction_trigger == "on_session_end" and await is_waiting(memory)
+        if waits and (environ is None or not await worker.run("knowledge", memory.disk.root, environ)):
+            await extract_pending(memory, REST)
+
+    while True:
+        await attempt("making knowledge of closed conversations", extract)
+        await anyio.sleep(LOOK_SECONDS)
+
+
 async def keep_enriching(memory: Memory) -> None:
-    """Lets an LLM improve new checkpoints, until it is cancelled."""
-    await _keep(memory, enrich_all, lambda one: one.kind == "file" and (one.path or FOLDER).startswith(FOLDER))
+    """Lets an LLM improve new checkpoints."""
+    await _keep_asking(memory, enrich_all, lambda one: one.kind == "file" and (one.path or FOLDER).startswith(FOLDER))
 
 
 async def keep_rewording(memory: Memory) -> None:
-    """Lets an LLM reword the summaries of compactions, until it is cancelled."""
-    await _keep(memory, reword_all, lambda one: one.kind == "session")
+    """Lets an LLM reword the summaries of compactions."""
+    await _keep_asking(memory, reword_all, lambda one: one.kind == "session")
 
 
-async def _keep(memory: Memory, ask: Callable[[Memory], Awaitable[int]], concerns: Callable[[Change], bool]) -> None:
+async def _keep_asking(
+    memory: Memory, ask: Callable[[Memory], Awaitable[int]], concerns: Callable[[Change], bool]
+) -> None:
     async with memory.changes.listen() as changes:
         while True:
-            try:
-                await ask(memory)
-            except ContextManagerError as error:
-                log.warning("asking the LLM failed: %s", error)
+            await attempt("asking the LLM", lambda: ask(memory))
             while not concerns(await changes.receive()):
                 pass
 
 
 async def keep_committed(memory: Memory) -> None:
-    """Calls `look` twice a minute until it is cancelled, then commits the remaining changes."""
+    """Calls `look` twice a minute; when it is cancelled, commits the remaining changes."""
     try:
         await run_sync(memory.git.merging.remove_leftovers)
         while True:
@@ -85,7 +205,7 @@ async def keep_committed(memory: Memory) -> None:
             await anyio.sleep(LOOK_SECONDS)
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
-            await _attempt("the last commit", lambda: committing.commit_changes(memory, ask=False))
+            await attempt("the last commit", lambda: committing.commit_changes(memory, ask=False))
 
 
 async def look(memory: Memory) -> None:
@@ -95,13 +215,13 @@ async def look(memory: Memory) -> None:
     """
     if not await run_sync(memory.git.available):
         return
-    await _attempt("looking at a commit", lambda: _after_foreign_commit(memory))
-    await _attempt("committing what changed", lambda: committing.commit_if_due(memory))
-    await _attempt("tagging", lambda: committing.tag_days(memory))
+    await attempt("looking at a commit", lambda: _after_foreign_commit(memory))
+    await attempt("committing what changed", lambda: committing.commit_if_due(memory))
+    await attempt("tagging", lambda: committing.tag_days(memory))
     for kind in (explore.EXPLORATIONS, RECONSTRUCTIONS):
-        await _attempt(f"clearing away half a {kind.noun}", partial(kind.clear, memory))
-    await _attempt("dropping old explorations", lambda: explore.drop_old(memory))
-    await _attempt("pushing", lambda: _pushed(memory))
+        await attempt(f"clearing away half a {kind.noun}", partial(kind.clear, memory))
+    await attempt("dropping old explorations", lambda: explore.drop_old(memory))
+    await attempt("pushing", lambda: _pushed(memory))
 
 
 async def _after_foreign_commit(memory: Memory) -> None:
@@ -131,8 +251,5 @@ async def _pushed(memory: Memory) -> None:
         log.warning("%s", said)
 
 
-async def _attempt(what: str, act: Callable[[], Awaitable[object]]) -> None:
-    try:
-        await act()
-    except ContextManagerError as error:  # a locked state, no network, a full disk: the next look may go better
-        log.warning("%s failed, it is tried again: %s", what, error)
+DUTIES = (keep_in_order, keep_briefs, keep_live, keep_committed)
+"""The duties that need neither an LLM nor a worker process."""

@@ -7,20 +7,18 @@ other background jobs. The operating system releases the lock of a process that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 
-from mcp_server.checkpoints import restore
 from mcp_server.errors import ContextManagerError
-from mcp_server.forgetting import forget
-from mcp_server.jobs.duties import keep_house
-from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Listener
-from mcp_server.storage.values import Change
+from mcp_server.storage.values import FOLDERS, Change, is_indexed
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +38,6 @@ SCAN_SECONDS = 60.0
 """Seconds between comparisons of all files with the index, for changes that no watcher sees (network drives)."""
 
 SCAN_UNWATCHED_SECONDS = 2.0
-
-HOUSE_SECONDS = 60.0
-"""Seconds between attempts to close idle sessions and to repeat failed commits."""
 
 DUTY_AGAIN_SECONDS = 5.0
 """Seconds until a duty that failed or ended is started again."""
@@ -84,17 +79,14 @@ async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
         memory.changes.indexed = False
 
 
-async def next_burst(changes: Listener, concerns: Callable[[Change], bool], quiet: float, most: float) -> None:
-    """Waits for a change that `concerns` accepts, and then until no change came for `quiet` seconds, at most for `most`
-    seconds."""
-    while not concerns(await changes.receive()):
-        pass
-    with anyio.move_on_after(most):
-        while True:
-            with anyio.move_on_after(quiet) as silence:
-                await changes.receive()
-            if silence.cancelled_caught:
-                return
+async def attempt(what: str, act: Callable[[], Awaitable[object]]) -> object:
+    """Returns the result of `act`. Logs our own errors (a full disk, a locked file) and returns None: the work is tried
+    again later."""
+    try:
+        return await act()
+    except ContextManagerError as error:
+        log.warning("%s failed: %s", what, error)
+        return None
 
 
 async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
@@ -105,7 +97,7 @@ async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
             try:
                 await _work(memory, duties)
             except Exception as error:  # a background job never takes the server down
-                _complain("maintaining the workspace", error)
+                log.warning("maintaining the workspace failed: %s", error)
             finally:
                 held.release()
         await anyio.sleep(TAKE_OVER_SECONDS)
@@ -119,9 +111,6 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
         tasks.start_soon(_listen, changes, wanted)
         tasks.start_soon(_scan, wanted)
         tasks.start_soon(_mend, memory, wanted)
-        tasks.start_soon(_keep_house, memory)
-        tasks.start_soon(_finish_forgetting, memory)
-        tasks.start_soon(_finish_recovering, memory)
         for duty in duties:
             tasks.start_soon(_keep_doing, memory, duty)
         long = Wanted()
@@ -132,21 +121,26 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
                 long.add(None)
             if not paths:
                 continue
-            with _complaining("indexing"):
+            try:
                 changed, left = await memory.index.apply_small(paths)
-                if left:
-                    long.add(left)
-                if changed:
-                    memory.changes.publish(Change("index"))
+            except ContextManagerError as error:  # a full disk, a locked file: the next scan tries again
+                log.warning("indexing failed: %s", error)
+                continue
+            if left:
+                long.add(left)
+            if changed:
+                memory.changes.publish(Change("index"))
 
 
 async def _index_long(memory: Memory, wanted: Wanted) -> None:
     """Indexes large changes in a second task, because searches wait for the small ones."""
     while True:
         paths, everything = await wanted.take()
-        with _complaining("indexing"):
+        try:
             if await (memory.index.refresh() if everything else memory.index.apply(paths)):
                 memory.changes.publish(Change("index"))
+        except ContextManagerError as error:
+            log.warning("indexing failed: %s", error)
 
 
 async def _scan(wanted: Wanted) -> None:
@@ -155,38 +149,13 @@ async def _scan(wanted: Wanted) -> None:
         wanted.add(None)
 
 
-async def _keep_house(memory: Memory) -> None:
-    while True:
-        try:
-            await keep_house(memory)
-        except ContextManagerError as error:
-            _complain("closing idle sessions", error)
-        await anyio.sleep(HOUSE_SECONDS)
-
-
-async def _finish_forgetting(memory: Memory) -> None:
-    """Finishes a `forget` that a crash interrupted. Tries once; `status` shows a failure."""
-    try:
-        await forget.finish(memory)
-    except ContextManagerError as error:
-        _complain("forgetting what was to be forgotten", error)
-
-
-async def _finish_recovering(memory: Memory) -> None:
-    """Finishes a recovery that a crash interrupted. Tries once; `status` shows a failure."""
-    try:
-        await restore.finish(memory)
-    except ContextManagerError as error:
-        _complain("finishing a recovery", error)
-
-
 async def _keep_doing(memory: Memory, duty: Duty) -> None:
     """Runs a duty, and starts it again whenever it fails or ends."""
     while True:
         try:
             await duty(memory)
         except Exception as error:
-            _complain("a background job", error)
+            log.warning("a background job failed: %s", error)
         await anyio.sleep(DUTY_AGAIN_SECONDS)
 
 
@@ -209,13 +178,13 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
         tasks.start_soon(_set_at_the_end, over)
         while not over.is_set():
             try:
-                async for paths in changed_paths(memory.disk.root, over):
+                async for paths in _changed_paths(memory.disk.root, over):
                     if not paths:
                         wanted.add(None)
                     for path in paths:  # `_listen` adds them to `wanted`
                         memory.changes.publish(Change("file", path))
             except (OSError, RuntimeError, ValueError) as error:  # too many watches, no events, a name that is no text
-                _complain("watching the files; they are compared every two seconds instead", error)
+                log.warning("watching the files failed; they are compared every two seconds instead: %s", error)
                 await anyio.sleep(SCAN_UNWATCHED_SECONDS)
                 wanted.add(None)
 
@@ -254,19 +223,61 @@ async def _notice(memory: Memory) -> None:
             seen, failed = now, ""
         except ContextManagerError as error:
             if str(error) != failed:  # log a lasting problem once
-                _complain("looking for changes", error)
+                log.warning("looking for changes failed: %s", error)
             failed = str(error)
         await anyio.sleep(NOTICE_SECONDS)
 
 
-@contextmanager
-def _complaining(what: str) -> Iterator[None]:
-    """Logs our own errors (a full disk, a locked file) instead of raising them: the work is tried again later."""
-    try:
-        yield
-    except ContextManagerError as error:
-        _complain(what, error)
+# ---------------------------------------------------------------- watching files
+
+QUIET_MS = 20
+"""Milliseconds without a change after which a burst ends."""
+
+BURST_MS = 150
+"""The longest burst, in milliseconds: a changed file must be found within 200 ms."""
+
+CHECK_MS = 2_000
+"""Milliseconds between checks for new or deleted folders."""
 
 
-def _complain(what: str, error: BaseException) -> None:
-    log.warning("%s failed: %s", what, error)
+async def _changed_paths(root: Path, over: anyio.Event) -> AsyncIterator[frozenset[str]]:
+    """Yields the paths (relative, POSIX) of indexed files and of folders that changed together, until `over` is set.
+
+    The watcher waits in a thread that cancellation reaches only after `CHECK_MS`, but `over` within `QUIET_MS`. Raises
+    OSError if the system cannot watch the folders: the caller then scans from time to time.
+    """
+    from watchfiles import awatch
+
+    while not over.is_set():
+        folders = _folders(root)
+        if not folders:
+            await anyio.sleep(CHECK_MS / 1000)
+            continue
+        watching = awatch(
+            *folders,
+            watch_filter=None,
+            debounce=BURST_MS,
+            step=QUIET_MS,
+            rust_timeout=CHECK_MS,
+            yield_on_timeout=True,
+            recursive=True,
+            stop_event=over,
+        )
+        yield frozenset()  # no change after this is missed; the caller finds the earlier ones
+        async for changes in watching:
+            if paths := _wanted(root, {Path(changed) for _, changed in changes}):
+                yield paths
+            if _folders(root) != folders:
+                break
+
+
+def _folders(root: Path) -> list[Path]:
+    return [folder for name in FOLDERS if (folder := root / name).is_dir()]
+
+
+def _wanted(root: Path, changed: set[Path]) -> frozenset[str]:
+    """Returns the relative paths of changes, with links resolved: the watcher follows them, the index does not."""
+    real = {place: Path(os.path.realpath(place)) for place in {path.parent for path in changed}}
+    places = (real[path.parent] / path.name for path in changed)
+    paths = (place.relative_to(root).as_posix() for place in places if place.is_relative_to(root))
+    return frozenset(path for path in paths if is_indexed(path) or "." not in path.rpartition("/")[2])

@@ -6,30 +6,27 @@ nothing ran are caught up once, however many there were. A failed job is tried a
 """
 
 from __future__ import annotations
-
+import anyio
 import logging
+from anyio.to_thread import run_sync
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
-from zoneinfo import ZoneInfo
-
-import anyio
-from anyio.to_thread import run_sync
-
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.jobs import worker
+from mcp_server.jobs.maintainer import attempt
 from mcp_server.knowledge.condense import Period, condense
 from mcp_server.knowledge.extract import extract_pending
 from mcp_server.knowledge.prune_knowledge import prune_files
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage import logs
-from mcp_server.storage import topics as activations
+from mcp_server.storage import logs, topics as activations
 from mcp_server.storage.topics import Event
 from mcp_server.topics.events import fire
 from mcp_server.topics.topic import Cron
+from typing import Any
+from zoneinfo import ZoneInfo
 
 log = logging.getLogger(__name__)
 
@@ -172,13 +169,14 @@ async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mappin
 
     With `environ`, the environment that the settings of `memory` come from, a worker process runs them.
     """
+
+    async def look() -> None:
+        is_due = await due(memory, jobs)
+        if is_due and (environ is None or not await worker.run("jobs", memory.disk.root, environ)):
+            await run_due(memory, jobs)
+
     while True:
-        try:
-            is_due = await due(memory, jobs)
-            if is_due and (environ is None or not await worker.run("jobs", memory.disk.root, environ)):
-                await run_due(memory, jobs)
-        except ContextManagerError as error:  # a locked state, a full disk: the next look may go better
-            log.warning("looking for jobs failed: %s", error)
+        await attempt("looking for jobs", look)
         await anyio.sleep(LOOK_SECONDS)
 
 
@@ -219,21 +217,13 @@ async def _hourly(memory: Memory) -> str:
     return f"{await extract_pending(memory)} conversations read"
 
 
-async def _daily(memory: Memory) -> str:
-    return await _condensed(memory, "daily")
-
-
 async def _weekly(memory: Memory) -> str:
-    said = await _condensed(memory, "weekly")
+    said = await _condensed("weekly", memory)
     moved = await prune_files(memory, dry_run=False)
     return f"{said}; {len(moved.of_fate('gone'))} files archived"
 
 
-async def _monthly(memory: Memory) -> str:
-    return await _condensed(memory, "monthly")
-
-
-async def _condensed(memory: Memory, period: Period) -> str:
+async def _condensed(period: Period, memory: Memory) -> str:
     done = await condense(memory, period)
     return "; ".join((f"{len(done.files)} file{'' if len(done.files) == 1 else 's'} changed", *done.notes))
 
@@ -251,7 +241,7 @@ JOBS: Mapping[str, Job] = {
             "condense-daily",
             "closed conversations become knowledge",
             lambda settings: settings.lifecycle.condensation_schedule,
-            _daily,
+            partial(_condensed, "daily"),
         ),
         Job(
             "condense-weekly",
@@ -263,7 +253,7 @@ JOBS: Mapping[str, Job] = {
             "condense-monthly",
             "old journals and plans go to archive/, indexes are written anew",
             lambda settings: settings.lifecycle.monthly_schedule,
-            _monthly,
+            partial(_condensed, "monthly"),
         ),
     )
 }
@@ -290,21 +280,15 @@ async def fire_due(memory: Memory) -> tuple[str, ...]:
         if isinstance(one, Cron) and topic.activation != "manual"
     }
     done = await activations.last_ran(memory.state)
-    gone = done.keys() - planned.keys()
-    if gone:
+    if gone := done.keys() - planned.keys():
         await memory.state.remove(activations.SCHEDULE, *gone)
     fired: list[str] = []
     for key, (name, schedule) in planned.items():
         if key not in done:
             await activations.deliver(memory.state, (), {}, "", (key, now))
-        elif await _fire_if_due(memory, key, name, schedule, done[key], now):
+            continue
+        due_at = await run_sync(latest, schedule, now, memory.timezone)
+        event = Event(name, f"schedule {schedule}")
+        if due_at > done[key] and await fire(memory, [event], ran=(key, due_at)) is not None:
             fired.append(name)
     return tuple(fired)
-
-
-async def _fire_if_due(memory: Memory, key: str, name: str, schedule: str, done: datetime, now: datetime) -> bool:
-    planned = await run_sync(latest, schedule, now, memory.timezone)
-    if planned <= done:
-        return False
-    event = Event(name, f"schedule {schedule}")
-    return await fire(memory, [event], ran=(key, planned)) is not None

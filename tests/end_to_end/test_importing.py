@@ -97,7 +97,7 @@ async def test_what_the_real_claude_code_writes_is_recorded(tmp_path: Path) -> N
 
             async def look(session: str, *, final: bool = False) -> int:
                 (path,) = projects.glob(f"*/{session}.jsonl")
-                return (await capture(memory, path, projects=projects, final=final)).new_turns
+                return await capture(memory, path, projects=projects, final=final)
 
             await says("please list the files", "--session-id", first)
             assert await look(first) == 3

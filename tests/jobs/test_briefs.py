@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_server.context import briefs
-from mcp_server.jobs import briefs as job
+from mcp_server.jobs import duties
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(duties, "QUIET_SECONDS", 0.01)
     place = Path(memory.disk.local / "brief" / briefs.GLOBAL_FILE)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(job.keep_briefs, memory)
+        tasks.start_soon(duties.keep_briefs, memory)
         with anyio.fail_after(60):
             while not place.exists():  # noqa: ASYNC110 - a file gives us no event
                 await anyio.sleep(0.01)
@@ -32,9 +32,9 @@ async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: p
 
 
 def test_only_what_a_brief_is_made_of_concerns_it() -> None:
-    assert job.concerns(Change("file", "knowledge/identity/USER.md"))
-    assert job.concerns(Change("session", None, "s"))
-    assert job.concerns(Change("file"))
-    assert not job.concerns(Change("file", "raw/conversations/x.md"))
-    assert not job.concerns(Change("turn", "raw/x.md", "s"))
-    assert not job.concerns(Change("index"))
+    assert duties.concerns_briefs(Change("file", "knowledge/identity/USER.md"))
+    assert duties.concerns_briefs(Change("session", None, "s"))
+    assert duties.concerns_briefs(Change("file"))
+    assert not duties.concerns_briefs(Change("file", "raw/conversations/x.md"))
+    assert not duties.concerns_briefs(Change("turn", "raw/x.md", "s"))
+    assert not duties.concerns_briefs(Change("index"))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -28,6 +28,7 @@ from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.hooks import offline
 from mcp_server.clients.importers.claude_code import SOURCE
 from mcp_server.clients.importers.claude_code.recording import capture, subagent_session
+from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
 from mcp_server.context.window_text import is_the_clients
@@ -151,7 +152,7 @@ def read_input(given: Mapping[str, object]) -> Given:
         last_message=text("last_assistant_message"),
         printed=printed if isinstance(printed, str) and printed.strip() else None,
         paused=given.get("paused") is True,
-        at=_time_of(given.get("at")),
+        at=time_of_epoch(given.get("at")),
     )
 
 
@@ -269,8 +270,7 @@ async def _capture(
         return False
     try:
         with anyio.move_on_after(limit):
-            folder, session = given.folder, given.session
-            await capture(memory, given.transcript, cwd=folder, session=session, final=final, stopped=stopped)
+            await capture(memory, given.transcript, cwd=given.folder, final=final, stopped=stopped)
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
             raise  # a queued event stays in the queue and is retried
@@ -290,13 +290,3 @@ async def _note_prompt(memory: Memory, given: Given) -> None:
 async def _observe(memory: Memory, given: Given, role: str, content: str) -> None:
     if content.strip() and memory.settings.hooks.capture:
         await observe(memory, NewTurn(role, content, session=given.session), given.caller)
-
-
-def _time_of(value: object) -> datetime | None:
-    """Returns the moment of a queue entry's time (seconds since 1970), None if it is not a valid time."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return datetime.fromtimestamp(value, UTC)
-    except (OverflowError, OSError, ValueError):
-        return None

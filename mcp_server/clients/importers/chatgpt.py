@@ -17,7 +17,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.importers.imported import Skipped, plain_id, tool_call
+from mcp_server.clients.importers.imported import (
+    Skipped,
+    as_mapping,
+    as_text,
+    mappings_in,
+    one_line,
+    plain_id,
+    time_of_epoch,
+    tool_call,
+)
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 
@@ -43,14 +52,14 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     if not isinstance(conversation, Mapping) or not isinstance(conversation.get("mapping"), Mapping):
         yield Skipped(f"conversation {place}", "not an object with `mapping`")
         return
-    title = " ".join(str(conversation.get("title") or "").split())
+    title = one_line(conversation.get("title"), "")
     shown = title or f"conversation {place}"
     mapping = {str(key): node for key, node in conversation["mapping"].items() if isinstance(node, Mapping)}
     branch = _branch(mapping, conversation.get("current_node"))
     left = sum(bool(node.get("message")) for key, node in mapping.items() if key not in branch)
     for _ in range(left):
         yield Skipped(shown, "message on a branch that was left")
-    at = _moment(conversation.get("create_time")) or datetime.fromtimestamp(0, UTC)
+    at = time_of_epoch(conversation.get("create_time")) or datetime.fromtimestamp(0, UTC)
     reading = _TurnBuilder(at)
     for key in branch:
         if isinstance(message := mapping[key].get("message"), Mapping) and (why := reading.read(message, key)):
@@ -67,7 +76,7 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
         turns=tuple(turns),
         project=project,
         source=SOURCE,
-        model=model if isinstance(model, str) and model else None,
+        model=as_text(model) or None,
     )
 
 
@@ -83,11 +92,11 @@ class _TurnBuilder:
 
     def read(self, message: Mapping[str, Any], node: str) -> str:
         """Adds one message. Returns why it is left out, or ""."""
-        metadata, author = _mapping(message.get("metadata")), _mapping(message.get("author"))
-        content = _mapping(message.get("content"))
+        metadata, author = as_mapping(message.get("metadata")), as_mapping(message.get("author"))
+        content = as_mapping(message.get("content"))
         role, kind = author.get("role"), str(content.get("content_type"))[:40]
         text = _text(content, metadata)
-        self._at = _moment(message.get("create_time")) or self._at
+        self._at = time_of_epoch(message.get("create_time")) or self._at
         if metadata.get("is_visually_hidden_from_conversation") is True:
             return "hidden message"
         if kind in _SETTINGS or metadata.get("is_user_system_message") is True:
@@ -105,8 +114,8 @@ class _TurnBuilder:
         if not text.strip():
             return "message without text" if kind in ("text", "multimodal_text", "code") else f"content of type {kind}"
         turn_id = plain_id(message.get("id") or node, ImportedTurn("user", text, self._at))
-        recipient = message.get("recipient")
-        if role == "assistant" and isinstance(recipient, str) and recipient not in ("", "all"):
+        recipient = as_text(message.get("recipient"))
+        if role == "assistant" and recipient not in ("", "all"):
             self._first_call = self._first_call or turn_id
             self._calls.append(tool_call(recipient, {"content": text}, "", None))
             return ""
@@ -114,8 +123,7 @@ class _TurnBuilder:
             self._close_calls()
             self._turns.append(ImportedTurn("user", text, self._at, turn_id))
             return ""
-        slug = metadata.get("model_slug")
-        self.model = slug if isinstance(slug, str) and slug else self.model
+        self.model = as_text(metadata.get("model_slug")) or self.model
         calls, self._calls, self._first_call = tuple(self._calls), [], ""
         self._turns.append(ImportedTurn("agent", text, self._at, turn_id, tool_calls=calls))
         return ""
@@ -157,7 +165,7 @@ def _newest_leaf(mapping: Mapping[str, Mapping[str, Any]]) -> str | None:
     best: tuple[datetime, str] | None = None
     for key, node in mapping.items():
         if not node.get("children"):
-            at = _moment(_mapping(node.get("message")).get("create_time")) or datetime.fromtimestamp(0, UTC)
+            at = time_of_epoch(as_mapping(node.get("message")).get("create_time")) or datetime.fromtimestamp(0, UTC)
             if best is None or at >= best[0]:
                 best = at, key
     return best[1] if best else None
@@ -168,21 +176,14 @@ def _text(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     pieces: list[str] = []
     parts = content.get("parts")
     for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, str):
-            pieces.append(part)
-        elif isinstance(part, Mapping):
-            kind = str(part.get("content_type"))
-            if kind in _KEPT_PARTS and isinstance(part.get("text"), str):
-                pieces.append(part["text"])
-            elif kind in _PLACEHOLDERS:
-                pieces.append(_PLACEHOLDERS[kind])
-    for key in ("text", "result"):
-        if isinstance(value := content.get(key), str):
-            pieces.append(value)
-    attachments = metadata.get("attachments")
-    for item in attachments if isinstance(attachments, list) else ():
-        if isinstance(item, Mapping) and isinstance(item.get("name"), str) and item["name"].strip():
-            pieces.append(f"[attached: {' '.join(item['name'].split())}]")
+        fields = as_mapping(part)
+        kind = str(fields.get("content_type"))
+        text = as_text(fields.get("text")) if kind in _KEPT_PARTS else _PLACEHOLDERS.get(kind, "")
+        pieces.append(as_text(part) or text)
+    pieces += [as_text(content.get(key)) for key in ("text", "result")]
+    for item in mappings_in(metadata.get("attachments")):
+        if as_text(item.get("name")).strip():
+            pieces.append(f"[attached: {one_line(item['name'], '')}]")
     pieces = [_LEFT_OVER.sub("", _MARKED.sub(_visible_words, piece)) for piece in pieces]
     return "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
 
@@ -201,16 +202,3 @@ def _visible_words(mark: re.Match[str]) -> str:
         return ""
     space = mark[0][: mark[0].index("\ue200")]
     return space + words if words else ""
-
-
-def _moment(seconds: object) -> datetime | None:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -16,7 +16,17 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from mcp_server.clients.importers.imported import Skipped, parse_time, plain_id, result_text, tool_call
+from mcp_server.clients.importers.imported import (
+    Skipped,
+    as_mapping,
+    as_text,
+    mappings_in,
+    one_line,
+    parse_time,
+    plain_id,
+    result_text,
+    tool_call,
+)
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import Role, ToolCall
 from mcp_server.project import slugify
@@ -37,9 +47,9 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     if not isinstance(conversation, Mapping) or not isinstance(conversation.get("chat_messages"), list):
         yield Skipped(f"conversation {place}", "not an object with `chat_messages`")
         return
-    name = " ".join(str(conversation.get("name") or "").split())
+    name = one_line(conversation.get("name"), "")
     shown = name or f"conversation {place}"
-    messages = [message for message in conversation["chat_messages"] if isinstance(message, Mapping)]
+    messages = mappings_in(conversation["chat_messages"])
     for _ in range(len(conversation["chat_messages"]) - len(messages)):
         yield Skipped(shown, "message that is not an object")
     if conversation.get("summary"):
@@ -67,7 +77,7 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
         turns=tuple(turns),
         project=project,
         source=SOURCE,
-        model=model if isinstance(model := conversation.get("model"), str) and model else None,
+        model=as_text(conversation.get("model")) or None,
     )
 
 
@@ -76,11 +86,11 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     role = _ROLES.get(str(message.get("sender")).lower())
     if role is None:
         return f"sender {str(message.get('sender'))[:40]!r}"
-    blocks = _blocks(message)
-    texts = [text for block in blocks if (text := _artifact(block) or _words(block))]
-    if not any(text.strip() for text in texts) and isinstance(message.get("text"), str):
+    blocks = mappings_in(message.get("content"))
+    texts = [_artifact(block) if _kind(block) in _SILENT else as_text(block.get("text")) for block in blocks]
+    if not any(text.strip() for text in texts) and all(_kind(block) == "text" for block in blocks):
         # Exports of 2023 have only `text`. If there are other blocks, it is "This block is not supported …".
-        texts = [message["text"]] if all(_kind(block) == "text" for block in blocks) else []
+        texts = [as_text(message.get("text"))]
     pieces = [text.strip("\n") for text in texts if text.strip()]
     pieces += [f"[{_kind(block)}]" for block in blocks if _kind(block) in _PICTURES]
     pieces += _attached(message)
@@ -88,32 +98,23 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     if not pieces and not calls:
         return "message without text"
     content = "\n\n".join(pieces)
-    given = ImportedTurn(role=role, content=content, at=at, tool_calls=calls)
-    return ImportedTurn(role, content, at, plain_id(message.get("uuid"), given), tool_calls=calls)
-
-
-def _words(block: Mapping[str, Any]) -> str:
-    text = block.get("text")
-    return text if _kind(block) not in _SILENT and isinstance(text, str) else ""
+    turn_id = plain_id(message.get("uuid"), ImportedTurn(role, content, at))
+    return ImportedTurn(role, content, at, turn_id, tool_calls=calls)
 
 
 def _artifact(block: Mapping[str, Any]) -> str:
     """Returns the text that a tool call writes into an artifact or file, under its name; "" for other blocks."""
-    given = block.get("input")
-    if block.get("type") != "tool_use" or not isinstance(given, Mapping):
+    if block.get("type") != "tool_use":
         return ""
+    given = as_mapping(block.get("input"))
+    text, name, verb = "", None, ""
     if block.get("name") == "artifacts":
-        text, name, verb = given.get("content"), given.get("title") or given.get("id"), "artifact"
-        if not isinstance(text, str) or not text.strip():
-            text, verb = given.get("new_str"), "changed in artifact"
+        text, name, verb = as_text(given.get("content")), given.get("title") or given.get("id"), "artifact"
+        if not text.strip():
+            text, verb = as_text(given.get("new_str")), "changed in artifact"
     elif block.get("name") == "create_file":
-        text, name, verb = given.get("file_text"), given.get("path"), "file"
-    else:
-        return ""
-    if not isinstance(text, str) or not text.strip():
-        return ""
-    shown = " ".join(str(name or "without a name").split())
-    return f"[{verb}: {shown}]\n{text}"
+        text, name, verb = as_text(given.get("file_text")), given.get("path"), "file"
+    return f"[{verb}: {one_line(name, 'without a name')}]\n{text}" if text.strip() else ""
 
 
 def _left_out(message: Mapping[str, Any]) -> Iterator[str]:
@@ -136,11 +137,6 @@ def _left_out(message: Mapping[str, Any]) -> Iterator[str]:
             yield f"file whose text is not in the export ({PurePosixPath(name).suffix or 'no type'})"
 
 
-def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    blocks = message.get("content")
-    return [block for block in blocks if isinstance(block, Mapping)] if isinstance(blocks, list) else []
-
-
 def _kind(block: Mapping[str, Any]) -> str:
     return str(block.get("type"))[:40]
 
@@ -155,14 +151,11 @@ def _files(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields name and text of each attachment, and of each file that is not listed as an attachment as well."""
     named: set[str] = set()
     for key in ("attachments", "files"):
-        items = message.get(key)
-        for item in items if isinstance(items, list) else ():
-            if not isinstance(item, Mapping):
-                continue
-            name = " ".join(str(item.get("file_name") or item.get("file_uuid") or "without a name").split())
-            text = item.get("extracted_content")
+        for item in mappings_in(message.get(key)):
+            name = one_line(item.get("file_name") or item.get("file_uuid"), "without a name")
+            text = as_text(item.get("extracted_content"))
             if key == "attachments" or name not in named:
-                yield name, text if isinstance(text, str) and text.strip() else ""
+                yield name, text if text.strip() else ""
             named.add(name)
 
 
@@ -177,9 +170,8 @@ def _calls(blocks: list[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
         answer = answer or next((r for r in results if r.get("name") == block.get("name")), None)
         if answer is not None:
             results.remove(answer)
-        given = block.get("input")
         text = result_text(answer.get("content"), answer.get("is_error") is True) if answer else ""
-        calls.append(tool_call(str(block.get("name") or ""), given if isinstance(given, Mapping) else {}, text, None))
+        calls.append(tool_call(str(block.get("name") or ""), as_mapping(block.get("input")), text, None))
     return tuple(calls)
 
 
@@ -219,7 +211,7 @@ def project(item: object, place: int, known: dict[str, str]) -> Iterator[Documen
     if not isinstance(item, Mapping) or not (item.get("uuid") or item.get("name")):
         yield Skipped(f"project {place}", "not an object with `uuid` and `name`")
         return
-    name = " ".join(str(item.get("name") or "Project").split())
+    name = one_line(item.get("name"), "Project")
     if item.get("is_starter_project"):
         yield Skipped(name, "project that claude.ai made as an example")
         return
@@ -227,14 +219,14 @@ def project(item: object, place: int, known: dict[str, str]) -> Iterator[Documen
     if folder in known.values():
         folder = f"{folder}-{slugify(str(item.get('uuid')))[:8] or place}"
     known[str(item.get("uuid"))] = folder
-    described, told = (_text(item, key) for key in ("description", "prompt_template"))
+    described, told = (as_text(item.get(key)).strip() for key in ("description", "prompt_template"))
     parts = [f"# {name}", described, f"## Instructions\n\n{told}" if told else ""]
     yield Document(f"projects/{folder}/project.md", "\n\n".join(part for part in parts if part) + "\n")
     taken = {"project"}
     docs = item.get("docs")
     for doc in docs if isinstance(docs, list) else ():
-        title = " ".join(str(doc.get("filename") or "document").split()) if isinstance(doc, Mapping) else "document"
-        text = _text(doc, "content") if isinstance(doc, Mapping) else ""
+        title = one_line(as_mapping(doc).get("filename"), "document")
+        text = as_text(as_mapping(doc).get("content")).strip()
         if not text:
             yield Skipped(f"{name}: {title}", "document of a project without text")
             continue
@@ -258,21 +250,15 @@ def memories(item: object, place: int, known: Mapping[str, str]) -> Iterator[Doc
         yield Skipped(f"memories {place}", "not an object with `conversations_memory`")
         return
     number = "" if place == 1 else f"-{place}"
-    if text := _text(item, "conversations_memory"):
+    if text := as_text(item.get("conversations_memory")).strip():
         yield Document(f"memories/conversations{number}.md", f"# What claude.ai remembers\n\n{text}\n")
-    of_projects = item.get("project_memories")
-    for given, said in of_projects.items() if isinstance(of_projects, Mapping) else ():
+    for given, said in as_mapping(item.get("project_memories")).items():
         folder = known.get(str(given)) or slugify(str(given)) or "project"
-        if isinstance(said, str) and said.strip():
+        if text := as_text(said).strip():
             title = f"# What claude.ai remembers of the project {folder}"
-            yield Document(f"memories/projects/{folder}.md", f"{title}\n\n{said.strip()}\n")
+            yield Document(f"memories/projects/{folder}.md", f"{title}\n\n{text}\n")
         else:
             yield Skipped(folder, "memory of a project without text")
     for key, value in item.items():
         if key not in ("conversations_memory", "project_memories", "account_uuid", "uuid") and value:
             yield Skipped(f"memories {place}", f"{str(key)[:40]} of the memories")
-
-
-def _text(item: Mapping[str, Any], key: str) -> str:
-    value = item.get(key)
-    return value.strip() if isinstance(value, str) else ""

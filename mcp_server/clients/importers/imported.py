@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Literal
 
-from mcp_server.conversations.imports import ImportedSession, ImportedTurn
+from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
 
@@ -104,9 +104,9 @@ REASONS, EXAMPLES = 24, 3
 """Lines of the summary, and names in each line."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ImportReport:
-    """The result of an import.
+    """The result of an import. The importers add to it while they read.
 
     `files` counts markdown files; `unchanged` counts files that have not changed since an earlier import and were not
     read again. `reasons` counts skipped items by reason; `skipped` has the first of them. `commit` is the id of the
@@ -125,34 +125,50 @@ class ImportReport:
     unchanged: int = 0
     redacted: int = 0
     commit: str = ""
-    skipped: tuple[Skipped, ...] = ()
+    skipped: list[Skipped] = field(default_factory=list)
     skipped_count: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
+        """Returns JSON values."""
         return dataclasses.asdict(self)
+
+    def skip(self, item: Skipped) -> None:
+        """Counts a skipped item and keeps its name, if not too many are kept already."""
+        self.skip_counted({item.why: 1})
+        if len(self.skipped) < NAMED:
+            self.skipped.append(item)
+
+    def skip_counted(self, reasons: Mapping[str, int]) -> None:
+        """Counts skipped items that have no names, by reason."""
+        for why, count in reasons.items():
+            self.reasons[why] = self.reasons.get(why, 0) + count
+            self.skipped_count += count
+
+    def add_file(self, kept: ImportedFile, name: str) -> bool:
+        """Counts a markdown file. Returns True if it was written."""
+        if kept.status == "skipped":
+            self.skip(Skipped(name, kept.why))
+            return False
+        self.files += 1
+        self.new_files += kept.status == "new"
+        self.changed_files += kept.status == "changed"
+        return kept.status != "same"
 
     @property
     def markdown(self) -> str:
         """The report in words."""
-        new = self.new_files or self.changed_files or self.new_turns
-        verb = "imported" if new else "read"
+        verb = "imported" if self.new_files or self.changed_files or self.new_turns else "read"
+        known = self.files - self.new_files - self.changed_files
+        files = f"{self.new_files} new, {self.changed_files} changed, {known} as they were"
         if self.format == "markdown":
-            known = self.files - self.new_files - self.changed_files
-            lines = [
-                f"{self.files} files {verb}: {self.new_files} new, {self.changed_files} changed, {known} as they were"
-            ]
+            lines = [f"{self.files} files {verb}: {files}"]
         else:
-            known = self.turns - self.new_turns
             lines = [
                 f"{self.sessions} sessions, {self.turns} turns {verb}: {self.new_sessions} sessions and "
-                f"{self.new_turns} turns new, {known} turns already recorded"
+                f"{self.new_turns} turns new, {self.turns - self.new_turns} turns already recorded"
             ]
-            if self.files:
-                lines.append(
-                    f"{self.files} files of projects and memories: {self.new_files} new, {self.changed_files} changed, "
-                    f"{self.files - self.new_files - self.changed_files} as they were"
-                )
+            lines += [f"{self.files} files of projects and memories: {files}"] if self.files else []
         if self.copied:
             lines.append(f"{self.copied} of those are recorded in the session that they were copied from")
         if self.unchanged:
@@ -184,16 +200,6 @@ class ImportReport:
         if rest := ranked[REASONS:]:
             lines.append(f"  {sum(count for _, count in rest):,} for {len(rest)} other reasons (--json names them)")
         return lines
-
-    def with_skipped(self, item: Skipped) -> ImportReport:
-        """Returns the report with one more skipped item."""
-        named = (*self.skipped, item) if len(self.skipped) < NAMED else self.skipped
-        return dataclasses.replace(self.with_counted({item.why: 1}), skipped=named)
-
-    def with_counted(self, reasons: Mapping[str, int]) -> ImportReport:
-        """Returns the report with more skipped items that have no names, counted by reason."""
-        counts = {why: self.reasons.get(why, 0) + reasons.get(why, 0) for why in {**self.reasons, **reasons}}
-        return dataclasses.replace(self, skipped_count=self.skipped_count + sum(reasons.values()), reasons=counts)
 
 
 Format = Literal["claude-code", "claude-ai", "chatgpt", "markdown"]
@@ -230,15 +236,43 @@ def unwatched(_: Progress) -> None:
     """Does nothing, for callers that show no progress."""
 
 
-def parse_time(text: object) -> datetime | None:
+def parse_time(value: object) -> datetime | None:
     """Returns the UTC time of a text in ISO format, or None. A time without a zone is taken as UTC."""
-    if not isinstance(text, str):
-        return None
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(as_text(value).strip())
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):  # OverflowError: the year 10000 in UTC
         return None
+
+
+def time_of_epoch(seconds: object) -> datetime | None:
+    """Returns the UTC time of a number of seconds since 1970, or None if it is not a valid time."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def as_text(value: object) -> str:
+    """Returns `value` if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Returns `value` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings_in(value: object) -> list[Mapping[str, Any]]:
+    """Returns the JSON objects in a list; [] if `value` is not a list."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def one_line(value: object, default: str) -> str:
+    """Returns a name in one line, or `default` if it is empty."""
+    return " ".join(str(value or default).split())
 
 
 def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:

@@ -6,7 +6,6 @@ Relative paths are kept. Other and unreadable files are named and left out.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_server.clients.importers.imported import Skipped
@@ -14,15 +13,6 @@ from mcp_server.clients.importers.imported import Skipped
 SUFFIXES = frozenset({".md", ".markdown", ".mdown", ".mkd", ".mdx"})
 LARGEST = 20 * 1024 * 1024
 """Bytes; a larger file is not text that a person wrote."""
-
-
-@dataclass(frozen=True, slots=True)
-class MarkdownFile:
-    """A file to import: its path, its path inside the import, and its bytes."""
-
-    path: Path
-    relative: str
-    content: bytes
 
 
 def listing(path: Path) -> list[tuple[Path, str]]:
@@ -38,8 +28,8 @@ def listing(path: Path) -> list[tuple[Path, str]]:
     return sorted(found, key=lambda item: item[1])
 
 
-def read_one(path: Path, relative: str) -> MarkdownFile | Skipped:
-    """Returns a listed file, or why it is left out. Links out of the folder are not followed."""
+def read_one(path: Path, relative: str) -> bytes | Skipped:
+    """Returns the bytes of a listed file, or why it is left out. Links out of the folder are not followed."""
     if path.is_dir():
         return Skipped(relative + "/", "a link to a folder" if path.is_symlink() else "a hidden folder")
     if path.suffix.lower() not in SUFFIXES:
@@ -51,11 +41,6 @@ def read_one(path: Path, relative: str) -> MarkdownFile | Skipped:
             return Skipped(relative, "not a regular file" if path.exists() else "a link that leads nowhere")
         if (size := path.stat().st_size) > LARGEST:
             return Skipped(relative, f"{size / 1024**2:.0f} MB, more than {LARGEST // 1024**2} MB")
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         return Skipped(relative, f"cannot be read: {error.strerror}")
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return Skipped(relative, "not UTF-8 text")
-    return Skipped(relative, "binary (NUL bytes)") if b"\0" in content else MarkdownFile(path, relative, content)

@@ -6,12 +6,11 @@ has not changed since its import is not read again.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
@@ -33,7 +32,7 @@ from mcp_server.clients.importers.imported import (
     unwatched,
 )
 from mcp_server.conversations.closed_sessions import commit_together
-from mcp_server.conversations.imports import ImportedFile, ImportedSession, import_markdown_file, record_session
+from mcp_server.conversations.imports import ImportedSession, import_markdown_file, record_session
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
 from mcp_server.memory import Memory
 
@@ -135,24 +134,28 @@ async def import_path(
     anew: bool = False,
     watch: Watch = unwatched,
 ) -> ImportReport:
-    """Imports `path` and returns a report. `name` is the folder for markdown (default: the path's name).
+    """Imports `path`, commits what is new, and returns a report.
 
-    `anew` also reads files that have not changed since their import.
+    `name` is the folder for markdown (default: the path's name). `anew` also reads files that have not changed since
+    their import.
 
     Raises:
         NotFound, Invalid, Unavailable: the file or folder cannot be read. Pieces that were recorded before stay.
     """
     path, chosen = await anyio.to_thread.run_sync(_look_at, path, kind)
+    label, report, written = short_name(path), ImportReport(chosen), list[str]()
     match chosen:
         case "markdown":
-            name = name or short_name(path if path.is_dir() else path.with_suffix(""))
-            return await _import_markdown(memory, path, name, watch)
+            label = name or short_name(path if path.is_dir() else path.with_suffix(""))
+            await _import_markdown(memory, path, label, watch, report, written)
         case "claude-code":
-            report = await _import_claude_code(memory, path, project, anew, watch)
+            await _import_claude_code(memory, path, project, anew, watch, report)
         case "claude-ai" | "chatgpt":
-            report, written = await _import_export(memory, path, chosen, project, anew, watch)
-            return await _committed(memory, report, short_name(path), written)
-    return await _committed(memory, report, short_name(path), [])
+            await _import_export(memory, path, project, anew, watch, report, written)
+    if written or report.new_turns:
+        committed, why_not = await commit_together(memory, f"import {label}", written)
+        report.commit = committed or why_not or "nothing to commit"
+    return report
 
 
 def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
@@ -164,24 +167,34 @@ def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
 
 
 async def _import_export(
-    memory: Memory, path: Path, kind: Format, project: str | None, anew: bool, watch: Watch
-) -> tuple[ImportReport, list[str]]:
-    """Imports a chat service's export; returns the report and the knowledge files that it wrote.
+    memory: Memory,
+    path: Path,
+    project: str | None,
+    anew: bool,
+    watch: Watch,
+    report: ImportReport,
+    written: list[str],
+) -> None:
+    """Imports a chat service's export, and adds the paths of the knowledge files that it wrote to `written`.
 
     An export that was imported whole and did not change is recognized by its size and time.
     """
+    kind = report.format
     real, before = await anyio.to_thread.run_sync(lambda: (path.resolve(), path.stat()))
     key, is_file = str(real), stat.S_ISREG(before.st_mode)
     stamp = [kind, before.st_size, before.st_mtime_ns]
     stored = await memory.state.get(IMPORTED, key) if is_file and not anew else None
-    if isinstance(stored, dict) and stored.get("stamp") == stamp:
+    if stored and stored["stamp"] == stamp:
         watch(Progress(before.st_size, before.st_size, path.name))
-        return _remembered(kind, stored), []
-    found = await anyio.to_thread.run_sync(exports.parts, path)
-    parts = [part for part in found if isinstance(part, exports.Part)]
-    report = ImportReport(kind)
-    for item in found:
-        report = report.with_skipped(item) if isinstance(item, Skipped) else report
+        report.sessions, report.turns, report.unchanged = stored["sessions"], stored["turns"], 1
+        report.skip_counted(stored["reasons"])
+        return
+    parts = []
+    for found in await anyio.to_thread.run_sync(exports.parts, path):
+        if isinstance(found, Skipped):
+            report.skip(found)
+        else:
+            parts.append(found)
     others = await anyio.to_thread.run_sync(exports.others, path)
     documents = [other for other in others if kind == "claude-ai" and exports.document_kind(other.name)]
     if not parts and not documents and not report.skipped_count:
@@ -195,17 +208,22 @@ async def _import_export(
             for place, conversation in enumerate(exports.conversations(part, offsets.append), start=1):
                 yield from read(conversation, place, project)
 
-        report = await _pieces(memory, pieces(), report, _shown(watch, done, total, offsets))
+        reading = pieces()
+        while (piece := await anyio.to_thread.run_sync(next, reading, None)) is not None:
+            if isinstance(piece, Skipped):
+                report.skip(piece)
+            else:
+                await _record(memory, piece, report)
+                watch(Progress(done + offsets[-1], total, piece.session_id))
         done += part.size
         watch(Progress(done, total, part.name))
-    report, written = await _import_documents(memory, documents, report)
+    await _import_documents(memory, documents, report, written)
     for other in others:
         if other not in documents:
-            report = report.with_skipped(_not_imported(other))
+            report.skip(_not_imported(other))
     if is_file:
-        kept = {"stamp": stamp, "sessions": report.sessions, "turns": report.turns, "reasons": dict(report.reasons)}
+        kept = {"stamp": stamp, "sessions": report.sessions, "turns": report.turns, "reasons": report.reasons}
         await memory.state.put(IMPORTED, key, kept)
-    return report, written
 
 
 DOCUMENTS = "claude-ai"
@@ -213,33 +231,24 @@ DOCUMENTS = "claude-ai"
 
 
 async def _import_documents(
-    memory: Memory, parts: list[exports.Part | Skipped], report: ImportReport
-) -> tuple[ImportReport, list[str]]:
+    memory: Memory, parts: list[exports.Part | Skipped], report: ImportReport, written: list[str]
+) -> None:
     """Writes the projects and memories of an export, projects first: memories name them."""
     known: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    written: list[str] = []
     for part in sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name)):
         if isinstance(part, Skipped):
-            report = report.with_skipped(part)
+            report.skip(part)
             continue
         kind = exports.document_kind(part.name)
         read = claude_ai.project if kind == "projects" else claude_ai.memories
-
-        def items(part: exports.Part = part) -> list[object]:
-            return list(exports.conversations(part))
-
-        for item in await anyio.to_thread.run_sync(items):
+        for item in await anyio.to_thread.run_sync(lambda part: list(exports.conversations(part)), part):
             counts[kind] += 1
             for made in read(item, counts[kind], known):
                 if isinstance(made, Skipped):
-                    report = report.with_skipped(made)
-                    continue
-                kept = await import_markdown_file(memory, DOCUMENTS, made.path, made.text.encode())
-                report = _with_file(report, kept, made.path)
-                if kept.status in ("new", "changed"):
-                    written.append(kept.path)
-    return report, written
+                    report.skip(made)
+                else:
+                    await _write_file(memory, DOCUMENTS, made.path, made.text.encode(), report, written)
 
 
 def _not_imported(file: exports.Part | Skipped) -> Skipped:
@@ -252,124 +261,67 @@ def _not_imported(file: exports.Part | Skipped) -> Skipped:
     return Skipped(file.name, f"file of type {PurePosixPath(name).suffix or 'unknown'} is not imported")
 
 
-def _with_file(report: ImportReport, kept: ImportedFile, name: str) -> ImportReport:
-    """Returns the report with one more markdown file."""
-    if kept.status == "skipped":
-        return report.with_skipped(Skipped(name, kept.why or "refused"))
-    return dataclasses.replace(
-        report,
-        files=report.files + 1,
-        new_files=report.new_files + (kept.status == "new"),
-        changed_files=report.changed_files + (kept.status == "changed"),
-    )
-
-
-def _remembered(kind: Format, stored: dict[str, object]) -> ImportReport:
-    sessions, turns, reasons = stored.get("sessions"), stored.get("turns"), stored.get("reasons")
-    report = ImportReport(
-        kind,
-        sessions=sessions if isinstance(sessions, int) else 0,
-        turns=turns if isinstance(turns, int) else 0,
-        unchanged=1,
-    )
-    return report.with_counted(reasons) if isinstance(reasons, dict) else report
-
-
-async def _pieces(memory: Memory, pieces: Pieces, report: ImportReport, watch: Callable[[str], None]) -> ImportReport:
-    while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
-        if isinstance(piece, Skipped):
-            report = report.with_skipped(piece)
-        else:
-            report = await _record(memory, piece, report)
-            watch(piece.session_id)
-    return report
-
-
-def _shown(watch: Watch, done: int, total: int, offsets: list[int]) -> Callable[[str], None]:
-    return lambda label: watch(Progress(done + offsets[-1], total, label))
-
-
-async def _record(memory: Memory, session: ImportedSession, report: ImportReport) -> ImportReport:
-    new = repeated = redacted = 0
-    for part in in_parts(session):
-        recorded = await record_session(memory, part)
-        new, repeated = new + recorded.new_turns, repeated + recorded.repeated_turns
-        redacted += recorded.redacted
-    return dataclasses.replace(
-        report,
-        sessions=report.sessions + 1,
-        new_sessions=report.new_sessions + bool(new and not repeated),
-        turns=report.turns + new + repeated,
-        new_turns=report.new_turns + new,
-        redacted=report.redacted + redacted,
-    )
+async def _record(memory: Memory, session: ImportedSession, report: ImportReport) -> None:
+    """Records one conversation, in parts if it is long, and adds the result to `report`."""
+    recorded = [await record_session(memory, part) for part in in_parts(session)]
+    new, repeated = sum(one.new_turns for one in recorded), sum(one.repeated_turns for one in recorded)
+    report.sessions += 1
+    report.new_sessions += bool(new and not repeated)
+    report.turns += new + repeated
+    report.new_turns += new
+    report.redacted += sum(one.redacted for one in recorded)
 
 
 async def _import_claude_code(
-    memory: Memory, path: Path, project: str | None, anew: bool, watch: Watch
-) -> ImportReport:
-    report = ImportReport("claude-code")
-    found = await anyio.to_thread.run_sync(lambda: list(transcripts(path)))
-    files = [item for item in found if isinstance(item, Path)]
-    for item in found:
-        report = report.with_skipped(item) if isinstance(item, Skipped) else report
+    memory: Memory, path: Path, project: str | None, anew: bool, watch: Watch, report: ImportReport
+) -> None:
+    files: list[tuple[Path, int]] = []
+    for found, size in await anyio.to_thread.run_sync(_with_sizes, path):
+        if isinstance(found, Skipped):
+            report.skip(found)
+        else:
+            files.append((found, size))
     if not files and not report.skipped_count:
         raise NotFound(f"{path} holds no transcript (.jsonl); give the folder of one project, or of all projects")
-    sizes = await anyio.to_thread.run_sync(lambda: [_size(file) for file in files])
-    done, total = 0, sum(sizes)
-    for file, size in zip(files, sizes, strict=True):
-        skipped: Counter[str] = Counter()
+    done, total = 0, sum(size for _, size in files)
+    for file, size in files:
 
-        def reading(offset: int, done: int = done, label: str = file.name) -> None:
+        def told(offset: int, done: int = done, label: str = file.name) -> None:
             watch(Progress(done + offset, total, label))
 
         try:
-            came = await claude_code.import_file(memory, file, project, skipped, anew=anew, told=reading)
+            await claude_code.import_file(memory, file, project, report, anew=anew, told=told)
         except ContextManagerError as error:
-            report = report.with_skipped(Skipped(file.name, str(error)))
-        else:
-            report = dataclasses.replace(
-                report,
-                sessions=report.sessions + came.sessions,
-                new_sessions=report.new_sessions + came.new_sessions,
-                turns=report.turns + came.turns,
-                new_turns=report.new_turns + came.new_turns,
-                copied=report.copied + came.copied,
-                redacted=report.redacted + came.redacted,
-                unchanged=report.unchanged + came.unchanged,
-            ).with_counted(skipped)
+            report.skip(Skipped(file.name, str(error)))
         done += size
         watch(Progress(done, total, file.name))
-    return report
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
+def _with_sizes(path: Path) -> list[tuple[Path | Skipped, int]]:
+    """Returns the transcripts at `path` with their bytes. A file that was just deleted has none."""
+    return [
+        (found, found.stat().st_size if isinstance(found, Path) and found.exists() else 0)
+        for found in transcripts(path)
+    ]
 
 
-async def _import_markdown(memory: Memory, path: Path, name: str, watch: Watch) -> ImportReport:
-    report = ImportReport("markdown")
+async def _import_markdown(
+    memory: Memory, path: Path, name: str, watch: Watch, report: ImportReport, written: list[str]
+) -> None:
     files = await anyio.to_thread.run_sync(markdown.listing, path)
-    written: list[str] = []
-    for place, (found, relative) in enumerate(files, start=1):
-        file = await anyio.to_thread.run_sync(markdown.read_one, found, relative)
-        if isinstance(file, Skipped):
-            report = report.with_skipped(file)
+    for place, (file, relative) in enumerate(files, start=1):
+        read = await anyio.to_thread.run_sync(markdown.read_one, file, relative)
+        if isinstance(read, Skipped):
+            report.skip(read)
         else:
-            kept = await import_markdown_file(memory, name, file.relative, file.content)
-            report = _with_file(report, kept, relative)
-            if kept.status in ("new", "changed"):
-                written.append(kept.path)
+            await _write_file(memory, name, relative, read, report, written)
         watch(Progress(place, len(files), relative))
-    return await _committed(memory, report, name, written)
 
 
-async def _committed(memory: Memory, report: ImportReport, name: str, written: list[str]) -> ImportReport:
-    """Commits everything that was written, and returns the report with the commit's id."""
-    if not (written or report.new_turns):
-        return report
-    committed, why_not = await commit_together(memory, f"import {name}", written)
-    return dataclasses.replace(report, commit=committed or why_not or "nothing to commit")
+async def _write_file(
+    memory: Memory, name: str, relative: str, data: bytes, report: ImportReport, written: list[str]
+) -> None:
+    """Writes one markdown file, counts it in `report`, and adds its path to `written` if it is new or changed."""
+    kept = await import_markdown_file(memory, name, relative, data)
+    if report.add_file(kept, relative):
+        written.append(kept.path)

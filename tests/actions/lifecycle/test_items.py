@@ -15,7 +15,7 @@ from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.jobs.extracting import keep_extracted
+from mcp_server.jobs.duties import keep_extracted
 from mcp_server.knowledge.extract import EXTRACTED, extract, is_waiting, queue_outdated
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory

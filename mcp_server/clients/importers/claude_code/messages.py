@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, BinaryIO
+
+from mcp_server.clients.importers.imported import as_mapping, as_text, mappings_in
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line; a longer one is skipped, so that memory stays bounded."""
@@ -97,7 +98,7 @@ def user_text(fields: Mapping[str, Any]) -> tuple[str, str]:
 
 def queued_text(fields: Mapping[str, Any]) -> tuple[str, str]:
     """Returns the text of an attachment that the user sent while the model was working, or "" and why."""
-    attachment = _mapping(fields.get("attachment"))
+    attachment = as_mapping(fields.get("attachment"))
     if attachment.get("type") != "queued_command":
         return "", f"attachment: {word(attachment.get('type'))}"
     if attachment.get("isMeta") is True or attachment.get("commandMode") not in ("prompt", None):
@@ -118,7 +119,7 @@ def is_made_by_the_client(fields: Mapping[str, Any]) -> str:
     """Returns why a line of type `assistant` is not from a model; "" if it is."""
     if fields.get("isApiErrorMessage") is True:
         return "error of the API"
-    if fields.get("isMeta") is True or _mapping(fields.get("message")).get("model") == "<synthetic>":
+    if fields.get("isMeta") is True or as_mapping(fields.get("message")).get("model") == "<synthetic>":
         return "note of the client"
     return ""
 
@@ -126,19 +127,17 @@ def is_made_by_the_client(fields: Mapping[str, Any]) -> str:
 def blocks_of(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the content blocks of a line; a string becomes one block of text."""
     content = content_of(fields)
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else mappings_in(content)
 
 
 def content_of(fields: Mapping[str, Any]) -> object:
     """Returns the content of the message in a line, or None."""
-    return _mapping(fields.get("message")).get("content")
+    return as_mapping(fields.get("message")).get("content")
 
 
 def compaction_text(fields: Mapping[str, Any]) -> str:
     """Returns a sentence about a compaction."""
-    found = _mapping(fields.get("compactMetadata"))
+    found = as_mapping(fields.get("compactMetadata"))
     trigger = found.get("trigger")
     before, after = (_count(found.get(key)) for key in ("preTokens", "postTokens"))
     words = "The client compacted its context"
@@ -150,26 +149,10 @@ def compaction_text(fields: Mapping[str, Any]) -> str:
 
 def context_tokens(fields: Mapping[str, Any]) -> int | None:
     """Returns the tokens in the client's window when the model answered, as the API counted them."""
-    usage = _mapping(_mapping(fields.get("message")).get("usage"))
+    usage = as_mapping(as_mapping(fields.get("message")).get("usage"))
     counts = [usage.get(key) for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
     total = sum(count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count > 0)
     return total or None
-
-
-def moment(fields: Mapping[str, Any]) -> datetime | None:
-    """Returns the time of a line in UTC, or None."""
-    text = fields.get("timestamp")
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-        return found.astimezone(UTC) if found and found.tzinfo else found and found.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def text_of(fields: Mapping[str, Any], key: str) -> str:
-    """Returns a field's text; "" if it is not a string."""
-    value = fields.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def kind_of(fields: Mapping[str, Any]) -> str:
@@ -199,18 +182,12 @@ def _joined(content: object) -> str:
     if isinstance(content, str):
         return content
     pieces: list[str] = []
-    for block in content if isinstance(content, Sequence) else ():
-        if not isinstance(block, Mapping):
-            continue
+    for block in mappings_in(content):
         if block.get("type") == "text" and isinstance(block.get("text"), str):
             pieces.append(block["text"])
         elif block.get("type") in ("image", "document"):
             pieces.append(f"[{block['type']}]")
     return "\n\n".join(pieces)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _count(value: object) -> int | None:
@@ -219,5 +196,4 @@ def _count(value: object) -> int | None:
 
 def word(value: object) -> str:
     """Returns the letters and digits of `value`, at most 40, or `unknown`."""
-    text = value if isinstance(value, str) else ""
-    return re.sub(r"[^\w.-]", "", text)[:40] or "unknown"
+    return re.sub(r"[^\w.-]", "", as_text(value))[:40] or "unknown"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from mcp_server.clients.importers.claude_code.reading import (
     subagents,
 )
 from mcp_server.clients.importers.claude_code.threads import MAIN
+from mcp_server.clients.importers.imported import ImportReport
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
@@ -67,43 +67,33 @@ def subagent_session(session: str, agent: str) -> str:
     return f"{session}-agent-{agent}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileImported:
-    """The result of importing one file; `turns` includes those that were recorded before."""
-
-    sessions: int = 0
-    new_sessions: int = 0
-    turns: int = 0
-    new_turns: int = 0
-    copied: int = 0
-    redacted: int = 0
-    unchanged: int = 0
-
-
 async def import_file(
     memory: Memory,
     file: Path,
     project: str | None,
-    skipped: Counter[str],
+    report: ImportReport,
     *,
     anew: bool = False,
     told: Callable[[int], None] = lambda _: None,
-) -> FileImported:
-    """Records a transcript from its cursor, or with `anew` from its beginning. `skipped` counts lines by kind.
+) -> None:
+    """Records a transcript from its cursor, or with `anew` from its beginning, and adds the result to `report`.
 
+    `report.turns` includes the turns that were recorded before. `told` is called with the number of bytes recorded.
     Raises Unavailable if the file cannot be read.
     """
+    skipped: Counter[str] = Counter()
+    known: set[str] = set()
+    begun: set[str] = set()
+    new = copied = redacted = 0
     try:
         file, found = await run_sync(lambda: (file.resolve(), file.stat()))
-        key = str(file)
-        cursor = Cursor() if anew else cursor_from(await memory.state.get(CURSORS, key))
+        cursor = Cursor() if anew else cursor_from(await memory.state.get(CURSORS, str(file)))
         if cursor.whole and (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns):
-            return FileImported(sessions=1, turns=cursor.turns, unchanged=1)
+            report.sessions, report.turns = report.sessions + 1, report.turns + cursor.turns
+            report.unchanged += 1
+            return
         age = memory.clock() - datetime.fromtimestamp(found.st_mtime, UTC)
         growing = timedelta(0) <= age < STILL_WRITTEN
-        known: set[str] = set()
-        begun: set[str] = set()
-        new = copied = redacted = 0
         offsets = [0]
         pieces = batches(file, cursor, skipped, final=True, only_whole=growing, told=offsets.append)
         while (batch := await run_sync(next, pieces, None)) is not None:
@@ -114,34 +104,25 @@ async def import_file(
                 begun |= {part.session_id} if recorded.new_turns and not is_known else set()
                 new, copied = new + recorded.new_turns, copied + recorded.copied
                 redacted += recorded.redacted
-            if batch.cursor != cursor:
-                await memory.state.put(CURSORS, key, batch.cursor.as_json())
-                cursor = batch.cursor
+            cursor = await _advance(memory, file, cursor, batch)
             told(offsets[-1])
             offsets[:] = offsets[-1:]
     except OSError as error:
         raise Unavailable(f"{file} cannot be read: {error.strerror or error}; check its permissions") from None
-    return FileImported(
-        sessions=max(1, len(known)) if cursor.turns else 0,
-        new_sessions=len(begun),
-        turns=cursor.turns,
-        new_turns=new,
-        copied=copied,
-        redacted=redacted,
-    )
+    report.sessions += max(1, len(known)) if cursor.turns else 0
+    report.new_sessions += len(begun)
+    report.turns += cursor.turns
+    report.new_turns += new
+    report.copied += copied
+    report.redacted += redacted
+    report.skip_counted(skipped)
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """The result of one capture, with subagents. `skipped` counts lines without a message; `note` is for the log.
-
-    `session` is "" if the file names none.
-    """
-
-    session: str
-    new_turns: int
-    skipped: int
-    note: str = ""
+async def _advance(memory: Memory, file: Path, cursor: Cursor, batch: Batch) -> Cursor:
+    """Stores the cursor after a recorded batch, if it differs, and returns it."""
+    if batch.cursor != cursor:
+        await memory.state.put(CURSORS, str(file), batch.cursor.as_json())
+    return batch.cursor
 
 
 async def capture(
@@ -149,56 +130,37 @@ async def capture(
     transcript: Path,
     *,
     cwd: str | None = None,
-    session: str | None = None,
     final: bool = False,
     stopped: bool = False,
     projects: Path | None = None,
-) -> Captured:
-    """Records what is new in `transcript` and in its subagents' transcripts. No content of a file causes an error.
+) -> int:
+    """Records new turns of `transcript` and of its subagents' transcripts, and returns their number.
 
-    The last answer is left for the next time. `stopped` (the client has stopped answering) includes it if it seems
-    complete, `final` always. `session` and `cwd` come from the hook; those in the file take precedence. The transcript
-    must be in the folder `projects`, by default Claude Code's own.
+    No content of a file causes an error. The last answer is left for the next time. `stopped` (the client has stopped
+    answering) includes it if it seems complete, `final` always. `cwd` comes from the hook; the folder in the file takes
+    precedence. The transcript must be in the folder `projects`, by default Claude Code's own.
 
     Raises:
         Refused: the path is outside that folder, or is no transcript.
         NotFound, Unavailable: there is no such file (yet), or it cannot be read.
     """
-    path, *agents = await run_sync(_with_subagents, transcript, projects or projects_folder(os.environ))
-    done = await _capture_file(memory, path, cwd, session, final, stopped)
-    for agent in agents:
-        more = await _capture_file(memory, agent, cwd, session, final, stopped)
-        done = replace(done, new_turns=done.new_turns + more.new_turns, skipped=done.skipped + more.skipped)
-    return done
+    new = 0
+    for path in await run_sync(_with_subagents, transcript, projects or projects_folder(os.environ)):
+        cursor = cursor_from(await memory.state.get(CURSORS, str(path)))
+        pieces = _new_batches(path, cursor, final, stopped)
+        try:
+            while (batch := await run_sync(next, pieces, None)) is not None:
+                for part in sessions_in(batch, cwd):
+                    new += (await append_turns(memory, part)).new_turns
+                cursor = await _advance(memory, path, cursor, batch)
+        except FileNotFoundError:
+            raise NotFound(f"there is no transcript at {path}") from None
+        except OSError as error:
+            raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
+    return new
 
 
-async def _capture_file(
-    memory: Memory, path: Path, cwd: str | None, session: str | None, final: bool, stopped: bool
-) -> Captured:
-    key = str(path)
-    cursor = cursor_from(await memory.state.get(CURSORS, key))
-    skipped: Counter[str] = Counter()
-    found, new = None, 0
-    pieces = _new_batches(path, cursor, skipped, final, stopped)
-    try:
-        while (batch := await run_sync(next, pieces, None)) is not None:
-            found = batch.session
-            for part in sessions_in(batch, cwd):
-                new += (await append_turns(memory, part)).new_turns
-            if batch.cursor != cursor:
-                await memory.state.put(CURSORS, key, batch.cursor.as_json())
-                cursor = batch.cursor
-    except FileNotFoundError:
-        raise NotFound(f"there is no transcript at {path}") from None
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
-    if found is None:
-        return Captured(cursor.session, 0, 0, "nothing new")
-    note = f"the hook named session {session}, the transcript {found}" if session and session != found else ""
-    return Captured(found, new, skipped.total(), note)
-
-
-def _new_batches(path: Path, cursor: Cursor, skipped: Counter[str], final: bool, stopped: bool) -> Iterator[Batch]:
+def _new_batches(path: Path, cursor: Cursor, final: bool, stopped: bool) -> Iterator[Batch]:
     """Yields the batches of a transcript after `cursor`; none if the file has not changed since then."""
     found = path.stat()
     same = (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns)
@@ -207,7 +169,7 @@ def _new_batches(path: Path, cursor: Cursor, skipped: Counter[str], final: bool,
     yield from batches(
         path,
         cursor,
-        skipped,
+        Counter(),
         final=final or stopped,
         only_whole=not final,
         most_turns=MOST_TURNS,

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.importers import imported
 from mcp_server.clients.importers.claude_code import messages
+from mcp_server.clients.importers.imported import as_mapping, as_text, parse_time, result_text, tool_call
 from mcp_server.conversations.imports import ImportedTurn
 from mcp_server.model import COMPACTION
 
@@ -105,9 +105,9 @@ class Threads:
 
     def read(self, fields: Mapping[str, Any], start: int) -> list[Said]:
         """Returns the turns that this line, which begins at byte `start`, completes."""
-        self._at = messages.moment(fields) or self._at
-        self.cwd = self.cwd or messages.text_of(fields, "cwd") or None
-        given = messages.text_of(fields, "uuid")
+        self._at = parse_time(fields.get("timestamp")) or self._at
+        self.cwd = self.cwd or as_text(fields.get("cwd")) or None
+        given = as_text(fields.get("uuid"))
         agent = self._thread(fields, given)
         kind = fields.get("type")
         if kind == "assistant":
@@ -139,10 +139,10 @@ class Threads:
     def _thread(self, fields: Mapping[str, Any], given: str) -> str:
         if fields.get("isSidechain") is not True:
             return MAIN
-        if named := messages.text_of(fields, "agentId"):
+        if named := as_text(fields.get("agentId")):
             return _plain_id(named)
         # Older versions wrote subagents between the lines of the session, told apart by their first line only.
-        parent = messages.text_of(fields, "parentUuid")
+        parent = as_text(fields.get("parentUuid"))
         first = self._chains.pop(parent, None) or _plain_id(given or parent)[:12]
         for known in (parent, given):
             if known:
@@ -155,32 +155,30 @@ class Threads:
         if why := messages.is_made_by_the_client(fields):
             self.skipped[why] += 1
             return []
-        message = fields.get("message")
-        message = message if isinstance(message, Mapping) else {}
-        request = messages.text_of(fields, "requestRef") or messages.text_of(fields, "requestId")
-        key = (messages.text_of(message, "id") or _id_of(fields), request)
+        message = as_mapping(fields.get("message"))
+        request = as_text(fields.get("requestRef")) or as_text(fields.get("requestId"))
+        key = (as_text(message.get("id")) or _id_of(fields), request)
         answer = self._answers.get(agent)
         said = self._close_answer(agent) if answer is not None and answer.key != key else []
         answer = self._answers.get(agent)
         if answer is None:
-            answer = self._answers[agent] = _Answer(key, start, messages.text_of(fields, "cwd") or self.cwd)
+            answer = self._answers[agent] = _Answer(key, start, as_text(fields.get("cwd")) or self.cwd)
         if agent == MAIN:
-            self.model = messages.text_of(message, "model") or self.model
-        answer.terminal = messages.text_of(message, "stop_reason") in messages.TERMINAL
+            self.model = as_text(message.get("model")) or self.model
+        answer.terminal = as_text(message.get("stop_reason")) in messages.TERMINAL
         answer.tokens = messages.context_tokens(fields) or answer.tokens
         for block in messages.blocks_of(fields):
             self._block(block, answer, fields)
         return said
 
     def _block(self, block: Mapping[str, Any], answer: _Answer, fields: Mapping[str, Any]) -> None:
-        kind = messages.text_of(block, "type")
+        kind = as_text(block.get("type"))
         if kind == "text":
-            if text := messages.text_of(block, "text").strip("\n"):
+            if text := as_text(block.get("text")).strip("\n"):
                 answer.texts.append(text)
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            given = block.get("input")
-            call_id = messages.text_of(block, "id") or f"call-{len(answer.calls)}"
-            answer.calls[call_id] = (messages.text_of(block, "name"), given if isinstance(given, Mapping) else {})
+            call_id = as_text(block.get("id")) or f"call-{len(answer.calls)}"
+            answer.calls[call_id] = (as_text(block.get("name")), as_mapping(block.get("input")))
             self._callers[call_id] = answer
         elif "tool_use_id" in block:  # what the API's own tools answered
             self._result(block)
@@ -192,12 +190,12 @@ class Threads:
             answer.turn_id, answer.at = _id_of(fields), self._at
 
     def _result(self, block: Mapping[str, Any]) -> None:
-        call_id = messages.text_of(block, "tool_use_id")
+        call_id = as_text(block.get("tool_use_id"))
         answer = self._callers.get(call_id)
         if answer is None:
             self.skipped["tool result without its call"] += 1
         else:
-            answer.results[call_id] = imported.result_text(block.get("content"), block.get("is_error") is True)
+            answer.results[call_id] = result_text(block.get("content"), block.get("is_error") is True)
 
     def _close_answer(self, agent: str) -> list[Said]:
         """Marks the thread's answer as complete and returns its turn, if it has content."""
@@ -210,7 +208,7 @@ class Threads:
         if not content.strip() and not answer.calls:
             return []
         calls = tuple(
-            imported.tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
+            tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
             for call_id, (name, given) in answer.calls.items()
         )
         turn = ImportedTurn(
@@ -236,7 +234,7 @@ class Threads:
             return []
         said, turn_id = self._close_answer(agent), _id_of(fields)
         if agent == MAIN:
-            parent = messages.text_of(fields, "parentUuid")
+            parent = as_text(fields.get("parentUuid"))
             if self._prompted and parent and parent not in self._recent:
                 said.append(Said(agent, ImportedTurn("system", BRANCHED, self._at, f"{BRANCH}-{turn_id}", BRANCH)))
             self._prompted = True
@@ -252,7 +250,7 @@ class Threads:
 
 def _id_of(fields: Mapping[str, Any]) -> str:
     """Returns the line's id, or a digest of the line if it has none."""
-    given = messages.text_of(fields, "uuid")
+    given = as_text(fields.get("uuid"))
     if given and len(given) <= _LONGEST_ID and given.isprintable() and given == given.strip():
         return given
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:32]
