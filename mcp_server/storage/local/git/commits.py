@@ -17,10 +17,8 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -105,27 +103,15 @@ class Committer:
             self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
         except Failed:
             self._pending_file().unlink(missing_ok=True)
-            if self._repository.head() == old and not self._locked():
+            if self._repository.head() == old and not self._locks():
                 raise
             return False
         self._finish_pending(commit, {path: entries[1] for path, entries in changed.items()})
         return True
 
-    @contextmanager
-    def index_of(self, commit: str | None) -> Iterator[Path]:
-        """Yields a private index with the content of a commit, in git's folder."""
-        index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
-        try:
-            if commit:
-                self._repository.run("read-tree", commit, index=index)
-            yield index
-        finally:
-            for leftover in (index, index.with_name(index.name + ".lock")):
-                leftover.unlink(missing_ok=True)
-
     def tree_of(self, paths: Sequence[str]) -> str:
         """Returns the id of a tree: the last commit with these files as they are now."""
-        with self.index_of(self._repository.head()) as index:
+        with self._repository.index_of(self._repository.head()) as index:
             self._take_in(paths, index)
             return self._repository.text("write-tree", index=index)
 
@@ -145,7 +131,7 @@ class Committer:
         paths = [path for path in paths if path not in ignored]
         if not paths:
             return Committed(None, left_out=ignored, waiting=waiting)
-        with self.index_of(old) as index:
+        with self._repository.index_of(old) as index:
             left_out = self._take_in(paths, index)
             now = self._repository.staged(paths, index)
             left_out |= self._refused(paths, before, now, admission)
@@ -285,9 +271,6 @@ class Committer:
         with contextlib.suppress(Failed):
             names.append(folder / (self._repository.text("symbolic-ref", "--quiet", "HEAD") + ".lock"))
         return [name for name in names if name.exists()]
-
-    def _locked(self) -> bool:
-        return bool(self._locks())
 
     def _remove_stale_locks(self) -> None:
         """Deletes locks older than ten minutes: a killed git leaves its lock, and no command takes that long."""

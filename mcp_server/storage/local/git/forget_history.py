@@ -22,7 +22,7 @@ from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
 from mcp_server.storage.history_values import object_id
 from mcp_server.storage.local.git.objects import UNREPLACED, Objects, put, store, tree_entries
-from mcp_server.storage.local.git.repository import BUSY, Failed, Repository, moment_of
+from mcp_server.storage.local.git.repository import BUSY, Failed, Repository, entries_in, moment_of
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
 _WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")
@@ -411,14 +411,8 @@ class History:
 
     def _rewrite_index(self, writer: Rewriter) -> None:
         """Rewrites the index, which refers to blobs and paths and keeps them from being deleted."""
-        listed = self._git("ls-files", "--stage", "-z")
         entries: list[bytes] = []
-        for line in listed.split(b"\0"):
-            if not line:
-                continue
-            about, _, raw = line.partition(b"\t")
-            mode, oid, stage = about.decode().split(" ")
-            path = os.fsdecode(raw)
+        for (mode, oid, stage), path in entries_in(self._git("ls-files", "--stage", "-z")):
             new = oid if int(mode, 8) == _MODULE else writer.blob(oid, path)
             if new is not None:
                 entries.append(f"{mode} {new} {stage}\t".encode() + os.fsencode(writer.path(oid, path)))

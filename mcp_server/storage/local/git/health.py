@@ -243,7 +243,7 @@ class Health:
             return []
         root = self._repository.root
         there = [path for path in self._repository.staged([]) if os.path.lexists(root / path)]
-        with self._committer.index_of(None) as index:
+        with self._repository.index_of(None) as index:
             self._repository.run("update-index", "--add", "-z", "--stdin", index=index, stdin=nul(there))
             tree = self._repository.text("write-tree", index=index)
         commit = self._committer.put(tree, [head], "maintenance: the current files, after a repair")
@@ -260,7 +260,7 @@ class Health:
 
     @contextlib.contextmanager
     def _index_of(self, entries: dict[str, str]) -> Iterator[Path]:
-        with self._committer.index_of(None) as index:
+        with self._repository.index_of(None) as index:
             lines = [f"{entry}\t{path}" for path, entry in entries.items() if entry != "conflict"]
             self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
             yield index

@@ -17,7 +17,7 @@ from mcp_server.errors import Conflict, Refused
 from mcp_server.storage.history_values import Plan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import Failed, Repository, nul
+from mcp_server.storage.local.git.repository import Failed, Repository, entries_in, nul
 
 _LINK, _MODULE = "120000", "160000"
 
@@ -49,7 +49,7 @@ class Merger:
 
         Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
         """
-        with self._committer.index_of(None) as index:
+        with self._repository.index_of(None) as index:
             common = base or self._repository.text("mktree", stdin=b"")
             self._repository.run("read-tree", "-i", "-m", "--aggressive", common, old, theirs, index=index)
             both = self._resolve(index, resolve, _Renames(self._repository, common, (old, theirs)))
@@ -66,7 +66,7 @@ class Merger:
         """Returns the plan with these contents instead; None removes a file."""
         if not contents:
             return plan
-        with self._committer.index_of(None) as index:
+        with self._repository.index_of(None) as index:
             self._repository.run("read-tree", plan.tree, index=index)
             entries = {
                 path: self._stored(path, data, plan.changed.get(path, ("", ""))[1]) for path, data in contents.items()
@@ -190,11 +190,8 @@ class Merger:
     def _resolve(self, index: Path, resolve: Resolve, renames: _Renames) -> list[str]:
         """Merges every path that both sides changed, in a private index, and returns the paths."""
         stages: dict[str, dict[str, str]] = {}
-        for line in self._repository.run("ls-files", "--unmerged", "-z", index=index).split(b"\0"):
-            if line:
-                entry, _, name = line.partition(b"\t")
-                mode, blob, stage = entry.decode().split(" ")
-                stages.setdefault(os.fsdecode(name), {})[stage] = f"{mode} {blob}"
+        for (mode, blob, stage), path in entries_in(self._repository.run("ls-files", "--unmerged", "-z", index=index)):
+            stages.setdefault(path, {})[stage] = f"{mode} {blob}"
         settled: dict[str, str] = {}
         for path, versions in stages.items():
             base, ours, theirs = (versions.get(stage, "") for stage in "123")
@@ -243,7 +240,7 @@ class Merger:
 
     def _checked_out(self, tree: str, paths: Sequence[str], folder: Path) -> Path:
         """Checks these files of a tree out into a folder."""
-        with self._committer.index_of(None) as index:
+        with self._repository.index_of(None) as index:
             self._repository.run("read-tree", tree, index=index)
             prefix = f"--prefix={folder}{os.sep}"
             self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=nul(paths))

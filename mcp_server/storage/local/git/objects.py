@@ -112,14 +112,10 @@ class GitTrees:
                 self._repository.run(*write, "--stdin", stdin=data)
 
     def _tree(self, names: Mapping[str, str]) -> str:
-        index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
-        try:
+        with self._repository.index_of(None) as index:
             lines = [f"100644 {name}\t{path}" for path, name in names.items()]
             self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
             return self._repository.text(*_ON_DISK, "write-tree", index=index)
-        finally:
-            for leftover in (index, index.with_name(index.name + ".lock")):
-                leftover.unlink(missing_ok=True)
 
 
 class Objects:

@@ -6,12 +6,13 @@ import contextlib
 import functools
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -113,24 +114,16 @@ class Repository:
         """Returns `mode blob` of each of these paths in the user's index, or in another `index`; `conflict` for an
         unmerged path."""
         few = ("--", *paths) if len(paths) <= _MANY else ()
-        found: dict[str, str] = {}
-        for line in self.run("ls-files", "--stage", "-z", *few, index=index).split(b"\0"):
-            if line:
-                entry, _, name = line.partition(b"\t")
-                mode, blob, stage = entry.decode().split(" ")
-                found[os.fsdecode(name)] = f"{mode} {blob}" if stage == "0" else "conflict"
-        return found
+        said = self.run("ls-files", "--stage", "-z", *few, index=index)
+        return {
+            path: f"{mode} {blob}" if stage == "0" else "conflict" for (mode, blob, stage), path in entries_in(said)
+        }
 
     def entries_of(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
         """Returns `mode blob` of each of these paths in a commit."""
         few = ("--", *paths) if len(paths) <= _MANY else ()
-        found: dict[str, str] = {}
-        for line in self.run("ls-tree", "-r", "-z", commit, *few).split(b"\0"):
-            if line:
-                entry, _, name = line.partition(b"\t")
-                mode, _, blob = entry.decode().split(" ")
-                found[os.fsdecode(name)] = f"{mode} {blob}"
-        return found
+        said = self.run("ls-tree", "-r", "-z", commit, *few)
+        return {path: f"{mode} {blob}" for (mode, _, blob), path in entries_in(said)}
 
     def opened(self, path: str, blob: str) -> bytes:
         """Returns a blob's content in the work tree at this path, after git's filters (git-crypt, LFS, line ends)."""
@@ -187,6 +180,18 @@ class Repository:
             named = place.read_text("utf-8").removeprefix("gitdir:").strip()
             return (self.root / named).resolve()
         return place
+
+    @contextlib.contextmanager
+    def index_of(self, commit: str | None) -> Iterator[Path]:
+        """Yields a private index with the content of a commit, in git's folder."""
+        index = self.folder() / f"context-manager-{secrets.token_hex(8)}.index"
+        try:
+            if commit:
+                self.run("read-tree", commit, index=index)
+            yield index
+        finally:
+            for leftover in (index, index.with_name(index.name + ".lock")):
+                leftover.unlink(missing_ok=True)
 
     def text(self, *arguments: str, **options: Any) -> str:
         """Runs a git command and returns its output as text."""
@@ -296,6 +301,13 @@ def version() -> str | None:
 def moment_of(seconds: str) -> datetime:
     """Returns a moment of git in UTC. A commit may have any date: one outside of the calendar is moved to its end."""
     return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
+
+
+def entries_in(said: bytes) -> Iterator[tuple[list[str], str]]:
+    """Yields the fields and the path of each entry that `ls-files --stage -z` or `ls-tree -z` printed."""
+    for line in filter(None, said.split(b"\0")):
+        fields, _, path = line.partition(b"\t")
+        yield fields.decode().split(" "), os.fsdecode(path)
 
 
 def nul(parts: Sequence[str]) -> bytes:
