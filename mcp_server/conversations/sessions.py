@@ -168,7 +168,7 @@ async def require(memory: Memory, session: str) -> SessionRow:
         ids = [known.session for known in await memory.state.sessions()]
         close = await run_sync(difflib.get_close_matches, session[:200], ids, 1)  # no id is longer
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no session {session!r}{hint} (status shows them; observe opens one)")
+        raise NotFound(f"no session {session!r}{hint} (the tool `status` or the command `session list` shows them)")
     return row
 
 

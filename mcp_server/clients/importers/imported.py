@@ -133,6 +133,11 @@ class ImportReport:
         return dataclasses.asdict(self)
 
     @property
+    def nothing_read(self) -> bool:
+        """Whether every file was skipped."""
+        return self.skipped_count > 0 and not (self.files or self.sessions or self.unchanged)
+
+    @property
     def markdown(self) -> str:
         """The report in words."""
         new = self.new_files or self.changed_files or self.new_turns
