@@ -26,6 +26,9 @@ PIPED_WIDTH = 120
 READABLE = 14
 """The least width of a column of text; in a narrower one most words would be broken."""
 
+LONG, READABLE_LONG = 80, 40
+"""Cells with more characters than LONG need a column of this width; in a narrower one a row would fill the screen."""
+
 BETWEEN = 3
 """Blanks between two columns."""
 
@@ -127,7 +130,8 @@ def print_table(
 def _least(column: str, cells: Sequence[str], kept: bool) -> int:
     """Returns the least readable width of a column, with the gap to the next one."""
     longest = max((len(cell) for cell in (column, *cells)), default=0)
-    return (longest if kept else min(longest, max(len(column), READABLE))) + BETWEEN
+    readable = READABLE_LONG if longest > LONG else READABLE
+    return (longest if kept else min(longest, max(len(column), readable))) + BETWEEN
 
 
 def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str, to: Console) -> None:

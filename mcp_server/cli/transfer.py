@@ -63,6 +63,8 @@ def import_command(
 
     report = with_memory(act, if_missing="create")
     print_result(report, report.markdown, as_json)
+    if isinstance(report, ImportReport) and report.nothing_read:
+        click.get_current_context().exit(1)
 
 
 @click.command("export", epilog=examples("export memory.zip", "export /media/usb/memory", "import memory.zip"))

@@ -11,7 +11,7 @@ import contextlib
 import importlib.util
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,9 @@ MOST_BYTES = 64_000_000
 MESSAGES_CACHED = 256
 """Single texts whose vector is cached: one message is looked up several times in a turn."""
 
+PACKAGES: Mapping[str, str] = {"sentence-transformers": "sentence_transformers"}
+"""The package that a provider needs, if its name is not the provider's."""
+
 KEYWORDS_ONLY = "search uses keywords only"
 
 
@@ -59,7 +62,7 @@ def load(wanted: Wanted) -> tuple[Embedder | None, str | None]:
     """
     if wanted.provider == "none":
         return None, None
-    if importlib.util.find_spec(wanted.provider.replace("-", "_")) is None:
+    if importlib.util.find_spec(PACKAGES.get(wanted.provider, wanted.provider)) is None:
         return (
             None,
             f"the package {wanted.provider} is not installed; {KEYWORDS_ONLY} ({how_to_install(wanted.provider)})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import click
@@ -162,3 +163,68 @@ def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
     run("search", "pump", "--since", "yesterday")
     assert "'soonish' is not a date; write 2026-03-01" in run("status", "logs", "--since", "soonish", code=2)
     assert "%Y" not in run("status", "logs", "--help")
+
+
+def test_the_passages_of_a_search_are_paragraphs_in_a_terminal_of_80_columns(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("observe", "The greenhouse pump needs a new seal before the frost comes. " * 3, "--session", "s1")
+    for width, table in ((80, False), (160, True)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        found = run("search", "pump seal")
+        assert ("─" in found) == table
+        assert len(found.splitlines()) < 20
+        assert max(map(len, found.splitlines())) <= width
+
+
+@pytest.mark.usefixtures("empty_memory")
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["serach", "pump"], 2, ["no command 'serach'", "did you mean 'search'?"]),
+        (["session", "show", "ses_nope"], 1, ["no session 'ses_nope'", "`session list` shows them"]),
+        (["checkpoint", "show", "nope"], 1, ["no checkpoint 'nope'", "lists them"]),
+        (["recover", "nope"], 1, ["'nope' names nothing to recover", "`recover` lists"]),
+        (["read", "knowledge/none.md"], 1, ["no file 'knowledge/none.md'", "search finds what is stored"]),
+        (["import", "nothing.zip"], 2, ["'nothing.zip' does not exist", "import --help"]),
+        (["search", "pump", "--limt", "3"], 2, ["No such option '--limt'", "Did you mean '--limit'?"]),
+        (["search", "pump", "--since", "soon"], 1, ["since='soon' is not a date", "2026-05-08"]),
+        (["remember", ""], 1, ["nothing to remember"]),
+        (["config", "set", "serach.embedder", "none"], 2, ["no setting 'serach.embedder'", "'search.embedder'?"]),
+        (["config", "set", "search.embedder", "x"], 2, ["cannot be 'x'", "'wordllama'"]),
+        (["--workspace", "foreign", "search", "x"], 1, ["is not a memory", "nothing was written", "init --adopt"]),
+        (["--workspace", "none", "search", "x"], 1, ["there is no memory in", "init"]),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_wrong_input_gets_one_line_that_says_what_is_wrong_and_what_to_do(
+    run: Run, tmp_path: Path, arguments: list[str], code: int, says: list[str]
+) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("Dear Ana")
+    said = run(*arguments, code=code)
+    assert said.count("\n") == 1
+    assert all(words in said for words in says)
+    assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["letter.txt"]
+
+
+def test_a_binary_file_is_named_and_not_imported(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "photo.md").write_bytes(bytes(range(256)) * 8)
+    run("import", str(tmp_path / "photo.md"), code=1)
+    assert json.loads(run("status", "sizes", "--json"))["sizes"]["bytes"]["raw"] == 0
+
+
+def test_wrong_yaml_is_named_with_its_file_and_line_and_the_memory_still_answers(run: Run, workspace: Path) -> None:
+    run("observe", "The greenhouse pump needs a new seal", "--session", "s1")
+    (workspace / "memory-config.yaml").write_text("search: [1\nb: 2\n")
+    assert "memory-config.yaml: line 2" in run("status")
+    assert "pump" in run("search", "pump")
+
+
+def test_without_a_server_the_commands_work_and_a_taken_port_is_named(run: Run) -> None:
+    run("observe", "The greenhouse pump needs a new seal", "--session", "s1")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"cannot listen on 127.0.0.1:{port}" in run("serve", "--http", "--port", str(port), code=1)

@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
+import tools
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
@@ -34,7 +35,7 @@ async def test_the_handshake_does_not_wait_for_the_workspace_and_a_call_does(tmp
             yield memory
 
     async with Client(build(slow), mode=mode) as client, anyio.create_task_group() as tasks:
-        assert len((await client.list_tools()).tools) == 10
+        assert len((await client.list_tools()).tools) == len(tools.ALL)
         assert not (tmp_path / "raw").exists()
         tasks.start_soon(say, client, "The launch is on Tuesday.")
         await anyio.wait_all_tasks_blocked()

@@ -1,7 +1,6 @@
 """The values that all importers share: tool calls, ids, skipped items, progress, and the report."""
 
 from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -9,12 +8,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Literal
-
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Literal
 
 SUMMARY, RESULT = 200, 400
 """Characters kept of a tool call's input and output."""
@@ -154,6 +152,11 @@ class ImportReport:
         self.new_files += kept.status == "new"
         self.changed_files += kept.status == "changed"
         return kept.status != "same"
+
+    @property
+    def nothing_read(self) -> bool:
+        """Whether every file was skipped."""
+        return self.skipped_count > 0 and not (self.files or self.sessions or self.unchanged)
 
     @property
     def markdown(self) -> str:
