@@ -10,6 +10,7 @@ A crash in between leaves a tree that no file names; housekeeping deletes it.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +21,14 @@ from anyio.to_thread import run_sync
 from mcp_server.checkpoints.document import Checkpoint, Reason
 from mcp_server.checkpoints.session_state import notes_of, snapshot, topic_names, without_notes_texts
 from mcp_server.checkpoints.stored_inputs import Stored, stored
-from mcp_server.checkpoints.threads import key_exchanges, summary
+from mcp_server.checkpoints.threads import summary
 from mcp_server.context.compile import CompileRequest, gather
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations import sessions
 from mcp_server.conversations.as_of import as_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.anchor import anchors
+from mcp_server.knowledge.notes import Outcome
 from mcp_server.knowledge.notes import outcome as outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -44,6 +46,9 @@ LOCK = "checkpoints"
 LONGEST_NOTE = 500
 ENRICHING = "enriching"
 """Namespace of the state: checkpoint → its session, for checkpoints that an LLM has yet to review."""
+
+_NAMES = re.compile(r"\d|(?<=\S )[A-Z]|[\w-]+[./_-]\w")
+"""A fact that holds a number, a name, or an identifier."""
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +97,7 @@ async def sweep(memory: Memory) -> int:
         return 0
     try:
         kept = frozenset(head.id for head in await run_sync(CheckpointFiles(memory.files).heads))
+        await run_sync(CheckpointFiles(memory.files).sweep)
         return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
     finally:
         held.release()
@@ -150,9 +156,7 @@ def _drafted(
         turn=turn,
         project=row.project,
         thread=summary(turns),
-        decisions=outcome.decisions,
-        open_items=outcome.open_items,
-        exchanges=key_exchanges(turns, outcome.settled),
+        **of_notes(outcome),
         last_tool_call=notes.last_tool_call,
         files=notes.files,
         topics=topic_names(state.entries, session),
@@ -164,6 +168,18 @@ def _drafted(
         state=without_notes_texts(state, session).to_json(),
     )
     return _Draft(checkpoint, inputs.files if inputs else ())
+
+
+def of_notes(outcome: Outcome) -> dict[str, Any]:
+    """Returns the fields of a checkpoint that follow from the session's notes."""
+    return {
+        "decisions": outcome.decisions,
+        "replaced": outcome.replaced,
+        "rules": outcome.rules,
+        "open_items": outcome.open_items,
+        "next_step": outcome.open_items[-1] if outcome.open_items else "",
+        "facts": tuple(fact for fact in outcome.facts if _NAMES.search(fact)),
+    }
 
 
 async def _save(

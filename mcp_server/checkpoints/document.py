@@ -1,4 +1,4 @@
-"""A checkpoint as a markdown file that a person can read and that is read back exactly.
+"""A checkpoint as markdown: one page for people (`page`), and all of it, read back exactly (`render`, `parse`).
 
     ---
     schema: context-manager/checkpoint
@@ -14,7 +14,7 @@
     ## Decisions
     - Use SQLite | two        a row of fields, each on one line; empty fields at the end are left out
 
-    ## State
+    ## State                  only in `render`
     ```json … ```             a value as JSON, for programs
 
 Empty sections are left out. No line of a text can look like structure: each begins with `> ` or `- `, and lines of JSON
@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
-from mcp_server.checkpoints.threads import Exchange
 from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchors import Anchor, AnchorKind, kind_of
 from mcp_server.model import GLOBAL, ToolCall
@@ -61,7 +60,8 @@ _TITLES: Mapping[Reason, str] = {
 class Checkpoint:
     """All that a session's state can be restored from, and a summary for people.
 
-    `turn` is the number of the last turn that it covers. `live` and `cold` are chunk ids. `compile_inputs` are the
+    `turn` is the number of the last turn that it covers. `replaced` are the decisions that are no longer in force.
+    `live` and `cold` are chunk ids. `compile_inputs` are the
     fields of `CompileInputs` with references instead of texts, `compiled_sha256` is the hash of the compiled text.
     `knowledge_tree` names the tree (or copy) of the knowledge files, `left_out` the files that it lacks, each with the
     reason. `state` is the session's state by name. Times have milliseconds.
@@ -76,8 +76,11 @@ class Checkpoint:
     note: str = ""
     thread: str = ""
     decisions: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     open_items: tuple[str, ...] = ()
-    exchanges: tuple[Exchange, ...] = ()
+    next_step: str = ""
+    facts: tuple[str, ...] = ()
     last_tool_call: ToolCall | None = None
     files: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -93,7 +96,35 @@ class Checkpoint:
 
 
 def render(checkpoint: Checkpoint) -> str:
-    """Returns the checkpoint's file."""
+    """Returns all of the checkpoint as a text that `parse` reads."""
+    gauges = checkpoint.gauges
+    return _written(
+        checkpoint,
+        {
+            "live_tokens": gauges.live_tokens if gauges else None,
+            "limit_tokens": gauges.limit if gauges else None,
+            "client_tokens": gauges.client_tokens if gauges else None,
+            "compiled_sha256": checkpoint.compiled_sha256,
+            "knowledge_tree": checkpoint.knowledge_tree,
+        },
+        [(one.title, one.write(getattr(checkpoint, one.field))) for one in _SECTIONS],
+    )
+
+
+def page(checkpoint: Checkpoint) -> str:
+    """Returns the checkpoint's page for people: under 80 lines, the newest items of each kind."""
+    sections = []
+    for one in _SECTIONS:
+        value = getattr(checkpoint, one.field) if one.most else None
+        if isinstance(value, tuple) and len(value) > one.most:
+            lines = [f"({len(value) - one.most} older ones: `resume`)", *one.write(value[-one.most :])]
+        else:
+            lines = one.write(value)[: one.most] if value else []
+        sections.append((one.title, lines))
+    return _written(checkpoint, {}, sections)
+
+
+def _written(checkpoint: Checkpoint, more: Mapping[str, object], sections: Iterable[tuple[str, list[str]]]) -> str:
     gauges = checkpoint.gauges
     fields: dict[str, object] = {
         "schema": SCHEMA,
@@ -105,19 +136,14 @@ def render(checkpoint: Checkpoint) -> str:
         "reason": checkpoint.reason,
         "note": checkpoint.note,
         "turn": checkpoint.turn,
-        "live_tokens": gauges.live_tokens if gauges else None,
-        "limit_tokens": gauges.limit if gauges else None,
-        "client_tokens": gauges.client_tokens if gauges else None,
-        "compiled_sha256": checkpoint.compiled_sha256,
-        "knowledge_tree": checkpoint.knowledge_tree,
+        **more,
     }
     head = ["---", *(f"{name}: {yaml_line(value)}" for name, value in fields.items()), "---"]
     title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {moment_text(checkpoint.at)[:16].replace('T', ' ')} UTC"
     live = f", live context at {gauges.live:.0%} of {gauges.limit:,} tokens" if gauges else ""
     lines = [*head, "", title, "", f"After turn {checkpoint.turn}{live}."]
-    for section in _SECTIONS:
-        if content := section.write(getattr(checkpoint, section.field)):
-            lines += ["", f"## {section.title}", *content]
+    for name, content in sections:
+        lines += ["", f"## {name}", *content] if content else []
     return "\n".join(lines) + "\n"
 
 
@@ -197,9 +223,6 @@ def _optional(fields: Mapping[str, object], name: str) -> str | None:
 
 # ---------------------------------------------------------------- sections
 
-_TURN = re.compile(r"### Turn (\d+)")
-_USER, _AGENT = "User:", "Agent:"
-
 ONE_LINE = 160
 """Characters of JSON up to which a value is written on one line."""
 
@@ -247,28 +270,6 @@ def _quote(text: str) -> list[str]:
 
 def _read_quote(lines: Iterable[str]) -> str:
     return unescape("\n".join(line[2:] for line in lines if line.startswith(">")))
-
-
-def _exchanges(shown: Sequence[Exchange]) -> list[str]:
-    lines: list[str] = []
-    for one in shown:
-        lines += [f"### Turn {one.turn}", _USER, *_quote(one.asked)]
-        lines += [_AGENT, *_quote(one.answered)] if one.answered else []
-    return lines
-
-
-def _read_exchanges(lines: Sequence[str]) -> tuple[Exchange, ...]:
-    found: list[tuple[int, list[str], list[str]]] = []  # turn, lines of the user, lines of the agent
-    said: list[str] = []
-    for line in lines:
-        if heading := _TURN.fullmatch(line):
-            found.append((int(heading[1]), [], []))
-        elif found and line in (_USER, _AGENT):
-            _, user, agent = found[-1]
-            said = user if line == _USER else agent
-        elif found:
-            said.append(line)
-    return tuple(Exchange(turn, _read_quote(user), _read_quote(agent)) for turn, user, agent in found)
 
 
 def _tool_call(call: ToolCall | None) -> list[str]:
@@ -344,21 +345,26 @@ def _read_block(lines: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A section of the file: its heading, the field that it holds, and how that is written and read."""
+    """A section of the file: its heading, the field that it holds, how that is written and read, and how many entries
+    of it the page shows; 0 if the section is only for programs."""
 
     title: str
     field: str
     write: Callable[[Any], list[str]]
     read: Callable[[Sequence[str]], Any]
+    most: int = 0
 
 
 _SECTIONS = (
-    _Section("Thread", "thread", _quote, _read_quote),
-    _Section("Decisions", "decisions", _bullets, _read_bullets),
-    _Section("Open items", "open_items", _bullets, _read_bullets),
-    _Section("Key exchanges", "exchanges", _exchanges, _read_exchanges),
-    _Section("Last tool call", "last_tool_call", _tool_call, _read_tool_call),
-    _Section("Files touched", "files", _bullets, _read_bullets),
+    _Section("Thread", "thread", _quote, _read_quote, 2),
+    _Section("Decisions", "decisions", _bullets, _read_bullets, 14),
+    _Section("Replaced decisions", "replaced", _bullets, _read_bullets, 2),
+    _Section("Rules", "rules", _bullets, _read_bullets, 6),
+    _Section("Open items", "open_items", _bullets, _read_bullets, 7),
+    _Section("Next step", "next_step", _quote, _read_quote, 1),
+    _Section("Key facts", "facts", _bullets, _read_bullets, 4),
+    _Section("Last tool call", "last_tool_call", _tool_call, _read_tool_call, 1),
+    _Section("Files touched", "files", _bullets, _read_bullets, 3),
     _Section("Topics", "topics", _bullets, _read_bullets),
     _Section("Anchors", "anchors", _anchors, _read_anchors),
     _Section("Live chunks", "live", _bullets, _read_bullets),

@@ -55,4 +55,5 @@ def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
         open_items=checkpoint.open_items,
         last_tool_call=checkpoint.last_tool_call,
         files=checkpoint.files,
+        rules=checkpoint.rules,
     )

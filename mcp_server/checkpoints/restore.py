@@ -68,6 +68,11 @@ async def restore(
     await sessions.ready(memory)
     await finish(memory)
     then = await stored.read(memory, number)
+    if then.state is None:
+        raise Unavailable(
+            f"the state of {then.id} is not on this machine: it was made on another one, or `.local` was deleted; "
+            f"`read {then.id}` shows its page"
+        )
     knowledge = _took_knowledge(then) if knowledge is None else knowledge
     stays = await run_sync(unchanged_files, memory, then, caller) if knowledge else {}
     row = await sessions.require(memory, then.session)

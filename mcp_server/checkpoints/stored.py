@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.document import Checkpoint, render, without_counts
-from mcp_server.checkpoints.threads import key_exchanges, summary
+from mcp_server.checkpoints.checkpoint import of_notes
+from mcp_server.checkpoints.document import Checkpoint, page, without_counts
+from mcp_server.checkpoints.threads import summary
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import notes
@@ -68,9 +69,7 @@ async def forget(memory: Memory, session: str) -> None:
                 after = replace(
                     without_counts(before),
                     thread=summary(seen),
-                    exchanges=key_exchanges(seen, came_to.settled),
-                    decisions=came_to.decisions,
-                    open_items=came_to.open_items,
+                    **of_notes(came_to),
                     last_tool_call=said.last_tool_call,
                     files=said.files,
                 )
@@ -144,8 +143,8 @@ def listed_text(heads: Sequence[Head]) -> str:
 
 
 def shown_text(checkpoint: Checkpoint) -> str:
-    """Returns a checkpoint's file without the parts for programs."""
-    return neutralise(render(replace(checkpoint, compile_inputs=None, state=None)))
+    """Returns a checkpoint's page."""
+    return neutralise(page(checkpoint))
 
 
 def time_text(head: Head) -> str:

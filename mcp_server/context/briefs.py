@@ -24,7 +24,7 @@ from anyio.to_thread import run_sync
 from mcp_server.context import pauses
 from mcp_server.context.compile import anchored, compiler_settings, source_files
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.inputs import CompileInputs, LeftOff
+from mcp_server.context.inputs import CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
@@ -65,10 +65,17 @@ def file_of(project: Project) -> str:
     return f"{project.slug}-project.md" if project.slug in ("global", "index") else f"{project.slug}.md"
 
 
-async def make(memory: Memory, project: Project, stood: LeftOff | None = None, *, whole: bool = True) -> Brief:
-    """Compiles the brief of a project. `stood` is where the session was when its window was compacted; without `whole`
-    the brief contains only that."""
-    inputs = replace(await _inputs(memory, project), checkpoint=stood)
+async def make(
+    memory: Memory,
+    project: Project,
+    stood: LeftOff | None = None,
+    *,
+    last: LastSession | None = None,
+    whole: bool = True,
+) -> Brief:
+    """Compiles the brief of a project. `stood` is where the session was when its window was compacted, `last` its last
+    exchanges; without `whole` the brief contains only that."""
+    inputs = replace(await _inputs(memory, project), checkpoint=stood, last_session=last)
     if stood is not None:
         inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
     inputs = inputs if whole else replace(inputs, files=())

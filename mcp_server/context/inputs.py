@@ -21,7 +21,7 @@ from mcp_server.topics.activations import Correction, Payload
 from mcp_server.topics.topic import ActiveTopic
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 6
+COMPILER_VERSION = 7
 """Increase it with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128
@@ -100,7 +100,7 @@ class LeftOff:
     """The state of a conversation when its window was compacted, from a checkpoint.
 
     `id` and `path` are the checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the
-    checkpoint's last turn. Decisions, items and files are listed newest last.
+    checkpoint's last turn. Decisions, rules, items and files are listed newest last.
     """
 
     id: str
@@ -112,6 +112,7 @@ class LeftOff:
     open_items: tuple[str, ...] = ()
     last_tool_call: ToolCall | None = None
     files: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.context.inputs import LastSession
 from mcp_server.context.window_text import subject_words
+from mcp_server.conversations.authorship import is_injected
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
@@ -69,18 +70,24 @@ async def last_session(memory: Memory, project: Project, without: str) -> LastSe
     rows = await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
     for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
-        try:
-            turns = await run_sync(_last_turns, memory, row)
-        except ContextManagerError:
-            continue
-        if turns:
-            return LastSession(row.path, row.title, memory.local_date(turns[-1].at), turns)
+        if (end := await end_of(memory, row)) is not None:
+            return end
     return None
+
+
+async def end_of(memory: Memory, row: SessionRow) -> LastSession | None:
+    """Returns the last exchanges of a conversation; None if it has none or cannot be read."""
+    try:
+        turns = await run_sync(_last_turns, memory, row)
+    except ContextManagerError:
+        return None
+    return LastSession(row.path, row.title, memory.local_date(turns[-1].at), turns) if turns else None
 
 
 def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
     """Returns the user turns of the last exchanges and the last agent turn of each."""
-    said = [placed.turn for placed in memory.transcripts.read(row.path).turns if placed.turn.content.strip()]
+    turns = (placed.turn for placed in memory.transcripts.read(row.path).turns)
+    said = [one for one in turns if one.content.strip() and one.role != "system" and not is_injected(one.content)]
     kept: list[Turn] = []
     users = 0
     for position in range(len(said) - 1, -1, -1):

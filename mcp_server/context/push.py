@@ -100,7 +100,8 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
         said = Injection(event, "", "this window holds a brief already")
     else:
         await _read_open_conversations(memory)
-        made = await briefs.make(memory, project, stood, whole=not window.brief)
+        last = await previous_session.end_of(memory, row) if stood and row else None
+        made = await briefs.make(memory, project, stood, last=last, whole=not window.brief)
         shown = briefs.shown(made.compiled)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")

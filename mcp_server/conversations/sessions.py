@@ -1,19 +1,22 @@
 """Sessions: finds the session of a call, reads its turns, restores it from transcripts, and closes it."""
 
 from __future__ import annotations
+
 import difflib
-from anyio.to_thread import run_sync
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import merge
+
+from anyio.to_thread import run_sync
+
 from mcp_server.conversations import as_of
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
 from mcp_server.conversations.source_keys import keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import (COMPACTION, Delivery, Kind, Turn)
+from mcp_server.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.settings import Settings
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript

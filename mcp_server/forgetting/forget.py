@@ -329,13 +329,16 @@ async def _clean_files(run: _Run) -> None:
 
 
 def _clean_trees(run: _Run) -> None:
-    """Cleans the knowledge trees of checkpoints in git; trees that are copies are cleaned as files."""
+    """Cleans the parts of checkpoints for programs, and their knowledge trees in git; trees that are copies are cleaned
+    as files."""
 
     def clean(path: str, data: bytes) -> bytes | None:
         return cleaned(path, data, run.request).data
 
     trees = CheckpointTrees(run.memory.files, run.memory.git)
-    for head in CheckpointFiles(run.memory.files).heads():
+    files = CheckpointFiles(run.memory.files)
+    for head in files.heads():
+        files.clean(head.path, clean)
         trees.clean(head.id, clean)
 
 

@@ -10,12 +10,16 @@ keep_rewording    lets an LLM reword the summaries of compactions
 """
 
 from __future__ import annotations
-import anyio
+
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from time import perf_counter
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import checkpoint, restore
 from mcp_server.checkpoints.enrich import enrich_all
 from mcp_server.context import briefs, windows
@@ -37,7 +41,6 @@ from mcp_server.storage.checkpoint_files import FOLDER
 from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change
 from mcp_server.topics import listing
-from time import perf_counter
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +125,7 @@ async def keep_live(memory: Memory) -> None:
     """
 
     async def refresh() -> object:
-        return await attempt("writing the items of open conversations", lambda: _ready_for(memory, live.refresh))
+        return await attempt("writing the items of open conversations", lambda: _ready_for(memory, extract.refresh))
 
     async with memory.changes.listen() as changes:
         try:

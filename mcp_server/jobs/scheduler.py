@@ -6,13 +6,18 @@ nothing ran are caught up once, however many there were. A failed job is tried a
 """
 
 from __future__ import annotations
-import anyio
+
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.jobs import worker
 from mcp_server.jobs.maintainer import attempt
@@ -21,12 +26,11 @@ from mcp_server.knowledge.extract import extract_pending
 from mcp_server.knowledge.prune_knowledge import prune_files
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage import logs, topics as activations
+from mcp_server.storage import logs
+from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import Event
 from mcp_server.topics.events import fire
 from mcp_server.topics.topic import Cron
-from typing import Any
-from zoneinfo import ZoneInfo
 
 log = logging.getLogger(__name__)
 

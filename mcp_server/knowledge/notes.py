@@ -75,16 +75,14 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The texts of the decisions, rules and open items in force at the end of the notes, oldest first.
-
-    `settled` are the numbers of turns that state a decision or rule; for an accepted proposal, the turn that proposed
-    it.
-    """
+    """The texts of the decisions, rules, open items and facts in force at the end of the notes, and of the `replaced`
+    decisions, oldest first."""
 
     decisions: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     open_items: tuple[str, ...] = ()
-    settled: frozenset[int] = frozenset()
+    facts: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> Noted:
@@ -105,11 +103,21 @@ def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> N
         notes,
         turn=new[-1].number,
         final=max(final, notes.final),
-        items=(*notes.items, *found)[-MAX_ITEMS:],
+        items=_within((*notes.items, *found)),
         tail=tuple(context[-TAIL:]),
         files=tuple(files)[-MAX_FILES:],
         last_tool_call=calls[-1] if calls else notes.last_tool_call,
     )
+
+
+def _within(found: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Returns at most `MAX_ITEMS` items: the oldest facts go first, since what is in force must stay."""
+    over = len(found) - MAX_ITEMS
+    if over <= 0:
+        return found
+    facts = [place for place, item in enumerate(found) if item.kind == "fact"]
+    gone = {*facts[:over], *range(over - len(facts))}
+    return tuple(item for place, item in enumerate(found) if place not in gone)
 
 
 def items(notes: Noted, model: Model) -> list[Item]:
@@ -140,20 +148,19 @@ def outcome(notes: Noted, model: Model) -> Outcome:
         *(
             Statement(item.kind, item.text, (item.at, "", item.turn), item.changes, frozenset(item.heard))
             for item in found
-            if item.kind == "rule" or item.turn > review.turn
+            if item.kind in ("rule", "fact") or item.turn > review.turn
         ),
     ]
     settle(statements)
 
-    def texts(kind: str) -> tuple[str, ...]:
+    def texts(kind: str, current: bool = True) -> tuple[str, ...]:
         kept: list[Statement] = []
         for one in statements:
-            if one.kind == kind and one.state == "current":
+            if one.kind == kind and (one.state == "current") == current:
                 kept = [*(other for other in kept if not same(one, other)), one]
         return tuple(one.text for one in kept)
 
-    settled = frozenset(item.sources[0] for item in found if item.kind in ("decision", "rule"))
-    return Outcome(texts("decision"), texts("rule"), texts("open"), settled)
+    return Outcome(texts("decision"), texts("rule"), texts("open"), texts("fact"), texts("decision", current=False))
 
 
 def from_dict(stored: object) -> Noted:

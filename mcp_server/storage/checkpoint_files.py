@@ -1,8 +1,11 @@
-"""Checkpoints on disk: their files, and the knowledge of their moment.
+"""Checkpoints on disk: their pages and their state, and the knowledge of their moment.
 
-A checkpoint exists if its file `checkpoints/{session}/{id}.md` does. Its tree has every file of `knowledge/` and
-`topics/`, and `anchors.yaml`, committed or not, kept in git or as copies. Files with secrets and large files are left
-out, with the reason.
+`checkpoints/{session}/{id}.md` is a page for people. A checkpoint exists if its page does. All of it, for restoring, is
+in `.local/checkpoints/{id}.xz`, which is written before the page. A checkpoint of the previous format has everything in
+its page.
+
+Its tree has every file of `knowledge/` and `topics/`, and `anchors.yaml`, committed or not, kept in git or as copies.
+Files with secrets and large files are left out, with the reason.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ import difflib
 import hashlib
 import json
 import logging
+import lzma
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_hex
 
-from mcp_server.checkpoints.document import SCHEMA, Checkpoint, parse, render
+from mcp_server.checkpoints.document import SCHEMA, Checkpoint, page, parse, render
 from mcp_server.errors import ContextManagerError, NotFound, Unavailable
 from mcp_server.storage.ports import Files, History, Trees
 from mcp_server.text.markdown import split_front_matter
@@ -259,6 +263,7 @@ def _with_secrets(trees: Trees, contents: Mapping[str, bytes]) -> dict[str, str]
 
 FOLDER = "checkpoints"
 PREFIX = "ckp_"
+
 _HEAD = 8_192  # bytes in which a front matter of ours always ends
 
 
@@ -287,20 +292,53 @@ class CheckpointFiles:
         self._files = files
 
     def write(self, checkpoint: Checkpoint, before: Checkpoint | None = None) -> str:
-        """Writes a checkpoint durably and returns its path. Raises Conflict if the file is not equal to `before`, or
+        """Writes a checkpoint durably and returns its path. Raises Conflict if the page is not that of `before`, or
         exists without it."""
         path = f"{folder_of(checkpoint.session)}/{checkpoint.id}.md"
-        expected = None if before is None else render(before)
-        self._files.write_atomic(path, render(checkpoint), expected, new=before is None)
+        expected = None if before is None else page(before)
+        if before is None:
+            self._put(path, render(checkpoint))
+        self._files.write_atomic(path, page(checkpoint), expected, new=before is None)
+        if before is not None:
+            self._put(path, render(checkpoint))
         return path
 
     def replace(self, path: str, checkpoint: Checkpoint) -> None:
-        """Replaces the content of a checkpoint file. Call it under `locks.files()`."""
-        self._files.write_atomic(path, render(checkpoint))
+        """Replaces the content of a checkpoint. Call it under `locks.files()`."""
+        self._put(path, render(checkpoint))
+        self._files.write_atomic(path, page(checkpoint))
 
     def read(self, path: str) -> Checkpoint:
-        """Returns the checkpoint of a file. Raises NotFound, or Invalid with file and field."""
-        return parse(self._files.read_text(path), path)
+        """Returns a checkpoint; without its state if only its page is on this machine. Raises NotFound, or Invalid with
+        file and field."""
+        shown = self._files.read_text(path)
+        whole = self._whole(path)
+        return parse(shown if whole is None else whole, path)
+
+    def clean(self, path: str, clean: Callable[[str, bytes], bytes | None]) -> None:
+        """Replaces the part for programs by `clean(path, bytes)`; None removes it."""
+        if (before := self._whole(path)) is not None:
+            after = clean(path, before.encode("utf-8"))
+            if after is None:
+                self._files.remove(_whole_of(path))
+            elif after != before.encode("utf-8"):
+                self._put(path, after.decode("utf-8", "replace"))
+
+    def sweep(self) -> None:
+        """Deletes the parts for programs that have no page. Only for a process that is alone with the checkpoints."""
+        known = {_whole_of(path) for path in self._paths(FOLDER)}
+        for stat in list(self._files.walk(f"{TREES}/")):
+            if stat.path.endswith(".xz") and stat.path not in known:
+                self._files.remove(stat.path)
+
+    def _put(self, path: str, text: str) -> None:
+        self._files.write_bytes_atomic(_whole_of(path), lzma.compress(text.encode("utf-8"), preset=1))
+
+    def _whole(self, path: str) -> str | None:
+        try:
+            return lzma.decompress(self._files.read_bytes(_whole_of(path))).decode("utf-8")
+        except (NotFound, lzma.LZMAError, UnicodeDecodeError):
+            return None
 
     def find(self, number: str) -> str:
         """Returns the path of a checkpoint. Raises NotFound with the nearest id."""
@@ -324,8 +362,10 @@ class CheckpointFiles:
         return [head for _, head in sorted(found, key=lambda one: one[0], reverse=True)]
 
     def remove(self, path: str) -> None:
-        """Deletes a checkpoint's file."""
+        """Deletes a checkpoint."""
         self._files.remove(path)
+        if self._files.exists(_whole_of(path)):
+            self._files.remove(_whole_of(path))
 
     def _head(self, path: str) -> Head | None:
         start = self._files.read_bytes(path, 0, _HEAD).decode("utf-8", "replace").replace("\r\n", "\n")
@@ -342,6 +382,10 @@ class CheckpointFiles:
         for stat in self._files.walk(f"{folder}/"):
             if stat.path.endswith(".md") and stat.path.rsplit("/", 1)[-1].startswith(PREFIX):
                 yield stat.path
+
+
+def _whole_of(path: str) -> str:
+    return f"{TREES}/{path.rsplit('/', 1)[-1].removesuffix('.md')}.xz"
 
 
 def folder_of(session: str) -> str:

@@ -16,23 +16,26 @@ that most topics say, so `Weights.idf` is used for both.
 """
 
 from __future__ import annotations
+
 import math
 import re
 from collections import Counter
-from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING, Any
+
 from mcp_server.text.words import ENGLISH_STOP_WORDS, words
-from mcp_server.topics.topic import (Keywords, Mention, Method, Pattern, Topic)
-from typing import Any, TYPE_CHECKING
+from mcp_server.topics.topic import Keywords, Mention, Method, Pattern, Topic
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+
     from mcp_server.embed import Embedder
     from mcp_server.memory import Memory
     from mcp_server.storage.topics import TopicSet
-    from numpy.typing import NDArray
 
 
 Stem = Callable[[str], str]

@@ -1,12 +1,13 @@
 """The state of the conversation at its last checkpoint, which a model needs to continue after a compaction.
 
-The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, decisions
-and open items (the newest ones if not all fit), and the touched files.
+The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, all
+decisions in force, rules and open items, and the touched files. If the items do not fit, each is shown by its
+beginning; if that is not enough, the oldest are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.receipt import Considered
@@ -18,12 +19,14 @@ from mcp_server.text.budget import Meter, Room, shared_out
 EXCHANGES = 8
 """Exchanges after a compaction in which contexts contain the state. Later, the conversation has taken it up."""
 
-MOST_TOKENS = 600
-SHARE = 0.3
-"""Largest part of a small budget."""
+LENGTHS = (200, 150, 110, 80, 60)
+"""Characters of an item: the first length with which all items fit."""
 
-LONGEST_ENTRY, LONGEST_LINE, LONGEST_CALL = 200, 240, 160
+LONGEST_LINE, LONGEST_CALL, LONGEST_FILE = 240, 160, 200
 """Characters."""
+
+MOST_FILES = 10
+NEXT = "open items, the last one is the next step"
 
 
 def is_news(turns: Sequence[Turn], emptied: int) -> bool:
@@ -51,18 +54,23 @@ def _shown(stood: LeftOff, tokens: int, meter: Meter) -> Section:
     for kind, some in (("thread", _thread(stood)), ("last tool call", _call(stood))):
         if some:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
-    lists = (
-        ("decisions", stood.decisions, _bulleted),
-        ("open items", stood.open_items, _bulleted),
-        ("files touched", stood.files, _in_a_row),
-    )
-    needs = [_cost(written(kind, entries, len(entries)), meter) for kind, entries, written in lists]
+    lists = (("decisions", stood.decisions), ("rules", stood.rules), (NEXT, stood.open_items))
+
+    def needs(longest: int) -> list[int]:
+        return [_cost(_bulleted(kind, entries, len(entries), longest), meter) for kind, entries in lists]
+
+    longest = next((most for most in LENGTHS if sum(needs(most)) <= left), LENGTHS[-1])
     spare = 0
-    for (kind, entries, written), part in zip(lists, shared_out(needs, left), strict=True):
+    for (kind, entries), part in zip(lists, shared_out(needs(longest), left), strict=True):
         spare += part
         if entries:
-            fit = _most_that_fit(kind, entries, written, spare, meter)
-            spare -= show(kind, written(kind, entries[-fit:], len(entries)) if fit else (), fit == len(entries))
+            fit = next(n for n in range(len(entries), -1, -1) if _fits(kind, entries, n, longest, spare, meter))
+            spent = show(
+                kind, _bulleted(kind, entries[-fit:] if fit else (), len(entries), longest), fit == len(entries)
+            )
+            spare, left = spare - spent, left - spent
+    if row := _files(stood):
+        show("files touched", row if _cost(row, meter) <= left else (), True)
     return Section("\n".join(lines) if len(lines) > 1 else "", tuple(considered))
 
 
@@ -79,38 +87,29 @@ def _call(stood: LeftOff) -> list[str]:
     return [f"Last tool call: {one_line(said, LONGEST_CALL)}{result}"]
 
 
-Written = Callable[[str, Sequence[str], int], list[str]]
-
-
-def _most_that_fit(kind: str, entries: Sequence[str], written: Written, tokens: int, meter: Meter) -> int:
-    """Returns how many of the newest entries fit."""
-    counts = range(len(entries), 0, -1)
-    return next((n for n in counts if _cost(written(kind, entries[-n:], len(entries)), meter) <= tokens), 0)
+def _fits(kind: str, entries: Sequence[str], newest: int, longest: int, tokens: int, meter: Meter) -> bool:
+    some = entries[-newest:] if newest else ()
+    return _cost(_bulleted(kind, some, len(entries), longest), meter) <= tokens
 
 
 def _cost(lines: Sequence[str], meter: Meter) -> int:
     return sum(map(meter.line, lines))
 
 
-def _bulleted(kind: str, entries: Sequence[str], of: int) -> list[str]:
-    return (
-        [_title(kind, len(entries), of), *(f"- {one_line(one, LONGEST_ENTRY)}" for one in entries)] if entries else []
-    )
+def _bulleted(kind: str, entries: Sequence[str], of: int, longest: int) -> list[str]:
+    newest = f" (the newest {len(entries)} of {of})" if len(entries) < of else ""
+    title = f"{kind[0].upper()}{kind[1:]}{newest}:"
+    return [title, *(f"- {one_line(one, longest)}" for one in entries)] if entries else []
 
 
-def _in_a_row(kind: str, entries: Sequence[str], of: int) -> list[str]:
-    row = ", ".join(one_line(one, LONGEST_ENTRY) for one in entries)
-    return [f"{_title(kind, len(entries), of)} {row}"] if entries else []
-
-
-def _title(kind: str, shown: int, of: int) -> str:
-    newest = f" (the newest {shown} of {of})" if shown < of else ""
-    return f"{kind.capitalize()}{newest}:"
+def _files(stood: LeftOff) -> list[str]:
+    row = ", ".join(one_line(one, LONGEST_FILE) for one in stood.files[-MOST_FILES:])
+    return [f"Files touched: {row}"] if row else []
 
 
 def _account(stood: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter: Meter) -> Considered:
     return Considered(
-        id=f"{stood.id or 'now'}:{kind.replace(' ', '-')}",
+        id=f"{stood.id or 'now'}:{kind.partition(',')[0].replace(' ', '-')}",
         slot="checkpoint",
         source=stood.path or f"turn {stood.turn}",
         included=bool(lines),
@@ -121,7 +120,7 @@ def _account(stood: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter
 
 
 def _cap(filling: Filling) -> int:
-    return min(MOST_TOKENS, filling.share(SHARE))
+    return filling.share(filling.inputs.settings.holding_share)
 
 
 def _floor(filling: Filling) -> int:

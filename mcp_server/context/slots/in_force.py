@@ -74,7 +74,8 @@ def fill(filling: Filling, room: Room) -> Section:
         one for source in inputs.files if is_page(source.path) and not source.untouched for one in page_lines(source)
     ]
     titles = {section: f"{title}:" for section, title, _ in KINDS}
-    kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
+    told = _told(inputs)
+    kept = [one for one in lines if one.section in titles and _applies(inputs, one) and _compared(one.text) not in told]
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
@@ -115,6 +116,16 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
     ranked = sorted(newest, key=lambda one: rank.get(f"{one.path}:{one.line}", len(rank)))
     rules = [one for one in ranked if one.section == RULES]
     return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
+
+
+def _told(inputs: CompileInputs) -> frozenset[str]:
+    """Returns the items that the section of the checkpoint shows."""
+    stood = inputs.checkpoint
+    return frozenset(map(_compared, (*stood.decisions, *stood.rules, *stood.open_items))) if stood else frozenset()
+
+
+def _compared(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:

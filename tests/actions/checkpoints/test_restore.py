@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 from mcp_server.app import catch_up
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
-from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.document import Checkpoint, render
 from mcp_server.checkpoints.restore import finish
 from mcp_server.checkpoints.restore_plan import diff_text
 from mcp_server.context.compile import CompileRequest, compile_context
@@ -338,6 +337,23 @@ async def test_staged_changes_wait_for_their_owner(memory: Memory, workspace: Pa
     assert text(memory, ANA) == "Ana keeps the berth.\n"
     assert git(workspace, "diff", "--cached", "--name-only").split() == [ANA]
     assert done.undo
-    assert json.loads(
-        memory.files.read_text(f"checkpoints/s/{done.undo}.md").split("## State")[1].split("```json")[1].split("```")[0]
-    )["recovery"] == {"of": made.id, "knowledge": True}
+    undo = await stored.read(memory, done.undo)
+    assert undo.state is not None
+    assert undo.state["recovery"] == {"of": made.id, "knowledge": True}
+
+
+async def test_a_checkpoint_of_the_previous_format_restores(memory: Memory) -> None:
+    made = await two_states(memory)
+    path = f"checkpoints/s/{made.id}.md"
+    memory.files.write_atomic(path, render(await stored.read(memory, made.id)))
+    memory.files.remove(f".local/checkpoints/{made.id}.xz")
+    await recover(memory, made.id, USER, apply=True, knowledge=True)
+    assert text(memory, ANA) == "Ana keeps the berth.\n"
+
+
+async def test_without_its_part_for_programs_a_checkpoint_is_a_page_that_does_not_restore(memory: Memory) -> None:
+    made = await two_states(memory)
+    memory.files.remove(f".local/checkpoints/{made.id}.xz")
+    assert (await stored.read(memory, made.id)).decisions == made.decisions
+    with pytest.raises(Unavailable, match="not on this machine"):
+        await recover(memory, made.id, USER, apply=True)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.checkpoints.document import Checkpoint, Reason, parse, render
-from mcp_server.checkpoints.threads import Exchange
+from mcp_server.checkpoints.document import Checkpoint, Reason, page, parse, render
 from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchors import Anchor, AnchorKind
 from mcp_server.model import ToolCall
@@ -31,8 +30,11 @@ WHOLE = Checkpoint(
     note="before the oven",
     thread="Began with: an oven\nLast asked: how hot?",
     decisions=("Use SQLite for the ledger", "Keep A | B"),
+    replaced=("Use a text file",),
+    rules=("no emoji",),
     open_items=("call Ana",),
-    exchanges=(Exchange(3, "which oven?", "the red one"), Exchange(79, "how hot?")),
+    next_step="call Ana",
+    facts=("the port is 5433",),
     last_tool_call=ToolCall("edit", "ledger.py", "ok", ("src/ledger.py",)),
     files=("src/ledger.py", "README.md"),
     topics=("baking",),
@@ -65,8 +67,11 @@ CHECKPOINTS = st.builds(
     note=JSON_TEXT,
     thread=ANY_TEXT,
     decisions=TEXTS,
+    replaced=TEXTS,
+    rules=TEXTS,
     open_items=TEXTS,
-    exchanges=st.lists(st.builds(Exchange, COUNTS, ANY_TEXT, ANY_TEXT), max_size=3).map(tuple),
+    next_step=ANY_TEXT,
+    facts=TEXTS,
     last_tool_call=st.none() | st.builds(ToolCall, ANY_TEXT, ANY_TEXT, ANY_TEXT, TEXTS),
     files=TEXTS,
     topics=TEXTS,
@@ -94,7 +99,7 @@ def test_a_checkpoint_is_read_back_exactly(checkpoint: Checkpoint) -> None:
 def test_no_text_looks_like_structure(checkpoint: Checkpoint) -> None:
     known = set(re.findall(r"^#.*$", render(WHOLE), re.MULTILINE))
     for line in render(checkpoint).split("\n"):
-        assert not line.startswith("#") or line.startswith(("# Checkpoint ", "### Turn ")) or line in known
+        assert not line.startswith("#") or line.startswith("# Checkpoint ") or line in known
 
 
 def test_a_person_can_read_it() -> None:
@@ -104,10 +109,30 @@ def test_a_person_can_read_it() -> None:
     )
     assert "## Thread\n> Began with: an oven\n> Last asked: how hot?\n" in text
     assert "## Decisions\n- Use SQLite for the ledger\n- Keep A | B\n" in text
-    assert "### Turn 3\nUser:\n> which oven?\nAgent:\n> the red one\n### Turn 79\nUser:\n> how hot?\n" in text
+    assert "## Rules\n- no emoji\n\n## Open items\n- call Ana\n\n## Next step\n> call Ana\n" in text
     assert "## Last tool call\n- edit | ledger.py | ok\n  - src/ledger.py\n" in text
     assert "## Anchors\n- database | item | 2026-02-16 | keep\n- c4f0c11aa22b | chunk\n" in text
     assert parse(text) == WHOLE
+
+
+def test_the_page_has_under_eighty_lines_and_nothing_for_programs() -> None:
+    many = tuple(f"item {number}" for number in range(60))
+    full = replace(
+        WHOLE, decisions=many, replaced=many, rules=many, open_items=many, facts=many, files=many, live=many, cold=many
+    )
+    shown = page(full)
+    assert len(shown.splitlines()) < 80
+    assert "```json" not in shown
+    assert "Live chunks" not in shown
+    assert "- item 59\n" in shown
+    assert parse(page(WHOLE)).decisions == WHOLE.decisions
+
+
+def test_a_checkpoint_of_the_previous_format_is_read_with_its_state() -> None:
+    old = render(WHOLE).replace(
+        "\n## Last tool", "\n## Key exchanges\n### Turn 3\nUser:\n> which oven?\n\n## Last tool"
+    )
+    assert parse(old) == WHOLE
 
 
 def test_what_is_empty_has_no_section() -> None:
