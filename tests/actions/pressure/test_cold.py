@@ -223,7 +223,7 @@ async def test_of_a_conversation_that_is_no_longer_there_the_text_still_comes(wo
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         record = memory.cold.of("s")[0]
         lost = replace(record, session_id="of another time", chunk_id="c00000000001")
-        memory.cold.put(lost)
+        memory.cold.put_all([lost])
         shown = await recover_chunk(memory, lost.chunk_id, dry_run=True)
         assert (shown.record.content, shown.tokens_added) == (record.content, 0)
         assert "not there any more" in shown.note

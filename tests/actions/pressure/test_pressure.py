@@ -151,7 +151,7 @@ async def test_what_lies_between_is_summarised_and_its_source_is_kept(workspace:
         chunk = (await live_set(memory, "s"))[0]
         assert chunk.form == "summary"
         assert chunk.tokens <= 60
-        assert memory.cold.get("s", chunk.id).content == long
+        assert memory.cold.find(chunk.id, "s").content == long
 
 
 async def test_anchored_and_important_chunks_outlive_everything(workspace: Path, clock: Clock) -> None:

@@ -89,7 +89,7 @@ async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(c
         worded = {number: chunk for number, chunk in after.items() if chunk.shown == BETTER}
         assert worded
         for number, chunk in worded.items():
-            record = memory.cold.get("s", number)
+            record = memory.cold.find(number, "s")
             assert record.shown == BETTER
             assert chunk.tokens == memory.tokens.count(BETTER) <= 60
             assert record.content in "\n".join(prompt for _, prompt in llm.asked)
