@@ -9,14 +9,10 @@ names of renamed files; it is overwritten and deleted at the end.
 """
 
 from __future__ import annotations
-
+from anyio.to_thread import run_sync
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints import stored
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS
@@ -28,12 +24,13 @@ from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
-from mcp_server.storage.journal import Intent, Intents
-from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
+from mcp_server.storage.journal import ForgetIntent, ForgetIntents
+from mcp_server.storage.local.copies import Copies, Copy, UNNAMED
 from mcp_server.storage.local.git.forget_history import History, Survey
 from mcp_server.storage.values import Change
-from mcp_server.text.forgotten import MARK, NAME, Forgotten
+from mcp_server.text.forgotten import Forgotten, MARK, NAME
 from mcp_server.text.transcript_head import stem_of
+from pathlib import Path
 
 LOCK = "forget"
 COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")
@@ -99,7 +96,7 @@ class _Run:
     """One request while it is carried out."""
 
     memory: Memory
-    intent: Intent
+    intent: ForgetIntent
     request: Forgotten
     step: Step
     copies: Copies = field(init=False)
@@ -142,15 +139,15 @@ async def forget(
         rows = await memory.state.held(request)
         similar = await run_sync(_inside_words, memory, request, runs)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
-        intent = Intent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
-        await run_sync(Intents(memory.files).write, intent)
+        intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
+        await run_sync(ForgetIntents(memory.files).write, intent)
         done = await _perform(_Run(memory, intent, request, step))
         return replace(done, copies=found, state_rows=sum(rows.values()), similar=similar)
 
 
 async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
     """Completes requests that a crash interrupted. Does nothing while another process forgets."""
-    if not await run_sync(Intents(memory.files).all):
+    if not await run_sync(ForgetIntents(memory.files).all):
         return []
     try:
         async with _alone(memory):
@@ -161,7 +158,7 @@ async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
 
 def unfinished(memory: Memory) -> list[str]:
     """Returns the ids of requests that are not complete."""
-    return [intent.request.id for intent in Intents(memory.files).all()]
+    return [intent.request.id for intent in ForgetIntents(memory.files).all()]
 
 
 def unfinished_sentences(memory: Memory) -> list[str]:
@@ -185,7 +182,7 @@ async def _alone(memory: Memory) -> AsyncIterator[None]:
 
 async def _resume(memory: Memory, step: Step) -> list[Receipt]:
     done: list[Receipt] = []
-    for intent in await run_sync(Intents(memory.files).all):
+    for intent in await run_sync(ForgetIntents(memory.files).all):
         step(f"carrying on {intent.request.id}, which was interrupted")
         done.append(await _perform(_Run(memory, intent, intent.request, step), again=True))
     return done
@@ -256,7 +253,7 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
     left += await _named_so(memory, request)
     run.step("git")
     receipt = await _in_git(run, left)
-    await run_sync(Intents(memory.files).erase, run.intent)
+    await run_sync(ForgetIntents(memory.files).erase, run.intent)
     memory.changes.publish(Change("index"))
     return receipt
 

@@ -12,16 +12,13 @@ are live and whole are ignored.
 """
 
 from __future__ import annotations
-
 import contextlib
 import math
+from anyio.to_thread import run_sync
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints.stored import named_chunks
 from mcp_server.context.slots.history import exchanges
 from mcp_server.conversations import sessions
@@ -86,7 +83,7 @@ async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Reco
         turns = await sessions.session_turns(memory, record.session_id)
         if await _is_over(memory, record.session_id):
             whole = replace(record, form="whole", shown=None, drop_reason="session_end", immune=_immune(turns))
-            await run_sync(memory.cold.put, whole)
+            await run_sync(memory.cold.put_all, [whole])
         else:
             await _restore(memory, [record], turns)
     memory.changes.publish(Change("session", None, record.session_id))
@@ -97,7 +94,7 @@ async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Reco
 async def go_cold_again(memory: Memory, record: ColdRecord) -> None:
     """Undoes a recovery: writes the record again and gives the chunk the record's form."""
     async with memory.locks.transcript(record.session_id):
-        await run_sync(memory.cold.put, record)
+        await run_sync(memory.cold.put_all, [record])
         chunk = None if await _is_over(memory, record.session_id) else await _chunk(memory, record)
         if chunk is not None:
             count = memory.tokens.count
@@ -187,7 +184,7 @@ async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float
         if len(back) == knobs.auto_recover:
             break
         try:
-            record = await run_sync(memory.cold.get, session, chunk.id)
+            record = await run_sync(memory.cold.find, chunk.id, session)
         except NotFound:  # its time was over; search still finds it
             continue
         if record.drop_reason == "wound_back":
@@ -269,7 +266,8 @@ async def _mend(memory: Memory, session: str) -> None:
 
 def expired_records(memory: Memory) -> list[ColdRecord]:
     """Returns the expired records that no kept checkpoint names."""
-    expired = memory.cold.expired(memory.clock())
+    now = memory.clock()
+    expired = [record for record in memory.cold.all() if record.recoverable_until < now]
     named = named_chunks(memory) if expired else frozenset()
     return [record for record in expired if record.chunk_id not in named]
 

@@ -48,7 +48,7 @@ async def reword_all(memory: Memory) -> int:
 async def reword(memory: Memory, session: str, chunk: str) -> bool:
     """Asks the LLM about one summary; returns whether it changed. Raises NotFound for a chunk that is not in cold
     storage."""
-    before = await run_sync(memory.cold.get, session, chunk)
+    before = await run_sync(memory.cold.find, chunk, session)
     if memory.llm is None or before.form != "summary":
         return False
     most = memory.settings.context.summary_target_tokens
@@ -63,9 +63,9 @@ async def reword(memory: Memory, session: str, chunk: str) -> bool:
     if shown is None or shown == before.shown:
         return False
     async with memory.locks.transcript(session):
-        if await run_sync(memory.cold.get, session, chunk) != before:  # something else became of it meanwhile
+        if await run_sync(memory.cold.find, chunk, session) != before:  # something else became of it meanwhile
             return False
-        await run_sync(memory.cold.put, replace(before, shown=shown))
+        await run_sync(memory.cold.put_all, [replace(before, shown=shown)])
         live = [one for one in await memory.live.of(session) if one.id == chunk and one.form == "summary"]
         if live:
             tokens = await run_sync(memory.tokens.count, shown)

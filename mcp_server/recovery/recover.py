@@ -33,7 +33,7 @@ from mcp_server.model import Caller
 from mcp_server.pressure.cold import go_cold_again, recover_chunk
 from mcp_server.pressure.cold_records import ColdRecord, read_record
 from mcp_server.storage.checkpoint_files import PREFIX as CHECKPOINT
-from mcp_server.storage.journal import PREFIX, KeptCopies
+from mcp_server.storage.journal import KEPT_PREFIX, KeptCopies
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY, is_for_own_hand
@@ -113,7 +113,7 @@ async def recover(
         return await _chunk(memory, what, apply)
     if _COMMIT.fullmatch(what):
         return _as_commit(await revert_revert(memory, what, caller, apply=apply))
-    if what.startswith(PREFIX) and (record := await run_sync(_kept_record, memory, what)):
+    if what.startswith(KEPT_PREFIX) and (record := await run_sync(_kept_record, memory, what)):
         return await _chunk_again(memory, what, record, apply)
     if not apply:
         return _told(what, await run_sync(_planned, memory, what, caller))
@@ -223,7 +223,7 @@ def _diff(edit: _Edit) -> str:
 
 
 def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
-    if what.startswith(PREFIX):
+    if what.startswith(KEPT_PREFIX):
         plan = _replaced(memory, what)
     elif what.startswith(ENTRY):
         plan = _entry(memory, what)

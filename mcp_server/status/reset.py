@@ -118,8 +118,7 @@ def _part(what: str, where: str, found: Iterable[FileStat], then: str) -> Part:
 
 def _delete(memory: Memory) -> None:
     """Deletes files. The state and the index are emptied by their own ports."""
-    for record in expired_records(memory):
-        memory.cold.remove(record)
+    memory.cold.remove_all(expired_records(memory))
     damaged = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(f"{STATE}.damaged-")]
     for stat in (*memory.files.walk(LOGS), *memory.files.walk(ADVISOR), *damaged):
         memory.files.remove(stat.path)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.pressure.cold_records import ColdRecord, read_record
@@ -23,23 +22,23 @@ class ColdStorage:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def put(self, record: ColdRecord) -> str:
-        """Writes a record durably; returns its path in the workspace. Raises Unavailable if the disk refuses it."""
-        path = path_of(record)
-        self._files.write_atomic(path, record.as_line())
-        return path
-
     def put_all(self, records: Iterable[ColdRecord], *, copies: bool = False) -> None:
-        """Writes records durably, faster than `put`: each folder is synced once. `copies`, whose originals stay on
-        disk, are not synced."""
+        """Writes records durably. `copies`, whose originals stay on disk, are not synced. Raises Unavailable if the
+        disk refuses it."""
         for folder, some in _by_folder(records).items():
             lines = {f"{one.chunk_id}.jsonl": one.as_line().encode() for one in some}
             self._files.write_all_atomic(folder, lines, synced=not copies)
 
-    def get(self, session: str, chunk_id: str) -> ColdRecord:
-        """Returns the record of a session's chunk. Raises NotFound."""
-        with contextlib.suppress(ContextManagerError, ValueError):
-            return read_record(self._files.read_text(f"{folder_of(session)}/{chunk_id}.jsonl"))
+    def find(self, chunk_id: str, session: str | None = None) -> ColdRecord:
+        """Returns the record of a chunk, of this session if it is named. Raises NotFound."""
+        if session is not None:
+            paths = [f"{folder_of(session)}/{chunk_id}.jsonl"]
+        else:
+            found = (stat.path for stat in self._files.walk(f"{FOLDER}/"))
+            paths = [path for path in found if path.endswith(f"/{chunk_id}.jsonl")]
+        for path in paths:
+            with contextlib.suppress(ContextManagerError, ValueError):
+                return read_record(self._files.read_text(path))
         raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
 
     def of(self, session: str) -> list[ColdRecord]:
@@ -49,30 +48,12 @@ class ColdStorage:
 
     def all(self) -> Iterator[ColdRecord]:
         """Yields every record, session by session."""
-        yield from self._in(FOLDER)
-
-    def find(self, chunk_id: str) -> ColdRecord:
-        """Returns the record of a chunk. Raises NotFound."""
-        for stat in self._files.walk(FOLDER + "/"):
-            if stat.path.endswith(f"/{chunk_id}.jsonl"):
-                with contextlib.suppress(ContextManagerError, ValueError):
-                    return read_record(self._files.read_text(stat.path))
-        raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
-
-    def remove(self, record: ColdRecord) -> None:
-        """Deletes the record of a chunk that was recovered or has expired."""
-        path = path_of(record)
-        if self._files.exists(path):
-            self._files.remove(path)
+        return self._in(FOLDER)
 
     def remove_all(self, records: Iterable[ColdRecord]) -> None:
         """Deletes records. Skips missing ones."""
         for folder, some in _by_folder(records).items():
             self._files.remove_all(folder, [f"{one.chunk_id}.jsonl" for one in some])
-
-    def expired(self, now: datetime) -> list[ColdRecord]:
-        """Returns the records whose `recoverable_until` has passed."""
-        return [record for record in self.all() if record.recoverable_until < now]
 
     def damaged(self) -> list[str]:
         """Returns the paths of record files that cannot be read."""

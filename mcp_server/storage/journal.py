@@ -24,8 +24,8 @@ from mcp_server.text.forgotten import Forgotten, from_line, hashes_of
 T = TypeVar("T")
 
 KEPT = ".local/recovered"
-PREFIX = "before-"
-MOST = 50
+KEPT_PREFIX = "before-"
+MOST_KEPT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class KeptCopies:
 
     def keep(self, before: Mapping[str, str | None], why: str, at: datetime) -> str:
         """Copies these files durably and returns the id. Deletes the oldest copies beyond fifty."""
-        number = f"{PREFIX}{secrets.token_hex(4)}"
+        number = f"{KEPT_PREFIX}{secrets.token_hex(4)}"
         for path, text in before.items():
             if text is not None:
                 self._files.write_atomic(f"{KEPT}/{number}/files/{path}", text)
         about = {"at": at.isoformat(), "why": why, "files": {path: text is not None for path, text in before.items()}}
         # Written last: without it the copy is not there.
         self._files.write_atomic(f"{KEPT}/{number}/about.json", json.dumps(about, ensure_ascii=False), new=True)
-        for old in self.all()[MOST:]:
+        for old in self.all()[MOST_KEPT:]:
             self._files.remove_folder(f"{KEPT}/{old.id}")
         return number
 
@@ -119,7 +119,7 @@ class RecoveryIntents:
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class ForgetIntent:
     """A request to forget in progress: whether git's history is rewritten, and the files to commit."""
 
     request: Forgotten
@@ -127,13 +127,13 @@ class Intent:
     paths: tuple[str, ...]
 
 
-class Intents:
+class ForgetIntents:
     """The requests to forget in progress. Methods are synchronous."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def write(self, intent: Intent) -> None:
+    def write(self, intent: ForgetIntent) -> None:
         """Writes an intent durably."""
         value = {
             "request": intent.request.as_line(),
@@ -144,18 +144,18 @@ class Intents:
         }
         self._files.write_atomic(f"{FORGET}/{intent.request.id}.json", json.dumps(value))
 
-    def all(self) -> list[Intent]:
+    def all(self) -> list[ForgetIntent]:
         """Returns all intents. Skips unreadable ones."""
 
-        def read(path: str) -> Intent:
+        def read(path: str) -> ForgetIntent:
             value = json.loads(self._files.read_text(path))
             renames = tuple((str(old), str(new)) for old, new in value["renames"])
             request = replace(from_line(value["request"]), cuts=hashes_of(value["cuts"]), renames=renames)
-            return Intent(request, bool(value["history"]), tuple(str(name) for name in value["paths"]))
+            return ForgetIntent(request, bool(value["history"]), tuple(str(name) for name in value["paths"]))
 
         return _read_all(self._files, FORGET, ".json", read)
 
-    def erase(self, intent: Intent) -> None:
+    def erase(self, intent: ForgetIntent) -> None:
         """Overwrites and deletes an intent that was carried out."""
         self._files.erase(f"{FORGET}/{intent.request.id}.json")
 
@@ -170,7 +170,7 @@ def _read_all(files: Files, folder: str, ending: str, read: Callable[[str], T]) 
     return found
 
 
-FOLDER = ".local/pending"
+PENDING = ".local/pending"
 _ID = re.compile(r"[a-z0-9_-]{1,40}")
 
 
@@ -204,13 +204,13 @@ class Pending:
 
     def all(self) -> list[Proposal]:
         """Returns all proposals, oldest first. Skips unreadable ones."""
-        found = _read_all(self._files, FOLDER, ".json", self._read)
+        found = _read_all(self._files, PENDING, ".json", self._read)
         return sorted(found, key=lambda proposal: (proposal.at, proposal.id))
 
     def get(self, number: str) -> Proposal:
         """Returns a proposal. Raises NotFound with the existing ones."""
-        if _ID.fullmatch(number) and self._files.exists(f"{FOLDER}/{number}.json"):
-            return self._read(f"{FOLDER}/{number}.json")
+        if _ID.fullmatch(number) and self._files.exists(f"{PENDING}/{number}.json"):
+            return self._read(f"{PENDING}/{number}.json")
         known = ", ".join(proposal.id for proposal in self.all()) or "none"
         raise NotFound(f"no proposal {number[:60]!r} waits; there are: {known}")
 
@@ -223,12 +223,12 @@ class Pending:
     def remove(self, number: str) -> None:
         """Deletes a proposal, if it exists."""
         with contextlib.suppress(NotFound):
-            self._files.remove(f"{FOLDER}/{number}.json")
+            self._files.remove(f"{PENDING}/{number}.json")
 
     def _write(self, proposal: Proposal) -> None:
         value = {**asdict(proposal), "at": proposal.at.isoformat()}
         text = json.dumps(value, ensure_ascii=False, indent=2)
-        self._files.write_atomic(f"{FOLDER}/{proposal.id}.json", text.encode("utf-8", "replace").decode())
+        self._files.write_atomic(f"{PENDING}/{proposal.id}.json", text.encode("utf-8", "replace").decode())
 
     def _read(self, path: str) -> Proposal:
         try:

@@ -58,7 +58,7 @@ class AdvisorFiles:
         with self._lock:
             state = self._waiting.pop(session)
         try:
-            self._files.write_atomic(path_of(session), written(state))
+            self._files.write_atomic(advisor_path(session), written(state))
         except ContextManagerError as error:  # a full disk: the advice was given already
             log.warning("the advisor's view of %s was not written: %s", session, error)
 
@@ -75,7 +75,7 @@ def written(state: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {value(entry)}" for key, entry in state.items()) + "\n}\n"
 
 
-def path_of(session: str) -> str:
+def advisor_path(session: str) -> str:
     """Returns the path of a session's file."""
     return f"{ADVISOR}/{file_id(session)}.json"
 

@@ -264,7 +264,6 @@ class Files(Protocol):
     def erase(self, path: str) -> None:
         """Overwrites a file and deletes it, so that its text cannot be restored from the disk."""
 
-    def make_folder(self, path: str) -> None: ...
     def remove_leftovers(self) -> int: ...
 
 

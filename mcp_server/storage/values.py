@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_server.search.query import ParsedQuery
 
 
-COLUMNS = tuple(field.name for field in fields(LiveChunk))
+CHUNK_COLUMNS = tuple(field.name for field in fields(LiveChunk))
 KINDS, FORMS = get_args(ChunkKind), get_args(Form)
 
 READINGS = "gauge"
@@ -57,7 +57,7 @@ class SessionState:
     of values in the order of `columns`."""
 
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    columns: tuple[str, ...] = COLUMNS
+    columns: tuple[str, ...] = CHUNK_COLUMNS
     rows: tuple[tuple[Any, ...], ...] = ()
 
     @property
@@ -67,7 +67,7 @@ class SessionState:
 
     def with_chunks(self, chunks: Sequence[LiveChunk]) -> SessionState:
         """Returns the same state with other live chunks."""
-        return SessionState(self.entries, COLUMNS, tuple(map(values_of, chunks)))
+        return SessionState(self.entries, CHUNK_COLUMNS, tuple(map(values_of, chunks)))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the `state` field of a checkpoint."""
@@ -78,17 +78,17 @@ class SessionState:
         """Returns the state that `to_json` was called on; missing parts are empty."""
         live = stored.get("live") or {}
         rows = tuple(tuple(row) for row in live.get("rows", ()))
-        return cls(stored.get("entries") or {}, tuple(live.get("columns", COLUMNS)), rows)
+        return cls(stored.get("entries") or {}, tuple(live.get("columns", CHUNK_COLUMNS)), rows)
 
 
 def values_of(chunk: LiveChunk) -> tuple[Any, ...]:
-    """Returns a chunk's row in the order of COLUMNS."""
-    return tuple(_stored(getattr(chunk, name)) for name in COLUMNS)
+    """Returns a chunk's row in the order of CHUNK_COLUMNS."""
+    return tuple(_stored(getattr(chunk, name)) for name in CHUNK_COLUMNS)
 
 
 def chunk_of(row: Mapping[str, Any]) -> LiveChunk:
     """Returns the chunk of a row (column -> value). Unknown columns are ignored."""
-    stored = {name: row[name] for name in COLUMNS if name in row}
+    stored = {name: row[name] for name in CHUNK_COLUMNS if name in row}
     for name in ("added", "accessed", "mtime"):
         stored[name] = datetime.fromisoformat(stored[name]) if stored.get(name) else None
     for name in ("tags", "topics"):

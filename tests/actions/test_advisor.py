@@ -1,25 +1,22 @@
 """The advisor in the answer of `observe`, and the state that it stores."""
 
 from __future__ import annotations
-
 import json
+import pytest
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import open_memory
-from mcp_server.conversations.observe import ContextChunk, NewTurn, Observed, observe
+from mcp_server.conversations.observe import (ContextChunk, NewTurn, Observed, observe)
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure import advisor
-from mcp_server.pressure.advise import IN_ADD, Advice
+from mcp_server.pressure.advise import Advice, IN_ADD
 from mcp_server.status.status import status
-from mcp_server.storage.logs import path_of
-from tests.conftest import KEYWORDS_ONLY, Clock
+from mcp_server.storage.logs import advisor_path
+from pathlib import Path
+from tests.conftest import Clock, KEYWORDS_ONLY
 from tests.forgetting import holding
 from tests.pressing import limited
 
@@ -48,7 +45,7 @@ async def test_under_seventy_percent_nothing_is_said_and_nothing_is_written(smal
     said = await say(small, "Design a REST endpoint", 2_799, chunks=(*OLD, API))
     assert not any("Context at" in note for note in said.notes)
     small.advisor.close()  # waits for the writer
-    assert not small.files.exists(path_of("s"))
+    assert not small.files.exists(advisor_path("s"))
 
 
 async def test_from_seventy_percent_on_the_answer_names_what_is_needed_least(small: Memory, clock: Clock) -> None:
@@ -66,7 +63,7 @@ async def test_the_state_stands_in_its_file_in_the_seeds_shape(small: Memory, cl
     clock.forward(hours=3)
     await say(small, "The REST API needs pagination", 2_900)
     small.advisor.close()  # waits for the writer
-    state = json.loads(small.files.read_text(path_of("s")))
+    state = json.loads(small.files.read_text(advisor_path("s")))
     assert (state["session_id"], state["total_context_tokens"], state["context_budget"]) == ("s", 2_900, LIMIT)
     api = next(item for item in state["items"] if item["id"] == "skill:api-design-framework")
     assert api["score"] == {"recency": 0, "frequency": 2, "relevance": 10, "total": 12}

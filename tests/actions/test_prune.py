@@ -16,7 +16,7 @@ from mcp_server.knowledge.pruning import Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure.prune import STRATEGIES, last_session, prune
-from mcp_server.storage.logs import path_of
+from mcp_server.storage.logs import advisor_path
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.pressing import limited
 from tests.workspaces import bytes_of
@@ -114,7 +114,7 @@ async def test_the_advisors_prune_goes_and_its_review_stays(small: Memory) -> No
     assert {record.chunk_id for record in cold} == set(done.undo)
     assert {record.drop_reason for record in cold} == {"asked"}
     small.advisor.close()  # waits for the writer
-    assert small.files.exists(path_of("s"))
+    assert small.files.exists(advisor_path("s"))
     assert len((await asked(small, "advisor")).fates) == len(told.fates) - len(done.of_fate("gone"))
 
 

@@ -15,7 +15,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
-from mcp_server.storage.journal import KEPT, MOST
+from mcp_server.storage.journal import KEPT, MOST_KEPT
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.text.destinations import ARCHIVE, MEMORY
@@ -312,11 +312,11 @@ async def test_without_git_entries_still_come_back(
 
 async def test_only_so_many_replaced_files_are_kept(memory: Memory) -> None:
     commits = [committed(memory, "one\n"), committed(memory, "two\n")]
-    for number in range(MOST + 3):
+    for number in range(MOST_KEPT + 3):
         await recover(memory, f"{NOTES}@{commits[number % 2]}", USER, apply=True)
     kept = [one for one in await recoverable(memory, limit=1000) if one.kind == "replaced"]
-    assert len(kept) == MOST
-    assert len(list((memory.disk.root / KEPT).iterdir())) == MOST
+    assert len(kept) == MOST_KEPT
+    assert len(list((memory.disk.root / KEPT).iterdir())) == MOST_KEPT
 
 
 async def test_a_damaged_copy_is_not_offered(memory: Memory) -> None:

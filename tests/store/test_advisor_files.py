@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.logs import AdvisorFiles, path_of
+from mcp_server.storage.logs import AdvisorFiles, advisor_path
 
 
 def test_what_was_given_last_is_on_disk(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_what_was_given_last_is_on_disk(tmp_path: Path) -> None:
     states.close()
     states.close()
     assert json.loads(files.read_text(".local/advisor/s.json")) == {"n": 200}
-    assert json.loads(files.read_text(path_of("a/b"))) == {"n": 0}
+    assert json.loads(files.read_text(advisor_path("a/b"))) == {"n": 0}
 
 
 def test_a_disk_that_refuses_it_costs_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

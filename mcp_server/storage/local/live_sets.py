@@ -11,7 +11,7 @@ from typing import Any
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
 from mcp_server.storage.local.state import State, entry, put_entries
 from mcp_server.storage.values import (
-    COLUMNS,
+    CHUNK_COLUMNS,
     READINGS,
     STEPS,
     LiveSetCounts,
@@ -25,10 +25,9 @@ from mcp_server.storage.values import (
 
 MOST_READINGS = 100
 
-ALL = f"SELECT {', '.join(COLUMNS)} FROM live_chunks WHERE session = ? ORDER BY turn, part, id"
-INSERT = (
-    f"INSERT OR REPLACE INTO live_chunks (session, {', '.join(COLUMNS)}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
-)
+_NAMES, _MARKS = ", ".join(CHUNK_COLUMNS), ", ".join("?" * len(CHUNK_COLUMNS))
+ALL = f"SELECT {_NAMES} FROM live_chunks WHERE session = ? ORDER BY turn, part, id"
+INSERT = f"INSERT OR REPLACE INTO live_chunks (session, {_NAMES}) VALUES (?, {_MARKS})"
 _TOTAL = "SELECT coalesce(sum(tokens), 0) FROM live_chunks WHERE session = ? AND form <> 'cold'"
 _COUNTS = (
     "SELECT coalesce(sum(iif(form = 'cold', 0, tokens)), 0), coalesce(sum(form <> 'cold'), 0), "
@@ -51,10 +50,8 @@ class LiveSets:
     async def of_kinds(self, session: str, kinds: Sequence[ChunkKind]) -> list[LiveChunk]:
         """Returns the chunks of these kinds that are not cold, in their order."""
         marks = ", ".join("?" * len(kinds))
-        select = (
-            f"SELECT {', '.join(COLUMNS)} FROM live_chunks WHERE session = ? AND form <> 'cold' AND kind IN ({marks}) "
-            "ORDER BY turn, part, id"
-        )
+        where = f"session = ? AND form <> 'cold' AND kind IN ({marks})"
+        select = f"SELECT {_NAMES} FROM live_chunks WHERE {where} ORDER BY turn, part, id"
 
         def ask(connection: sqlite3.Connection) -> list[LiveChunk]:
             return [_chunk(row) for row in connection.execute(select, (session, *kinds))]
@@ -211,4 +208,4 @@ def _readings(connection: sqlite3.Connection, session: str) -> list[Reading]:
 
 
 def _chunk(row: tuple[Any, ...]) -> LiveChunk:
-    return chunk_of(dict(zip(COLUMNS, row, strict=True)))
+    return chunk_of(dict(zip(CHUNK_COLUMNS, row, strict=True)))

@@ -1,26 +1,23 @@
 """What left the live context comes back: asked for, by itself, after the session's end; in the end it goes."""
 
 from __future__ import annotations
-
 import json
+import pytest
 import re
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import catch_up, open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import ContextChunk, observe
 from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk
+from mcp_server.pressure.cold import (IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk)
 from mcp_server.pressure.prune import prune
 from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search
+from pathlib import Path
 from tests.conftest import Clock
-from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
+from tests.pressing import (ASKS, SUBJECTS, about, forms, hold, limited, say, talk)
 
 pytestmark = pytest.mark.anyio
 
@@ -224,7 +221,7 @@ async def test_of_a_conversation_that_is_no_longer_there_the_text_still_comes(wo
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         record = memory.cold.of("s")[0]
         lost = replace(record, session_id="of another time", chunk_id="c00000000001")
-        memory.cold.put(lost)
+        memory.cold.put_all([lost])
         shown = await recover_chunk(memory, lost.chunk_id, dry_run=True)
         assert (shown.record.content, shown.tokens_added) == (record.content, 0)
         assert "not there any more" in shown.note

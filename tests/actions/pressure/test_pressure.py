@@ -1,16 +1,11 @@
 """What happens by itself when a session grows."""
 
 from __future__ import annotations
-
 import json
+import pytest
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import pytest
-
 from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
 from mcp_server.conversations.sessions import session_turns
@@ -21,8 +16,10 @@ from mcp_server.pressure.pressure import plan
 from mcp_server.relevance.chunks import text_of
 from mcp_server.relevance.live_set import gauges, live_set
 from mcp_server.relevance.similar import Lookups
+from pathlib import Path
 from tests.conftest import Clock
-from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
+from tests.pressing import (ASKS, SUBJECTS, about, forms, hold, limited, say, talk)
+from typing import Any
 
 pytestmark = pytest.mark.anyio
 
@@ -158,7 +155,7 @@ async def test_what_lies_between_is_summarised_and_its_source_is_kept(workspace:
         assert short
         for chunk in short:
             assert chunk.tokens <= 60
-            assert memory.cold.get("s", chunk.id).content == turns[chunk.turn].content
+            assert memory.cold.find(chunk.id, "s").content == turns[chunk.turn].content
 
 
 async def test_anchored_and_important_chunks_outlive_everything(workspace: Path, clock: Clock) -> None:

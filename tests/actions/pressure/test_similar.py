@@ -88,7 +88,7 @@ async def test_a_long_text_counts_the_same_in_the_set_and_in_its_record(workspac
         await hold(memory, talk(6))
         before = (await live_set(memory, "s"))[0]
         await prune(memory, "compact", "s", False, ASKS, target=0)
-        record = memory.cold.get("s", before.id)
+        record = memory.cold.find(before.id, "s")
         assert record.content == long
         assert record.tokens == before.tokens
         await recover_chunk(memory, before.id, dry_run=False)

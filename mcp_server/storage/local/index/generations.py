@@ -214,10 +214,7 @@ class Generations:
 
     def current(self) -> int | None:
         """Returns the live generation's number; None if there is none, or the pointer cannot be read."""
-        try:
-            return int(self._pointer.read_text("ascii"))
-        except (OSError, ValueError):
-            return None
+        return _number_in(self._pointer)
 
     def take_current(self) -> Generation | None:
         """Returns the live generation, shared with others; None if there is none or its file is gone."""
@@ -239,7 +236,7 @@ class Generations:
     def serves(self) -> bool:
         """Returns whether the live file begins like a database and was not reported as damaged."""
         number = self.current()
-        if number is None or self._reported() == number:
+        if number is None or _number_in(self._damage) == number:
             return False
         try:
             with self.path(number).open("rb") as file:
@@ -251,12 +248,6 @@ class Generations:
         """Records that a generation cannot be read, for the maintaining process, which only writes."""
         with contextlib.suppress(OSError):
             self._damage.write_text(str(number), "ascii")
-
-    def _reported(self) -> int | None:
-        try:
-            return int(self._damage.read_text("ascii"))
-        except (OSError, ValueError):
-            return None
 
     def begin(self) -> Generation:
         """Creates an empty generation for this process. Raises Unavailable if no file can be made."""
@@ -284,25 +275,10 @@ class Generations:
         temporary.write_text(str(generation.number), "ascii")
         durable.replace(temporary, self._pointer)
 
-    def sweep(self) -> list[int]:
-        """Deletes all generations that are neither live nor in use. Returns their numbers."""
-        gone: list[int] = []
-        for number in self._numbers():
-            if number == self.current():
-                continue
-            try:
-                held = self._locks.try_exclusive(self._lock(number))
-            except Unavailable:
-                continue
-            if held is None:
-                continue
-            if number != self.current():
-                for ending in ("", "-wal", "-shm", "-journal"):
-                    with contextlib.suppress(OSError):
-                        self.path(number).with_name(self.path(number).name + ending).unlink()
-                gone.append(number)
-            held.release(forget=True)
-        return gone
+    def sweep(self) -> None:
+        """Deletes all generations that are neither live nor in use."""
+        for number in self.left():
+            self._delete_unused(self.path(number))
 
     def left(self) -> list[int]:
         """Returns the numbers of the other generations that exist."""
@@ -315,15 +291,26 @@ class Generations:
             found = re.fullmatch(r"(memory-\d+-.*)-\d+\.db", file.name)
             if found is None or found[1] == self._prefix:
                 continue
-            held = self._locks.try_exclusive(f"index-{file.stem}")
-            if held is None:
+            if not self._delete_unused(file, self.folder / f"{found[1]}.current"):
                 used.append(file.name)
-                continue
-            (self.folder / f"{found[1]}.current").unlink(missing_ok=True)
-            for ending in ("-wal", "-shm", "-journal", ""):
-                file.with_name(file.name + ending).unlink(missing_ok=True)
-            held.release(forget=True)
         return used
+
+    def _delete_unused(self, file: Path, pointer: Path | None = None) -> bool:
+        """Deletes an index file, and the pointer to it first, unless it is live here. Returns False if it is used."""
+        try:
+            held = self._locks.try_exclusive(f"index-{file.stem}")
+        except Unavailable:
+            return False
+        if held is None:
+            return False
+        if file != self.path(self.current() or 0):
+            if pointer is not None:
+                pointer.unlink(missing_ok=True)
+            for ending in ("-wal", "-shm", "-journal", ""):
+                with contextlib.suppress(OSError):
+                    file.with_name(file.name + ending).unlink()
+        held.release(forget=True)
+        return not file.exists()
 
     def _numbers(self) -> list[int]:
         pattern = re.compile(re.escape(self._prefix) + r"-(\d+)\.db")
@@ -335,3 +322,10 @@ class Generations:
 
     def _lock(self, number: int) -> str:
         return f"index-{self._prefix}-{number}"
+
+
+def _number_in(file: Path) -> int | None:
+    try:
+        return int(file.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
