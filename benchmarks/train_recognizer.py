@@ -1,14 +1,11 @@
 """Fits the weights of the recognizer from labeled conversations and writes `mcp_server/data/recognizer.tsv.xz`.
 
     pip install -e '.[train]'
-    python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--talk LOCOMO.json BEAM] [--out FILE]
+    python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--out FILE]
     python -m benchmarks understand FILES --weights FILE     # measures them, best on other conversations
 
-A conversation is a JSON file as `benchmarks/README.md` describes it. The item models see the acts as a model that was
-fitted without the conversation would give them, or they would learn to trust acts that are known by heart.
-
-LoCoMo files and BEAM folders after `--talk` are examples of sentences that state no decision and no open item. They may
-state rules and facts, so the models of those kinds are not fitted on them.
+A conversation is a JSON file as `benchmarks/README.md` describes it. Each model sees what the models before it give for
+conversations that they were not fitted on, or it would trust them too much.
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ import numpy as np
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.understand import unlabeled
 from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import (
@@ -47,9 +43,6 @@ USER_ACTS = (
     "rule", "fact", "need", "report", "hypothetical", "quote", "talk", "program",
 )  # fmt: skip
 AGENT_ACTS = ("propose", "options", "done", "decides", "explain", "ask", "talk")
-NEVER_IN_TALK = ("decision", "open")
-"""Kinds whose models are fitted on talk too."""
-
 KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
 STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES = 0.3, 0.1, 0.03
 """Inverse regularization strengths of the logistic regressions."""
@@ -164,23 +157,21 @@ def _mostly(sentence: str, quote: str) -> bool:
     )
 
 
-def fit(rows: list[list[Features]], wanted: dict[str, list[list[bool] | None]], strength: float) -> Logistic:
-    """Fits one model for each output. `wanted` has the labels of each conversation, or None if the output's model is
-    not to be fitted on the conversation."""
+def fit(rows: list[list[Features]], wanted: dict[str, list[list[bool]]], strength: float) -> Logistic:
+    """Fits one model for each output. `rows` and the parts of `wanted` belong to the conversations in order."""
     counts = Counter(name for part in rows for name in {name for row in part for name in row})
     known = {name for name, count in counts.items() if count >= LEAST_CONVERSATIONS}
     vectorizer = DictVectorizer(dtype=np.float32)
     matrix = vectorizer.fit_transform([{k: v for k, v in row.items() if k in known} for part in rows for row in part])
     outputs, bias, columns = [], [], []
     for name, parts in wanted.items():
-        target = np.concatenate([np.asarray(part, dtype=int) for part in parts if part is not None])
-        used = np.concatenate([np.full(len(row), part is not None) for row, part in zip(rows, parts, strict=True)])
+        target = np.concatenate([np.asarray(part, dtype=int) for part in parts])
         outputs.append(name)
         if target.sum() < 3:
             bias.append(-6.0)
             columns.append(np.zeros(matrix.shape[1]))
             continue
-        found = LogisticRegression(C=strength, max_iter=300).fit(matrix[used], target)
+        found = LogisticRegression(C=strength, max_iter=300).fit(matrix, target)
         bias.append(float(found.intercept_[0]))
         columns.append(found.coef_[0])
     table = np.round(np.stack(columns, axis=1), 2)
@@ -196,7 +187,7 @@ def fit_acts(some: Sequence[Conversation]) -> tuple[Logistic, Logistic]:
     found = []
     for role, acts in (("user", USER_ACTS), ("agent", AGENT_ACTS)):
         rows: list[list[Features]] = []
-        wanted: dict[str, list[list[bool] | None]] = {act: [] for act in acts}
+        wanted: dict[str, list[list[bool]]] = {act: [] for act in acts}
         for one in some:
             here = [
                 (s, m)
@@ -217,15 +208,15 @@ def give_acts(one: Conversation, user: Logistic, agent: Logistic) -> None:
             message.acts = (user if message.role == "user" else agent).probabilities(message_features(message))
 
 
-def train(some: Sequence[Conversation], talks: Sequence[Conversation] = ()) -> Model:
-    """Returns the model that is fitted on labeled conversations, and on talk as examples of lines without decisions."""
+def train(some: Sequence[Conversation]) -> Model:
+    """Returns the model that is fitted on labeled conversations."""
     for fold in range(FOLDS):
         acts = fit_acts([one for place, one in enumerate(some) if not _in_fold(place, some, fold)])
         for place, one in enumerate(some):
             if _in_fold(place, some, fold):
                 give_acts(one, *acts)
     rows: list[list[Features]] = []
-    wanted: dict[str, list[list[bool] | None]] = {kind: [] for kind in (*KINDS, "report")}
+    wanted: dict[str, list[list[bool]]] = {kind: [] for kind in (*KINDS, "report")}
     for one in some:
         rows.append(
             [
@@ -251,9 +242,6 @@ def train(some: Sequence[Conversation], talks: Sequence[Conversation] = ()) -> M
                 lines += decision_lines(one, items)
     user, agent = fit_acts(some)
     items = fit(rows, wanted, STRENGTH_ITEMS)
-    for one in talks:
-        give_acts(one, user, agent)
-        lines += decision_lines(one, items)
     return Model(user, agent, items, fit_lines(lines))
 
 
@@ -293,16 +281,13 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--talk", nargs="*", type=Path, default=[])
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     some = [one for path in options.files for one in load(path)]
-    talks = [prepared(label) for path in options.talk for label in unlabeled(path)]
-    text = dump(train(some, talks))
+    text = dump(train(some))
     options.out.write_bytes(lzma.compress(text.encode()))
     print(
-        f"{len(some)} conversations, {len(talks)} talks, {text.count(chr(10)):,} weights lines, "
-        f"{options.out.stat().st_size:,} bytes",
+        f"{len(some)} conversations, {text.count(chr(10)):,} weights lines, {options.out.stat().st_size:,} bytes",
         file=sys.stderr,
     )
 

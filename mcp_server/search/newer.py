@@ -5,16 +5,14 @@ certainty if both share words with the query: then they answer the same question
 """
 
 from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-
 from mcp_server.model import Hit
 from mcp_server.text.derived_lines import sources_of, without_sources
 from mcp_server.understanding.features import content_stems, word_list
-from mcp_server.understanding.settling import REPLACES_FACT, Rarity, Statement, replaces, same
+from mcp_server.understanding.settling import (ALIKE, Rarity, Statement, replaces, same)
 
 MOST = 60
 """Hits that are compared with each other."""
@@ -22,9 +20,9 @@ MOST = 60
 LONGEST = 600
 """Characters of a passage that another one can replace: a longer one says more than one thing."""
 
-SHARES_A_WORD, ANSWERS_ALIKE = 0.05, 0.005
+SHARES_A_WORD, ANSWERS_ALIKE, UNLIKE = 0.05, 0.005, 0.3
 """The least probability of a replacement if both hits share a word with the query, and if the newer hit has all words
-of the query that the older one has, and other numbers. Without either it is REPLACES_FACT."""
+of the query that the older one has, and other numbers. Without either it is UNLIKE."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _DAY = re.compile(r"^- \d{4}-\d{2}-\d{2}:? ")
@@ -80,11 +78,11 @@ def _replaces(old: Statement, new: Statement, asked: frozenset[str], rarity: Rar
     if same(old, new):
         return False
     wanted, answered = old.stems & asked, new.stems & asked
-    least = SHARES_A_WORD if wanted & answered else REPLACES_FACT
+    least = SHARES_A_WORD if wanted & answered else UNLIKE
     if wanted and wanted <= answered:
         numbers, others = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
         least = ANSWERS_ALIKE if numbers and others and not numbers & others else least
-    return replaces(old, new, rarity) >= least
+    return replaces(old, new, rarity, ALIKE) >= least
 
 
 def _day(order: tuple[str, int]) -> str:

@@ -36,10 +36,12 @@ from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
-LEAST: Mapping[ItemKind, float] = {"decision": 0.1, "rule": 0.15, "fact": 0.15, "open": 0.16, "report": 0.1}
-"""The least probability of a sentence that states an item, by kind (`benchmarks understand`, left-out writers)."""
+LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.15, "fact": 0.12, "open": 0.16, "report": 0.1}
+"""The least probability of a sentence that states an item, by kind (`benchmarks understand`, left-out writers).
 
-LEAST_LINE = 0.4
+It is low for decisions, because their lines are judged once more."""
+
+LEAST_LINE = 0.38
 """The least probability that the quoted sentences together state a decision."""
 
 AMENDS = 0.3
@@ -51,7 +53,7 @@ LONGEST_ANSWER = 240
 LONGEST = 480
 """Characters of an item's text."""
 
-NEIGHBOR = 0.2
+NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.2, "report": 0.2}
 """A sentence next to one that counts joins it from this share of the least probability on."""
 
 ASKED = 0.05
@@ -60,13 +62,13 @@ ASKED = 0.05
 PROGRAM = 0.5
 """The probability from which on a message of the user is taken for a program's and skipped."""
 
-SECOND = 0.5
+SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.5, "open": 0.5, "report": 0.5}
 """A sentence counts for its likeliest kind, and for others from this share of that probability on."""
 
 MIN_WORDS = 2
 """Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
 
-SHORT_ANSWER = 3
+SHORT_ANSWER = 5
 """Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
 
 SHORT_CHOICE = 4
@@ -209,7 +211,7 @@ def _judged(message: Message, items: Logistic) -> _Judged:
     found: _ByKind = {}
     for kind, least in LEAST.items():
         left = [
-            share[kind] if _may_state(kind, sentence, share, chosen) else 0.0
+            share[kind] if _may_state(kind, sentence, share, chosen, message.role == "agent") else 0.0
             for share, sentence in zip(shares, message.sentences, strict=True)
         ]
         for place, share in enumerate(left):
@@ -217,19 +219,27 @@ def _judged(message: Message, items: Logistic) -> _Judged:
                 if label[0] == kind:
                     found.setdefault(kind, []).append(_Found(place, label[1], 1.0, labeled=True))
                 continue
-            beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR * least
+            beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
             if share >= least or beside:
                 found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share))
     return _Judged(shares, found)
 
 
-def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: int) -> bool:
-    """Returns whether a sentence can state an item of this kind. `chosen` is the option that was chosen, or 0."""
+def is_question(text: str) -> bool:
+    """Returns whether a text ends with a question mark."""
+    return text.rstrip("*_ ").endswith("?")
+
+
+def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: int, by_agent: bool) -> bool:
+    """Returns whether a sentence can state an item of this kind. `chosen` is the option that was chosen, or 0.
+
+    A question states nothing, but an agent may put a proposal as a question.
+    """
     if kind == "decision" and chosen and sentence.option not in (0, chosen):
         return False
-    if kind != "open" and sentence.text.rstrip("*_ ").endswith("?"):
+    if is_question(sentence.text) and kind != "open" and not (kind == "decision" and by_agent):
         return False
-    return shares[kind] >= SECOND * max(shares.values())
+    return shares[kind] >= SECOND[kind] * max(shares.values())
 
 
 def _chosen(message: Message) -> int:
@@ -245,7 +255,7 @@ def _chosen(message: Message) -> int:
 def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
     """Returns the kind that a sentence says it is, and its text without the label."""
     text = sentence.text
-    if text.rstrip("*_ ").endswith("?"):
+    if is_question(text):
         return None
     if sentence.box:
         return ("open" if sentence.box == "open" else "report"), text
@@ -328,6 +338,8 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
                 name = "amended" if _takes(messages[place + 1]) >= AMENDS else "answer"
                 text = f"{clipped(text, LONGEST - len(said) - 12)} ({name}: {said})"
                 quotes = (*quotes, *_at(place + 1, answer))
+            elif is_question(text):
+                text = f"{text} (answer: {_first_words(messages[place + 1])})"
             lines.append(_Line(text, group, place + 1, quotes))
         return lines
     after_agent = place > 0 and messages[place - 1].role == "agent"
@@ -358,7 +370,7 @@ def _asked(message: Message, shares: Sequence[Mapping[str, float]]) -> list[int]
         return []
     likeliest = max(range(last + 1), key=lambda at: shares[at]["decision"])
     asked = {likeliest} if shares[likeliest]["decision"] >= ASKED else set()
-    if not asked or message.sentences[last].text.rstrip("*_ ").endswith("?"):
+    if not asked or is_question(message.sentences[last].text):
         asked.add(last)
     return sorted(asked)
 
@@ -394,6 +406,10 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged
         return []
     is_choice = _chosen(messages[place]) and len(said.split()) <= SHORT_CHOICE
     return [] if is_choice else answer
+
+
+def _first_words(message: Message) -> str:
+    return clipped(clean(message.sentences[0].text), LONGEST_ANSWER) if message.sentences else ""
 
 
 def _takes(message: Message) -> float:
