@@ -133,13 +133,8 @@ def group_by_type(changes: Iterable[FileChange], branch: str | None) -> dict[Typ
     """Returns the changes by the type of their commit. On a branch of its own all changes have that branch's type. A
     move to the archive is committed together with what it leaves."""
     every = sorted(changes, key=lambda change: change.path)
-    whole: Type | None = (
-        "explore"
-        if (branch or "").startswith("explore/")
-        else "extract"
-        if (branch or "").startswith("extract/")
-        else None
-    )
+    branch_types: tuple[Type, ...] = ("explore", "extract")
+    whole = next((one for one in branch_types if (branch or "").startswith(f"{one}/")), None)
     archives = any(change.path.startswith("archive/") for change in every)
     groups: dict[Type, list[FileChange]] = {}
     for change in every:

@@ -74,7 +74,8 @@ async def create(memory: Memory, name: str) -> Exploration:
     async with EXPLORATIONS.making(memory, name) as place:
         await run_sync(_copy_machine_settings, memory.disk.root, place)
         await memory.state.put(STATE, name, memory.clock().isoformat())
-    return await _one(memory, name)
+    found, begun = await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name)
+    return await run_sync(_shown, memory.git, found, begun)
 
 
 def _copy_machine_settings(root: Path, place: Path) -> None:
@@ -149,12 +150,6 @@ async def _committed(memory: Memory, name: str) -> Branch:
 async def _remove(memory: Memory, branch: Branch) -> None:
     await EXPLORATIONS.remove(memory, branch)
     await memory.state.remove(STATE, EXPLORATIONS.short(branch))
-
-
-async def _one(memory: Memory, name: str) -> Exploration:
-    return await run_sync(
-        _shown, memory.git, await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name)
-    )
 
 
 def _shown(git: History, branch: Branch, begun: str | None) -> Exploration:
