@@ -27,8 +27,10 @@ MAX_REVERTS_READ = 200
 
 
 def reverts(memory: Memory) -> Mapping[str, Commit]:
-    """Returns the reverted commits, each with the commit that reverted it and is not reverted itself, newest first.
-    Raises Unavailable."""
+    """Returns the commits that are reverted now, each with the commit that reverted it, newest first.
+
+    Leaves out reverts that were reverted themselves. Raises Unavailable.
+    """
     found: dict[str, Commit] = {}
     gone: set[str] = set()
     for commit, target in memory.git.past.reverts(MAX_REVERTS_READ):
@@ -46,8 +48,10 @@ def reverted_commits(memory: Memory) -> list[Commit]:
 
 
 async def revert_revert(memory: Memory, what: str, caller: Caller, *, apply: bool) -> Reverted:
-    """Reverts the revert of a commit; a commit that is a revert is itself reverted. Raises NotFound if the commit was
-    not reverted, and as `revert` does."""
+    """Undoes a revert. `what` is the reverted commit or the revert itself.
+
+    Raises NotFound if the commit was not reverted, and as `revert` does.
+    """
 
     def asked() -> str:
         commit = memory.git.past.commit(what)

@@ -139,7 +139,7 @@ def _merged_lines(
 
 
 def _without_added_twice(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Returns theirs without the lines that both sides have added, also in different places."""
+    """Returns their lines without those that our side has added too, even in another place."""
     started = Counter(base)
     twice = (Counter(ours) - started) & (Counter(theirs) - started)
     kept: list[str] = []
@@ -207,7 +207,7 @@ def _end_of(lines: Sequence[str], heading: str) -> int:
 
 
 def _dated(line: str, day: str) -> str:
-    """Returns a line as an entry with its day."""
+    """Returns the line with the day of its version. Headings, quotations and code stay as they are."""
     if _UNDATED.match(line):
         return line
     source = "".join(_SOURCES.findall(line)[:1])

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -301,6 +301,29 @@ def plain_id(given: object, of: ImportedTurn) -> str:
             return text
     said = f"{of.role}\0{of.at.isoformat()}\0{of.content}"
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def session_of(
+    service: str,
+    given_id: object,
+    title: str,
+    shown: str,
+    turns: Sequence[ImportedTurn],
+    project: str | None,
+    model: object,
+) -> ImportedSession | Skipped:
+    """Returns the session of a conversation in a chat service's export, or why it is left out; reports call it
+    `shown`."""
+    if not turns:
+        return Skipped(shown, "conversation without a message")
+    return ImportedSession(
+        session_id=f"{service}-{plain_id(given_id, turns[0])}",
+        title=title or None,
+        turns=tuple(turns),
+        project=project,
+        source=f"import:{service}",
+        model=as_text(model) or None,
+    )
 
 
 def short_name(path: Path) -> str:
