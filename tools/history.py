@@ -53,7 +53,7 @@ def tool(connection: Connection) -> Tool:
             case "diff":
                 text = (await actions.diff(memory, since, until, about)).markdown
             case "today":
-                text = (await actions.today(memory)).markdown
+                text = (await actions.diff(memory, "today")).markdown
             case "show":
                 text = (await actions.show(memory, what)).markdown
             case "revert":

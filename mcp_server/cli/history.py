@@ -97,7 +97,7 @@ def today(as_json: bool) -> None:
     """Show what was learned today, committed or not."""
     from mcp_server.history import history
 
-    _print_changed(history.today, as_json)
+    _print_changed(lambda memory: history.diff(memory, "today"), as_json)
 
 
 @history_command.command("show")

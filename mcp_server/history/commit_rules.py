@@ -130,16 +130,14 @@ class _Lines:
 
 
 def group_by_type(changes: Iterable[FileChange], branch: str | None) -> dict[Type, list[FileChange]]:
-    """Returns the changes by the type of their commit. On a branch of its own all changes have that branch's type. A
-    move to the archive is committed together with what it leaves."""
+    """Returns the changes grouped by the type of their commit.
+
+    On the branch of an exploration or extraction all changes have its type. If files move to the archive, files that
+    only lose lines are in the same commit.
+    """
     every = sorted(changes, key=lambda change: change.path)
-    whole: Type | None = (
-        "explore"
-        if (branch or "").startswith("explore/")
-        else "extract"
-        if (branch or "").startswith("extract/")
-        else None
-    )
+    branch_types: tuple[Type, ...] = ("explore", "extract")
+    whole = next((one for one in branch_types if (branch or "").startswith(f"{one}/")), None)
     archives = any(change.path.startswith("archive/") for change in every)
     groups: dict[Type, list[FileChange]] = {}
     for change in every:
@@ -154,7 +152,7 @@ def _type_of(change: FileChange, archives: bool) -> Type:
         return "identity"
     if change.path.startswith("archive/") or change.path in _SETTINGS:
         return "maintenance"
-    lines = _compared(change)
+    lines = _changed_lines(change)
     said = [line for line in lines.added if _words(line)]
     if archives and not said:
         return "maintenance"
@@ -163,18 +161,18 @@ def _type_of(change: FileChange, archives: bool) -> Type:
 
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
     """Returns a whole commit message, never empty, without secrets."""
-    compared = [(change, _compared(change)) for change in sorted(changes, key=lambda change: change.path)]
-    labels = [label(_shown(change.path)) for change, _ in compared]
+    compared = [(change, _changed_lines(change)) for change in sorted(changes, key=lambda change: change.path)]
+    labels = [label(_printable(change.path)) for change, _ in compared]
     if len(compared) == 1 and kind == "conversation":
         subject = labels[0]
     elif len(compared) == 1:
         change, lines = compared[0]
-        subject = f"{labels[0]}: {_gist(change, lines)}"
+        subject = f"{labels[0]}: {_summary(change, lines)}"
     else:
         kept = 3 if len(labels) == 3 else 2
         more = f" and {len(labels) - kept} more" if len(labels) > kept else ""
         subject = ", ".join(labels[:kept]) + more
-    body = [_told(change, lines) for change, lines in compared[:MOST_FILES]]
+    body = [_file_line(change, lines) for change, lines in compared[:MOST_FILES]]
     body += [f"- and {len(compared) - MOST_FILES} more files"] if len(compared) > MOST_FILES else []
     text = "\n".join([_cut(f"{kind}: {subject}", SUBJECT), "", *body, *trailers(changes)])
     return redact(text).text
@@ -189,7 +187,7 @@ def trailers(changes: Iterable[FileChange]) -> list[str]:
             found[change.path] = None
         if change.session:
             found[change.session] = None
-        for line in _compared(change).added:
+        for line in _changed_lines(change).added:
             found.update(dict.fromkeys(_SOURCE.findall(line)))
     shown = [f"Session: {path}" for path in found if path.isprintable()][:MOST_SESSIONS]
     return ["", *shown] if shown else []
@@ -218,7 +216,7 @@ def request(template: str, kind: Type, changes: Sequence[FileChange]) -> str:
     """Returns the prompt that asks an LLM for a better message: a template with the diff as data."""
     lines: list[str] = []
     for change in changes:
-        compared = _compared(change)
+        compared = _changed_lines(change)
         lines += [
             f"--- {change.path}",
             *(f"-{line}" for line in compared.removed),
@@ -246,8 +244,8 @@ def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str |
 # ------------------------------------------------------------ what changed in a file
 
 
-def _compared(change: FileChange) -> _Lines:
-    """Returns added and removed lines, without front matter, which changes with every write."""
+def _changed_lines(change: FileChange) -> _Lines:
+    """Returns the lines that a change adds and removes. Leaves out front matter, which changes with every write."""
     if change.path.startswith(CONVERSATIONS):
         return _Lines((), ())  # what was said is in the file itself
     before, after = _body(change.before), _body(change.after)
@@ -277,12 +275,15 @@ def _words(line: str) -> str:
 
 
 def _quotes(lines: Iterable[str]) -> list[str]:
-    """Returns lines quoted for terminals and programs. Secrets are redacted before cutting: half a secret is not
-    recognized."""
+    """Returns the texts of lines, safe for terminals, without secrets.
+
+    Call it before cutting the texts: half a secret is not recognized.
+    """
     return [" ".join(neutralise(redact(said).text).split()) for line in lines if (said := _words(line))]
 
 
-def _gist(change: FileChange, lines: _Lines) -> str:
+def _summary(change: FileChange, lines: _Lines) -> str:
+    """Returns the change of one file in a few words, for the subject of a commit that changes only this file."""
     said = _quotes(lines.added)
     if said:
         return said[0] + (f" (+{len(said) - 1})" if len(said) > 1 else "")
@@ -294,9 +295,10 @@ def _gist(change: FileChange, lines: _Lines) -> str:
     return "new" if change.before is None else "changed"
 
 
-def _told(change: FileChange, lines: _Lines) -> str:
+def _file_line(change: FileChange, lines: _Lines) -> str:
+    """Returns the line of a commit message about one file: its path, the number of lines, and the first new lines."""
     how = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
-    path = _shown(change.path)
+    path = _printable(change.path)
     if change.path.startswith(CONVERSATIONS):
         return f"- {path}{how}"
     quotes = [_cut(quote, LINE) for quote in _quotes(lines.added)[:MOST_QUOTES]]
@@ -304,8 +306,8 @@ def _told(change: FileChange, lines: _Lines) -> str:
     return f"- {path}{how} +{len(lines.added)} -{len(lines.removed)}{said}"
 
 
-def _shown(path: str) -> str:
-    """Returns a path on one line: people's own files may have any name, and some lines of a message have a meaning."""
+def _printable(path: str) -> str:
+    """Returns a path without line breaks. A file of the user may have any name, and a line of a message a meaning."""
     return "".join(one if one.isprintable() else "�" for one in path)
 
 

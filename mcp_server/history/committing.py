@@ -69,8 +69,11 @@ WRITTEN_IN = "written_in"
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The result of a round: ids of the commits, files left out with the reason, committed files with a warning, files
-    that wait for the user's own commit, and why nothing could be committed."""
+    """The result of one round of commits.
+
+    `commits` are their ids. `left_out` maps files that were not committed to the reason, `warned` maps committed files
+    to a warning. `waiting` files need the user's own commit. `note` says why nothing could be committed.
+    """
 
     commits: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -112,14 +115,8 @@ async def commit_if_due(memory: Memory) -> Swept | None:
 
 async def report(memory: Memory) -> Swept:
     """Returns the result of the last round."""
-    found: Mapping[str, Any] = await memory.state.get(STATE, REPORT) or {}
-    return Swept(
-        commits=tuple(found.get("commits", ())),
-        left_out=dict(found.get("left_out", {})),
-        warned=dict(found.get("warned", {})),
-        waiting=tuple(found.get("waiting", ())),
-        note=str(found.get("note", "")),
-    )
+    found: dict[str, Any] = await memory.state.get(STATE, REPORT) or {}
+    return Swept(**found | {name: tuple(value) for name, value in found.items() if isinstance(value, list)})
 
 
 async def _swept(memory: Memory, ask: bool) -> Swept:
@@ -230,9 +227,10 @@ async def tag_days(memory: Memory) -> list[str]:
     today = now.date().isoformat()
     if not memory.settings.git.auto_tag_daily or await memory.state.get(STATE, TAGGED) == today:
         return []
-    zone = ZoneInfo(memory.timezone)
     since = now - timedelta(days=CAUGHT_UP_DAYS)
-    commits = [(oid, at.astimezone(zone)) for oid, at in await run_sync(memory.git.tags.commits_since, since, OURS)]
+    commits = [
+        (oid, at.astimezone(now.tzinfo)) for oid, at in await run_sync(memory.git.tags.commits_since, since, OURS)
+    ]
     existing = {found.name for found in await tags(memory)} if commits else set()
     made: list[str] = []
     for name, commit in due(commits, existing, now.date()):

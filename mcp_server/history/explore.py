@@ -5,15 +5,11 @@ through `--workspace`.
 """
 
 from __future__ import annotations
-
 import contextlib
 import logging
+from anyio.to_thread import run_sync
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
-
-from anyio.to_thread import run_sync
-
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history import incoming
 from mcp_server.history.branch_folders import BranchFolders
@@ -22,9 +18,10 @@ from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.merging import Joined, join
 from mcp_server.memory import Memory
 from mcp_server.settings import MACHINE_FILE
-from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
+from mcp_server.storage.history_values import Branch, TAG_PREFIX, unused
 from mcp_server.storage.local import durable
 from mcp_server.storage.ports import History
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +71,8 @@ async def create(memory: Memory, name: str) -> Exploration:
     async with EXPLORATIONS.making(memory, name) as place:
         await run_sync(_copy_machine_settings, memory.disk.root, place)
         await memory.state.put(STATE, name, memory.clock().isoformat())
-    return await _one(memory, name)
+    found, begun = await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name)
+    return await run_sync(_shown, memory.git, found, begun)
 
 
 def _copy_machine_settings(root: Path, place: Path) -> None:
@@ -149,12 +147,6 @@ async def _committed(memory: Memory, name: str) -> Branch:
 async def _remove(memory: Memory, branch: Branch) -> None:
     await EXPLORATIONS.remove(memory, branch)
     await memory.state.remove(STATE, EXPLORATIONS.short(branch))
-
-
-async def _one(memory: Memory, name: str) -> Exploration:
-    return await run_sync(
-        _shown, memory.git, await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name)
-    )
 
 
 def _shown(git: History, branch: Branch, begun: str | None) -> Exploration:

@@ -93,7 +93,7 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
             one.path,
             one.commit.at,
             one.commit.id,
-            one.commit.subject,
+            memory.forgotten.clean(one.commit.subject),
             _sources(one.lines, one.commit),
         )
         for one in found
@@ -103,7 +103,7 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
         before, after = ((version or "").lower().count(needle) for version in (change.before, change.after))
         if before != after:
             happened.append(Happening(_verb(before, after), change.path, None, None, "not committed yet"))
-    return _shown(memory, happened)
+    return happened
 
 
 async def where(memory: Memory, what: str) -> list[Origin]:
@@ -144,11 +144,6 @@ async def diff(memory: Memory, since: str = "1 week ago", until: str | None = No
     return await _changed(memory, about, old, new, [memory.files.relative(path)] if path else KNOWLEDGE)
 
 
-async def today(memory: Memory) -> Changed:
-    """Returns what changed since midnight in the user's time zone."""
-    return await diff(memory, "today")
-
-
 async def show(memory: Memory, commit: str) -> Changed:
     """Returns a commit's author, time, message and changes. Of conversations only the files are named."""
     found = await run_sync(memory.git.past.commit, commit)
@@ -174,9 +169,6 @@ def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
     return neutralise("\n".join(lines) or "nothing was found; `search` looks into conversations, too")
 
 
-# ------------------------------------------------------------ looking
-
-
 async def _changed(memory: Memory, about: str, old: str | None, new: str, paths: Sequence[str]) -> Changed:
     files = await run_sync(memory.git.past.counts, old, new, paths)
     text = await run_sync(memory.git.past.between, old, new, paths) if files else ""
@@ -190,31 +182,28 @@ async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]])
         lines = (await run_sync(memory.files.read_text, path)).split("\n")
         numbers = (number for first, last in ranges for number in range(first, last + 1))
         blamed = [BlamedLine(number, lines[number - 1], None) for number in numbers]
-    return [_origin(memory, path, line) for line in blamed]
-
-
-def _origin(memory: Memory, path: str, line: BlamedLine) -> Origin:
-    commit: Commit | None = line.commit
-    return Origin(
-        path,
-        line.number,
-        memory.forgotten.clean(line.text),
-        commit.at if commit else None,
-        commit.id if commit else None,
-        memory.forgotten.clean(commit.subject) if commit else "not committed yet",
-        _sources((line.text,), commit),
-    )
+    return [
+        Origin(
+            path,
+            line.number,
+            memory.forgotten.clean(line.text),
+            line.commit.at if line.commit else None,
+            line.commit.id if line.commit else None,
+            memory.forgotten.clean(line.commit.subject) if line.commit else "not committed yet",
+            _sources((line.text,), line.commit),
+        )
+        for line in blamed
+    ]
 
 
 def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
-    """Returns the turns that lines name, else the conversations of the commit, which cannot tell which line is from
-    which."""
+    """Returns the turns that the lines name. If they name none, returns the conversations that the commit names."""
     marked = dict.fromkeys(source for line in lines for source in _SOURCE.findall(line))
     return tuple(marked) or (commit.sessions if commit else ())
 
 
 def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[int, int]]]:
-    """Returns a file of the workspace and the lines named behind it; (None, []) for a text."""
+    """Returns the file that `PATH` or `PATH:LINE` names, and its line numbers; (None, []) if `what` is not a path."""
     place = _PLACE.fullmatch(what)
     for path, lines in ((what, None), (place[1], place) if place else ("", None)):
         try:
@@ -251,14 +240,6 @@ def _verb(before: int, after: int) -> str:
     if not after:
         return "went from"
     return "stands once more in" if after > before else "stands less often in"
-
-
-def _shown(memory: Memory, happened: Iterable[Happening]) -> list[Happening]:
-    """Returns the results without forgotten text, which git may still hold."""
-    return [
-        Happening(one.what, one.path, one.at, one.commit, memory.forgotten.clean(one.subject), one.sources)
-        for one in happened
-    ]
 
 
 def _signed(count: int, sign: str) -> str:

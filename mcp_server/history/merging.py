@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from anyio.to_thread import run_sync
@@ -23,6 +24,8 @@ from mcp_server.storage.values import Change
 from mcp_server.text.markdown import split_front_matter
 
 TRIES = 5
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +60,26 @@ async def join(
 
     Raises Refused if files that it changes are staged, Unavailable if git is busy, Conflict if files keep changing.
     """
+    joined, moved = await retried(memory, lambda: _joined(memory, theirs, message, begun, remote))
+    for path in moved:
+        memory.changes.publish(Change("file", path))
+    return joined
+
+
+async def retried(memory: Memory, work: Callable[[], T | None]) -> T:
+    """Returns the result of `work`, which holds the locks of files and git. Repeats it if it returns None because HEAD
+    moved, or raises Conflict because an editor, which takes no lock, changed a file."""
     for attempt in range(TRIES):
         try:
             async with memory.locks.files(), memory.locks.git():
-                done = await run_sync(_joined, memory, theirs, message, begun, remote)
-        except Conflict:  # an editor, which takes no lock, changed a file
+                done = await run_sync(work)
+        except Conflict:
             if attempt == TRIES - 1:
                 raise
             continue
         if done is not None:
-            joined, moved = done
-            for path in moved:
-                memory.changes.publish(Change("file", path))
-            return joined
-    raise Unavailable("the branch keeps changing during the merge; try again")
+            return done
+    raise Unavailable("the branch keeps changing meanwhile; try again")
 
 
 def _joined(
@@ -119,24 +128,18 @@ def resolver(
     """
     days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
 
-    def _transcript(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
-        """Returns theirs if it continues ours, else ours. If a conversation went on in both places in the same minute,
-        theirs is kept under another name."""
-        bodies = [split_front_matter(_text(data)).body for data in (one, other)]
-        if base is None and not bodies[0].startswith(bodies[1]):
-            if bodies[1].startswith(bodies[0]):
-                return other
-            if beside is not None:
-                beside[_other_name(path, other, days[1])] = other
-        return one
-
     def resolve(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
-        if path.startswith("raw/"):
-            return _transcript(path, base, one, other)
-        if b"\0" in one or b"\0" in other:
+        is_transcript = path.startswith("raw/")
+        if is_transcript:
+            bodies = [split_front_matter(_text(data)).body for data in (one, other)]
+            if base is not None or bodies[0].startswith(bodies[1]):
+                return one
+            if bodies[1].startswith(bodies[0]):  # theirs continues ours
+                return other
+        if is_transcript or b"\0" in one or b"\0" in other:  # keep both
             if beside is not None:
                 beside[_other_name(path, other, days[1])] = other
-            contested.add(path)
+            contested.update(() if is_transcript else (path,))
             return one
         before = None if base is None else _text(base)
         found = merged(path, before, _text(one), _text(other), days)

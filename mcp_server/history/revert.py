@@ -7,14 +7,14 @@ commit undoes the revert.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
+from mcp_server.errors import NotFound, Refused
 from mcp_server.history.committing import commit_changes
 from mcp_server.history.history import KNOWLEDGE
-from mcp_server.history.merging import TRIES, refuse_staged, resolver
+from mcp_server.history.merging import refuse_staged, resolver, retried
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.history_values import Commit, Plan
@@ -27,8 +27,10 @@ MAX_REVERTS_READ = 200
 
 
 def reverts(memory: Memory) -> Mapping[str, Commit]:
-    """Returns the reverted commits, each with the commit that reverted it and is not reverted itself, newest first.
-    Raises Unavailable."""
+    """Returns the commits that are reverted now, each with the commit that reverted it, newest first.
+
+    Leaves out reverts that were reverted themselves. Raises Unavailable.
+    """
     found: dict[str, Commit] = {}
     gone: set[str] = set()
     for commit, target in memory.git.past.reverts(MAX_REVERTS_READ):
@@ -46,8 +48,10 @@ def reverted_commits(memory: Memory) -> list[Commit]:
 
 
 async def revert_revert(memory: Memory, what: str, caller: Caller, *, apply: bool) -> Reverted:
-    """Reverts the revert of a commit; a commit that is a revert is itself reverted. Raises NotFound if the commit was
-    not reverted, and as `revert` does."""
+    """Undoes a revert. `what` is the reverted commit or the revert itself.
+
+    Raises NotFound if the commit was not reverted, and as `revert` does.
+    """
 
     def asked() -> str:
         commit = memory.git.past.commit(what)
@@ -91,19 +95,10 @@ async def revert(memory: Memory, commit: str, caller: Caller, *, apply: bool = F
     """
     if apply:  # what was written since is a version of its own, not part of the revert
         await commit_changes(memory, ask=False)
-    for attempt in range(TRIES):
-        try:
-            async with memory.locks.files(), memory.locks.git():
-                done = await run_sync(_reverted, memory, commit, caller, apply)
-        except Conflict:
-            if attempt == TRIES - 1:
-                raise
-            continue
-        if done is not None:
-            for path in done.paths if done.commit else ():
-                memory.changes.publish(Change("file", path))
-            return done
-    raise Unavailable("the branch keeps moving under the revert; try again")
+    done = await retried(memory, lambda: _reverted(memory, commit, caller, apply))
+    for path in done.paths if done.commit else ():
+        memory.changes.publish(Change("file", path))
+    return done
 
 
 def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Reverted | None:
@@ -135,11 +130,11 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
     message = f'maintenance: revert "{commit.subject}"\n\nThis reverts commit {commit.id}.'
     merger.apply(plan, resolve)
     made = merger.commit(plan, [head], message)
-    return None if made is None else Reverted(told.reverts, told.subject, told.paths, told.diff, made)
+    return None if made is None else replace(told, commit=made)
 
 
 def _check(memory: Memory, plan: Plan, caller: Caller) -> None:
-    """Raises Refused for files that this caller may not change, and for forgotten text."""
+    """Raises Refused if the caller may not change one of the files, or if the revert brings forgotten text back."""
     for path, (_, new) in plan.changed.items():
         if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(path):
             raise Refused(f"{path} is for the user's own hand; they run `context-manager history revert` themselves")

@@ -102,29 +102,22 @@ def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str,
     texts = [None if text is None else text.replace("\r\n", "\n") for text in (base, ours, theirs)]
     before, one, other = ([] if text is None else text.split("\n") for text in texts)
     if not path.endswith(".md"):
-        found = _merged_lines(path, before if base is not None else common(one, other), one, other, days)
+        lines, contested = _merged_lines(path, before if base is not None else common(one, other), one, other, days)
     else:
-        heads: list[list[str]] = []
-        bodies: list[list[str]] = []
-        for lines in (before, one, other):
-            cut = _head_lines(lines)
-            heads.append(lines[:cut])
-            bodies.append(lines[cut:])
+        cuts = [(text, _head_lines(text)) for text in (before, one, other)]
+        heads, bodies = [text[:cut] for text, cut in cuts], [text[cut:] for text, cut in cuts]
         start = bodies[0] if base is not None else common(bodies[1], bodies[2])
-        body = _merged_lines(path, start, bodies[1], _without_added_twice(start, bodies[1], bodies[2]), days)
-        found = _Found([*_merged_head(heads[0], heads[1], heads[2], days), *body.lines], body.contested)
-    return Merged(end.join(found.lines), found.contested)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    lines: list[str]
-    contested: int
+        lines, contested = _merged_lines(
+            path, start, bodies[1], _without_added_twice(start, bodies[1], bodies[2]), days
+        )
+        lines = [*_merged_head(heads[0], heads[1], heads[2], days), *lines]
+    return Merged(end.join(lines), contested)
 
 
 def _merged_lines(
     path: str, base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], days: tuple[str, str]
-) -> _Found:
+) -> tuple[list[str], int]:
+    """Returns the merged lines, and the number of places that both sides edited."""
     lines: list[str] = []
     contested = 0
     for piece in pieces(base, ours, theirs):
@@ -142,11 +135,11 @@ def _merged_lines(
             for pair in edits:
                 dated |= {line: _dated(line, day) for line, day in zip(pair, days, strict=True)}
         lines += _together(piece, came, other, dated)
-    return _Found(_each_item_once(lines) if path == "anchors.yaml" else lines, contested)
+    return _each_item_once(lines) if path == "anchors.yaml" else lines, contested
 
 
 def _without_added_twice(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Returns theirs without the lines that both sides have added, also in different places."""
+    """Returns their lines without those that our side has added too, even in another place."""
     started = Counter(base)
     twice = (Counter(ours) - started) & (Counter(theirs) - started)
     kept: list[str] = []
@@ -171,13 +164,8 @@ def _edits(gone: Sequence[str], came: Sequence[str], other: Sequence[str]) -> li
     """Returns (ours, theirs) for each line that both sides replaced by another one."""
     if len(gone) == len(came) == len(other) == 1:
         return [(came[0], other[0])]
-    pairs = ((_most_like(line, came), _most_like(line, other)) for line in gone)
-    return [(one, two) for one, two in pairs if one is not None and two is not None]
-
-
-def _most_like(line: str, candidates: Sequence[str]) -> str | None:
-    """Returns the line that this one was edited to; None if no line is similar."""
-    return next(iter(get_close_matches(line, candidates, n=1, cutoff=ALIKE)), None)
+    similar = [[get_close_matches(line, new, n=1, cutoff=ALIKE) for new in (came, other)] for line in gone]
+    return [(one[0], two[0]) for one, two in similar if one and two]
 
 
 def _together(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
@@ -219,7 +207,7 @@ def _end_of(lines: Sequence[str], heading: str) -> int:
 
 
 def _dated(line: str, day: str) -> str:
-    """Returns a line as an entry with its day."""
+    """Returns the line with the day of its version. Headings, quotations and code stay as they are."""
     if _UNDATED.match(line):
         return line
     source = "".join(_SOURCES.findall(line)[:1])

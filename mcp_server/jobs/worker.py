@@ -5,7 +5,7 @@ process, because Python runs one thread at a time. A worker uses the workspace l
 locks. Killing it at any moment loses nothing that was acknowledged.
 
     server                         worker
-    starts it, sends an Order    → lowers its priority, opens the workspace, works
+    starts it, sends an order    → lowers its priority, opens the workspace, works
     keeps its standard input open  ends at once when it is closed, because the server has then gone
     waits                        ← exit code: 0 done
 """
@@ -18,9 +18,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -36,9 +35,9 @@ PROGRAM = """\
 import sys
 sys.path.append(sys.argv[1])
 from mcp_server.jobs import worker
-order = worker.begin()
+work, workspace, environ = worker.begin()
 from mcp_server.app import open_memory
-worker.carry_out(order, open_memory)
+worker.do(work, open_memory(worker.Path(workspace), environ, if_missing="refuse"))
 """
 """Passed to `python -c`: `-m` would search the working folder first, which is a user's project."""
 
@@ -49,22 +48,9 @@ PRIORITY = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
 """The priority on Windows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a worker does, in which workspace, and with which environment for the settings."""
-
-    work: Work
-    workspace: str
-    environ: dict[str, str]
-
-    def to_json(self) -> bytes:
-        """Returns one line."""
-        return json.dumps(asdict(self)).encode("ascii") + b"\n"
-
-    @classmethod
-    def from_json(cls, line: bytes) -> Order:
-        """Returns the order that `to_json` wrote."""
-        return cls(**json.loads(line))
+def order(work: Work, workspace: Path, environ: Mapping[str, str]) -> bytes:
+    """Returns the line that tells a worker what to do, in which workspace, with which environment for the settings."""
+    return json.dumps([work, str(workspace), dict(environ)]).encode("ascii") + b"\n"
 
 
 async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
@@ -85,32 +71,32 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
     async with process:
         assert process.stdin is not None, "opened with a pipe"
         with suppress(anyio.BrokenResourceError):  # it has ended already: its exit code says more
-            await process.stdin.send(Order(work, str(workspace), dict(environ)).to_json())
+            await process.stdin.send(order(work, workspace, environ))
         code = await process.wait()
     if code:
         raise Unavailable(f"the child process for {work} ended with code {code}; stderr of the server says why")
     return True
 
 
-def begin() -> Order:
-    """Lowers this process's priority, makes it end with its parent, and returns the order from standard input."""
+def begin() -> tuple[Work, str, dict[str, str]]:
+    """Lowers this process's priority, makes it end with its parent, and returns the `order` from standard input."""
     if hasattr(os, "nice"):
         os.nice(NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
-    order = Order.from_json(sys.stdin.buffer.readline())
+    work, workspace, environ = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    return order
+    return work, workspace, environ
 
 
-def carry_out(order: Order, open_memory: Callable[..., AbstractAsyncContextManager[Memory]]) -> None:
-    """Opens the workspace with `open_memory` and does the ordered work."""
+def do(work: Work, opening: AbstractAsyncContextManager[Memory]) -> None:
+    """Opens the workspace and does the ordered work."""
     import logging
 
     from mcp_server.garbage import look_seldom
 
     look_seldom()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    anyio.run(_work, order, open_memory)
+    anyio.run(_do, work, opening)
 
 
 def _end_with_the_parent() -> None:
@@ -119,9 +105,9 @@ def _end_with_the_parent() -> None:
     os._exit(0)  # the files on disk are valid at any moment
 
 
-async def _work(order: Order, open_memory: Callable[..., AbstractAsyncContextManager[Memory]]) -> None:
-    async with open_memory(Path(order.workspace), order.environ, if_missing="refuse") as memory:
-        if order.work == "knowledge":
+async def _do(work: Work, opening: AbstractAsyncContextManager[Memory]) -> None:
+    async with opening as memory:
+        if work == "knowledge":
             from mcp_server.knowledge.extract import extract_pending
 
             await extract_pending(memory)

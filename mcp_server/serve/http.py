@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
 import h11
 import uvicorn
@@ -95,64 +94,23 @@ PREFIX = "/webhook/"
 _PATH = re.compile(r"/webhook/([\w.:-]{1,100})/([\w.:-]{1,100})/?", re.ASCII)
 
 
-class Webhooks:
-    """An ASGI app that records one event and answers 202 when it is on disk. It checks no token."""
-
-    def __init__(self, memory: Callable[[], Awaitable[Memory]]) -> None:
-        self._memory = memory
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, said = await self._answer(Request(scope, receive))
-        await _json(said, status)(scope, receive, send)
-
-    async def _answer(self, request: Request) -> tuple[int, dict[str, object]]:
-        place = _PATH.fullmatch(request.url.path)
-        if place is None:
-            return 404, {"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}
-        if request.method != "POST":
-            return 405, {"error": "only POST is taken here"}
-        try:
-            body = (await request.body()).decode("utf-8")
-        except UnicodeDecodeError as error:
-            return 400, {"error": f"the body is no UTF-8 text (byte {error.start})"}
-        project = parse_qs(request.url.query).get("project", [None])[0]
-        try:
-            done = await webhook(await self._memory(), place[1], place[2], body, project)
-        except NotFound as error:
-            return 404, {"error": str(error)}
-        except Invalid as error:
-            return 400, {"error": str(error)}
-        except ContextManagerError as error:
-            return 503, {"error": str(error)}
-        return 202, {"topics": list(done.topics), "sessions": done.sessions}
-
-
-class Router:
-    """An ASGI app that passes webhooks to one app and all other requests to another."""
-
-    def __init__(self, others: ASGIApp, webhooks: ASGIApp) -> None:
-        self._others = others
-        self._webhooks = webhooks
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_webhook = scope["type"] == "http" and scope["path"].startswith(PREFIX)
-        await (self._webhooks if is_webhook else self._others)(scope, receive, send)
-
-
-class HostCheck:
-    """ASGI middleware that refuses requests whose Host or Origin (of a browser) does not name this server."""
-
-    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
-        self._app = app
-        self._checks = TransportSecurityMiddleware(security)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = await self._checks.validate_request(Request(scope))
-        await (refusal or self._app)(scope, receive, send)
-
-
-def _json(said: dict[str, object], status: int) -> ASGIApp:
-    return JSONResponse(said, status_code=status)
+async def _record_webhook(memory: Callable[[], Awaitable[Memory]], request: Request) -> tuple[int, dict[str, object]]:
+    """Records one event on disk, and returns the status and the JSON of the answer. Checks no token."""
+    place = _PATH.fullmatch(request.url.path)
+    if place is None:
+        return 404, {"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}
+    if request.method != "POST":
+        return 405, {"error": "only POST is taken here"}
+    try:
+        body = (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        return 400, {"error": f"the body is no UTF-8 text (byte {error.start})"}
+    try:
+        done = await webhook(await memory(), place[1], place[2], body, request.query_params.get("project"))
+    except ContextManagerError as error:
+        status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, Invalid) else 503
+        return status, {"error": str(error)}
+    return 202, {"topics": list(done.topics), "sessions": done.sessions}
 
 
 def token_of(
@@ -190,25 +148,24 @@ class WebhookAccess:
     most_bytes: int
 
 
-class Guard:
-    """ASGI middleware that refuses requests without the token."""
+def guarded(app: ASGIApp, token: str) -> ASGIApp:
+    """Returns an ASGI application that passes requests with the token to `app` and refuses all others."""
+    expected = f"Bearer {token}".encode()
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self.app = app
-        self.expected = f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None
         if scope["type"] == "http":
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             scheme, _, token = given.partition(b" ")
-            if not hmac.compare_digest(scheme.capitalize() + b" " + token.strip(), self.expected):
+            if not hmac.compare_digest(scheme.capitalize() + b" " + token.strip(), expected):
                 refusal = JSONResponse(
                     {"error": "invalid_token", "error_description": "send the token: Authorization: Bearer …"},
                     status_code=401,
                     headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
                 )
-                return await refusal(scope, receive, send)
-        return await self.app(scope, receive, send)
+        await (refusal or app)(scope, receive, send)
+
+    return call
 
 
 def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookAccess | None = None) -> ASGIApp:
@@ -223,11 +180,27 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
         allowed_origins=[f"{scheme}://{name}:{port}" for name in written for scheme in ("http", "https")],
     )
     served = mcp.streamable_http_app(host=host, max_request_body_size=LONGEST_BODY, transport_security=security)
-    app = served if token is None else Guard(served, token)
+    app = served if token is None else guarded(served, token)
     if webhooks is None:
         return app
-    limited = RequestBodyLimitMiddleware(Webhooks(mcp.memory), webhooks.most_bytes)
-    return Router(app, Guard(HostCheck(limited, security), webhooks.token))
+
+    async def record(scope: Scope, receive: Receive, send: Send) -> None:
+        status, said = await _record_webhook(mcp.memory, Request(scope, receive))
+        await JSONResponse(said, status_code=status)(scope, receive, send)
+
+    limited = RequestBodyLimitMiddleware(record, webhooks.most_bytes)
+    checks = TransportSecurityMiddleware(security)
+
+    async def check(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await checks.validate_request(Request(scope)) or limited)(scope, receive, send)
+
+    door = guarded(check, webhooks.token)
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        is_webhook = scope["type"] == "http" and scope["path"].startswith(PREFIX)
+        await (door if is_webhook else app)(scope, receive, send)
+
+    return route
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -254,8 +227,6 @@ async def serve(
     webhooks: WebhookAccess | None = None,
 ) -> None:
     """Serves until interrupted. Prints the address and the token's source on stderr; stdout stays empty."""
-    pass
-
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     secured = "no token is required: every program on this machine can read this memory" if token is None else source

@@ -114,26 +114,17 @@ class Opening:
                 self.ready = None
                 tasks.cancel_scope.cancel()
         except Exception as raised:
-            error = _leaf(raised)
+            error = raised
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
             if not isinstance(error, ContextManagerError):
                 logger.error("the workspace could not be opened", exc_info=raised)
                 why = str(error) or type(error).__name__
                 error = Unavailable(f"the memory could not be opened: {why} (context-manager doctor)")
-            self._failed(error)
-
-    def _failed(self, error: ContextManagerError) -> None:
-        """Passes the error to all waiting calls, and prepares for another attempt."""
-        self.ready, self._error = None, error
-        self._tried.set()
-        if not self._stop.is_set():
-            self._nudged, self._urgent, self._tried = anyio.Event(), anyio.Event(), anyio.Event()
-
-
-def _leaf(error: Exception) -> Exception:
-    """Returns the first error inside nested exception groups."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+            self.ready, self._error = None, error
+            self._tried.set()  # all waiting calls get the error, and the next one tries again
+            if not self._stop.is_set():
+                self._nudged, self._urgent, self._tried = anyio.Event(), anyio.Event(), anyio.Event()
 
 
 @dataclass(slots=True)
@@ -177,16 +168,16 @@ class Subscriptions:
             for uri in [uri for uri in uris if _may_have_changed(uri, paths)]:
                 await peer.send_resource_updated(uri)
 
-    @staticmethod
-    async def bursts(changes: Listener) -> AsyncIterator[list[Change]]:
-        """Yields lists of changes, each gathered over `DEBOUNCE` seconds. Never ends."""
+    async def follow(self, changes: Listener) -> None:
+        """Notifies subscribers of changes, gathered over `DEBOUNCE` seconds, until it is cancelled."""
+        await self.notify(None)
         while True:
             gathered = [await changes.receive()]
             await anyio.sleep(DEBOUNCE)
             with contextlib.suppress(anyio.WouldBlock):
                 while True:
                     gathered.append(changes.receive_nowait())
-            yield gathered
+            await self.notify(gathered)
 
     async def _subscribe(self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
         peer = context.session._connection
@@ -238,9 +229,7 @@ def build(
 
             await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
         async with memory.changes.listen() as changes:
-            await subscriptions.notify(None)
-            async for burst in subscriptions.bursts(changes):
-                await subscriptions.notify(burst)
+            await subscriptions.follow(changes)
 
     opening = Opening(enter, work)
 

@@ -4,13 +4,11 @@
 """
 
 from __future__ import annotations
-
 import shutil
 import sys
-from dataclasses import dataclass
-
 from anyio.to_thread import run_sync
-
+from collections.abc import Sequence
+from dataclasses import dataclass
 from mcp_server import __version__
 from mcp_server.checkpoints import restore
 from mcp_server.conversations.projects import map_problems
@@ -88,13 +86,13 @@ def _versions() -> Check:
 
 
 def _settings(memory: Memory) -> Check:
-    problems = memory.settings.problems
-    return Check(
-        "settings",
-        not problems,
-        "; ".join(problems) or "every setting is understood",
-        "correct memory-config.yaml and .local/settings.yaml" if problems else "",
-    )
+    advice = "correct memory-config.yaml and .local/settings.yaml"
+    return _check("settings", memory.settings.problems, "every setting is understood", advice)
+
+
+def _check(name: str, problems: Sequence[str], fine: str, advice: str) -> Check:
+    """Returns a check that fails if there are problems, and says `fine` otherwise."""
+    return Check(name, not problems, "; ".join(problems) or fine, advice if problems else "")
 
 
 def _disk(memory: Memory) -> Check:
@@ -123,8 +121,9 @@ async def _index(memory: Memory) -> Check:
     problems = [str(message) for message in status.messages]
     if differing:
         problems.append(f"the index does not hold what is in {', '.join(differing)}")
-    advice = "context-manager reset --index --apply" if problems else ""
-    return Check("index", not problems, "; ".join(problems) or f"in order; {compared} files compared with it", advice)
+    return _check(
+        "index", problems, f"in order; {compared} files compared with it", "context-manager reset --index --apply"
+    )
 
 
 def _embedder(memory: Memory) -> Check:
@@ -186,12 +185,7 @@ def _files(memory: Memory) -> Check:
                     front_matter.check(memory.files.read_text(stat.path), stat.path)
                 except ContextManagerError as error:
                     problems.append(str(error))
-    return Check(
-        "files",
-        not problems,
-        "; ".join(problems[:5]) or "every front matter is understood",
-        "edit or rename these files" if problems else "",
-    )
+    return _check("files", problems[:5], "every front matter is understood", "edit or rename these files")
 
 
 def _promises(memory: Memory) -> Check:
@@ -199,7 +193,7 @@ def _promises(memory: Memory) -> Check:
     memory.forgotten.requests()
     undone = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory), *memory.forgotten.problems]
     if undone:
-        return Check("promises", False, "; ".join(undone), "context-manager forget --apply")
+        return _check("promises", undone, "", "context-manager forget --apply")
     waits = waiting_sentence(memory)
     return Check(
         "promises", not waits, waits or "nothing waits for your approval", waits and "context-manager approve", False

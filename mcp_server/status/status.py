@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -126,14 +126,12 @@ def _bullets(values: Mapping[str, Any], depth: int = 0) -> list[str]:
     lines: list[str] = []
     for key, value in values.items():
         label = "  " * depth + f"- {key.replace('_', ' ')}"
-        if isinstance(value, Mapping):
-            lines += [f"{label}:", *_bullets(value, depth + 1)] if value else [f"{label}: none"]
+        if isinstance(value, Mapping | list | tuple) and not value:
+            lines.append(f"{label}: none")
+        elif isinstance(value, Mapping):
+            lines += [f"{label}:", *_bullets(value, depth + 1)]
         elif isinstance(value, list | tuple):
-            lines += (
-                [f"{label}:", *("  " * (depth + 1) + f"- {_item(item)}" for item in value)]
-                if value
-                else [f"{label}: none"]
-            )
+            lines += [f"{label}:", *("  " * (depth + 1) + f"- {_item(item)}" for item in value)]
         else:
             lines.append(f"{label}: {_item(value)}")
     return lines
@@ -154,17 +152,13 @@ def _item(value: Any) -> str:
 def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusReport:
     """Returns the report with as many of its views as fit, at least one."""
     names = list(report.views)
-    for kept in range(len(names), 1, -1):
-        shorter = _first(report, names, kept)
-        if memory.tokens.count(shorter.markdown) <= max_tokens:
-            return shorter
-    return _first(report, names, 1)
-
-
-def _first(report: StatusReport, names: list[str], kept: int) -> StatusReport:
-    left = names[kept:]
-    cut = f"left out: {', '.join(left)}; ask with view='{left[0]}' or a larger max_tokens" if left else None
-    return StatusReport(report.workspace, {name: report.views[name] for name in names[:kept]}, report.problems, cut)
+    for kept in range(len(names), 0, -1):
+        left = names[kept:]
+        cut = f"left out: {', '.join(left)}; ask with view='{left[0]}' or a larger max_tokens" if left else None
+        report = replace(report, views={name: report.views[name] for name in names[:kept]}, cut=cut)
+        if memory.tokens.count(report.markdown) <= max_tokens:
+            break
+    return report
 
 
 async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
@@ -183,8 +177,11 @@ async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, 
         }
         for row in rows[:SHOWN_SESSIONS]
     ]
-    opened = sum(row.status == "open" for row in rows)
-    counts = {"conversations": len(rows), "open": opened, "turns": sum(row.turns for row in rows)}
+    counts = {
+        "conversations": len(rows),
+        "open": sum(row.status == "open" for row in rows),
+        "turns": sum(row.turns for row in rows),
+    }
     return {**counts, **await _checkpoints(memory), "recent": recent}
 
 
@@ -240,6 +237,7 @@ async def _hooks(memory: Memory) -> Mapping[str, Any]:
 
 
 def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
+    """Returns the log's entry of the last text that was pushed into a prompt."""
     recent = islice(logs.newest_first(memory.files, "injection"), 1_000)
     return next((record for record in recent if record.get("decision") == "injected"), None)
 
@@ -256,22 +254,22 @@ async def _llm(memory: Memory) -> Mapping[str, Any]:
 
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:
-    return {
-        "files": dict(sorted((await run_sync(memory.files.count)).items())),
-        "bytes": await run_sync(_bytes, memory),
-    }
+    """Returns the number of files by category, and the bytes of each folder."""
 
+    def counted() -> Mapping[str, Any]:
+        folders = ("raw", "knowledge", "topics", "archive")
+        return {
+            "files": dict(sorted(memory.files.count().items())),
+            "bytes": {name: sum(stat.size for stat in memory.files.walk(f"{name}/")) for name in folders},
+        }
 
-def _bytes(memory: Memory) -> dict[str, int]:
-    return {
-        prefix.rstrip("/"): sum(stat.size for stat in memory.files.walk(prefix))
-        for prefix in ("raw/", "knowledge/", "topics/", "archive/")
-    }
+    return await run_sync(counted)
 
 
 # ---------------------------------------------------------------- git
 
 MOST_SHOWN = 20
+SHALLOW = "shallow: older commits were never fetched; `git fetch --unshallow` in the workspace fetches them"
 
 PROBES = {
     "knowledge/reference/x.md": "knowledge/",
@@ -306,7 +304,7 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
         view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
         view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
         view["hooks"] = await run_sync(memory.git.hooks.state) if knobs.hooks else "switched off (git.hooks)"
-        view["history"] = await run_sync(_reach, memory)
+        view["history"] = SHALLOW if await run_sync(memory.git.is_shallow) else "whole"
         view |= await run_sync(_remote, memory)
     except ContextManagerError as error:
         view["trouble"] = str(error)
@@ -348,13 +346,6 @@ async def _ignored(memory: Memory) -> list[str]:
     return [
         f"{PROBES[path]} is ignored by git ({where}): nothing new in it is committed" for path, where in found.items()
     ]
-
-
-def _reach(memory: Memory) -> str:
-    """Returns whether git has the whole history or a shallow one."""
-    if memory.git.is_shallow():
-        return "shallow: older commits were never fetched; `git fetch --unshallow` in the workspace fetches them"
-    return "whole"
 
 
 def _remote(memory: Memory) -> Mapping[str, Any]:

@@ -128,7 +128,7 @@ async def test_everything_is_done_beside_half_staged_work(repository: Path, tmp_
         (line,) = await history.where(memory, "Ana moved to Basel")
         assert came.commit == line.commit == swept.commits[-1]
         assert line.sources == (closed.path,)
-        assert CORE in [path for path, _, _ in (await history.today(memory)).files]
+        assert CORE in [path for path, _, _ in (await history.diff(memory, "today")).files]
         assert [path for path, _, _ in (await history.show(memory, swept.commits[-1])).files] == [CORE]
         await history.diff(memory, "1 year ago")
         await history.blame(memory, CORE)

@@ -58,7 +58,7 @@ def started(workspace: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-c", worker.PROGRAM, str(ROOT)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(worker.Order("knowledge", str(workspace), KEYWORDS_ONLY).to_json())
+    process.stdin.write(worker.order("knowledge", workspace, KEYWORDS_ONLY))
     process.stdin.flush()
     return process
 

@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> int:
     """Runs the command with the arguments `[EVENT] [--workspace DIR]`. Returns 0 always: exit code 2 is a veto."""
     try:
         event, workspace = _parse_arguments(arguments)
-        said = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
-        respond(event, said, workspace, os.environ, _show)
+        payload = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
+        respond(event, payload, workspace, os.environ, _show)
     except BaseException:  # the user's prompt must go on after any error
         if os.environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
             sys.excepthook(*sys.exc_info())
@@ -60,39 +60,39 @@ def _show(answer: str) -> None:
 
 def respond(
     event: str | None,
-    said: bytes,
+    payload: bytes,
     workspace: str | None,
     environ: Mapping[str, str],
     show: Callable[[str], object] = len,
 ) -> str:
-    """Returns what the hook prints for the input `said`: JSON in ASCII, or nothing. `show` prints it.
+    """Returns the hook's output for its input `payload`: JSON in ASCII, or nothing. Calls `show` to print it.
 
     Without `event` the input's `hook_event_name` is used. `workspace` is the user's argument.
     """
     began = time.monotonic()
-    beside = _environment_values(environ)
-    event = event or _event_name(said)
+    extra = _environment_values(environ)
+    event = event or _event_name(payload)
     root = os.path.abspath(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
     )
     local = local_folder(root, environ)
     if not os.path.isdir(root):  # no memory yet, or a server is just creating it
-        if event in protocol.LATER and _fields(said, beside).get("transcript_path"):
-            _enqueue(local, event, said, beside)
+        if event in protocol.LATER and _fields(payload, extra).get("transcript_path"):
+            _enqueue(local, event, payload, extra)
         return _explain_silence(environ, f"there is no memory in {root}")
     if not _is_ours(root):
         return _explain_silence(environ, f"{root} is not a memory")
-    queued = _enqueue(local, event, said, beside) if event == "SessionEnd" else ""
+    queued = _enqueue(local, event, payload, extra) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
-    paused = "paused" in beside
+    paused = "paused" in extra
     prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
-    answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), said, beside)
+    answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), payload, extra)
     if answer is None and prints_alone:
-        if printed := _answer_from_disk(local, event, said, beside, show):
+        if printed := _answer_from_disk(local, event, payload, extra, show):
             return printed
         if event == "UserPromptSubmit" and not stalls:
-            answer, stalls = _ask_starting_server(local, event, began + budget, said, beside)
+            answer, stalls = _ask_starting_server(local, event, began + budget, payload, extra)
 
     if answer is not None:
         if queued:
@@ -102,7 +102,7 @@ def respond(
         show(answer)
         return answer
     if event in protocol.LATER and not queued:
-        _enqueue(local, event, said, beside)
+        _enqueue(local, event, payload, extra)
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
     kept = "; the next server records the conversation" if event in protocol.LATER else ""
     return _explain_silence(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
@@ -131,25 +131,25 @@ def local_folder(root: str, environ: Mapping[str, str]) -> str:
 
 
 def ask(
-    local: str, event: str, patience: float, said: bytes = b"{}", beside: Mapping[str, str] = NOTHING
+    local: str, event: str, deadline: float, payload: bytes = b"{}", extra: Mapping[str, str] = NOTHING
 ) -> str | None:
-    """Returns the server's answer, a JSON object, or None if no server listens.
+    """Sends an event to the server and returns its answer, a JSON object, or None if no server listens.
 
-    Raises TimeoutError if a server listens and does not answer until `patience` (monotonic clock). `beside` are values
-    of this process's environment (`protocol.BESIDE`).
+    Raises TimeoutError if a server listens and does not answer until `deadline` (monotonic clock). `extra` are values
+    of this process's environment (`protocol.FROM_ENVIRONMENT`).
     """
-    if len(said) > protocol.LONGEST_SAID:
-        said = _shorten(said)
+    if len(payload) > protocol.LONGEST_SAID:
+        payload = _shorten(payload)
     try:
         with open(os.path.join(local, protocol.ADDRESS), "rb") as file:
             token, _, kind, place = protocol.read_address(file.read())
-        connection = _connect(kind, place, patience)
+        connection = _connect(kind, place, deadline)
         try:
-            connection.sendall(protocol.request(token, event, beside, said))
+            connection.sendall(protocol.request(token, event, extra, payload))
             connection.shutdown(_socket.SHUT_WR)
             received = b""
             while not received.endswith(b"\n"):
-                connection.settimeout(_seconds_left(patience))
+                connection.settimeout(_seconds_left(deadline))
                 part = connection.recv(65536)
                 if not part:
                     return None
@@ -165,24 +165,24 @@ def ask(
 
 
 def _try_ask(
-    local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
+    local: str, event: str, deadline: float, payload: bytes, extra: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Returns the server's answer, and True if a server listens but did not answer in time."""
     try:
-        return ask(local, event, patience, said, beside), False
+        return ask(local, event, deadline, payload, extra), False
     except TimeoutError:
         return None, True
 
 
 def _ask_starting_server(
-    local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
+    local: str, event: str, deadline: float, payload: bytes, extra: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Waits for a starting server and returns as `_try_ask` does; (None, False) if none is starting."""
-    while time.monotonic() < patience:
+    while time.monotonic() < deadline:
         is_starting = protocol.is_starting(
             local
         )  # checked first: a server that listens in between gets the request below
-        answer, stalls = _try_ask(local, event, patience, said, beside)
+        answer, stalls = _try_ask(local, event, deadline, payload, extra)
         if answer is not None or stalls or not is_starting:
             return answer, stalls
         time.sleep(0.02)  # there is no socket to wait on yet
@@ -190,21 +190,21 @@ def _ask_starting_server(
 
 
 def _answer_from_disk(
-    local: str, event: str, said: bytes, beside: Mapping[str, str], show: Callable[[str], object]
+    local: str, event: str, payload: bytes, extra: Mapping[str, str], show: Callable[[str], object]
 ) -> str:
     """Prints the brief or the passages found on disk, then queues a report for the next server. Returns the output."""
     from mcp_server.clients.hooks import offline
 
-    fields = _fields(said, beside)
+    fields = _fields(payload, extra)
     what = "brief"
     if event == "UserPromptSubmit":
-        text, passages = offline.looked_up(local, fields, time.monotonic() + READ_SECONDS)
+        text, passages = offline.find_passages(local, fields, time.monotonic() + READ_SECONDS)
         what = f"{passages} passage{'' if passages == 1 else 's'}"
     else:  # a window that is resumed holds a brief already
         text = "" if fields.get("source") == "resume" or fields.get("agent_id") else offline.brief(local, fields)
     if not text:
         return ""
-    answer = offline.injected(event, text, what)
+    answer = offline.output_text(event, text, what)
     show(answer)
     offline.enqueue(local, event, {**fields, "printed": text})
     return answer
@@ -218,17 +218,17 @@ def _explain_silence(environ: Mapping[str, str], why: str) -> str:
 
 
 def _dequeue(queued: str) -> None:
-    """Deletes a queued entry that the server has handled; the server may have taken it from the queue."""
+    """Deletes a queued event that the server has answered."""
     try:
         os.unlink(queued)
-    except FileNotFoundError:
+    except FileNotFoundError:  # the server has taken it from the queue
         return
 
 
-def _enqueue(local: str, event: str, said: bytes, beside: Mapping[str, str]) -> str:
+def _enqueue(local: str, event: str, payload: bytes, extra: Mapping[str, str]) -> str:
     from mcp_server.clients.hooks.offline import enqueue
 
-    return enqueue(local, event, _fields(said, beside))
+    return enqueue(local, event, _fields(payload, extra))
 
 
 def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None]:
@@ -245,36 +245,37 @@ def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None]:
     return event, workspace
 
 
-def _event_name(said: bytes) -> str:
-    from mcp_server.clients.hooks.offline import whole
+def _event_name(payload: bytes) -> str:
+    from mcp_server.clients.hooks.offline import all_fields
 
-    return str(whole(said).get("hook_event_name") or "")
+    return str(all_fields(payload).get("hook_event_name") or "")
 
 
-def _fields(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
+def _fields(payload: bytes, extra: Mapping[str, str]) -> dict[str, object]:
     from mcp_server.clients.hooks.offline import fields_of
 
-    return fields_of(said, beside)
+    return fields_of(payload, extra)
 
 
-def _shorten(said: bytes) -> bytes:
+def _shorten(payload: bytes) -> bytes:
     import json
 
-    return json.dumps(_fields(said, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(_fields(payload, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _environment_values(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the values of a request that come from the environment (`protocol.FROM_ENVIRONMENT`)."""
     seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
     found = {name: value for name, value in seen.items() if value}
     return {**found, "paused": "1"} if _is_set(environ.get(protocol.PAUSE_VARIABLE)) else found
 
 
-def _connect(kind: str, where: bytes, patience: float) -> _socket.socket:
+def _connect(kind: str, where: bytes, deadline: float) -> _socket.socket:
     unix = kind == "unix"
     place = where if unix else ("127.0.0.1", int(where))
     connection = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
     try:
-        left = _seconds_left(patience)
+        left = _seconds_left(deadline)
         connection.settimeout(left if unix else min(left, CONNECT_SECONDS))
         try:
             connection.connect(place)
@@ -288,8 +289,8 @@ def _connect(kind: str, where: bytes, patience: float) -> _socket.socket:
     return connection
 
 
-def _seconds_left(patience: float) -> float:
-    left = patience - time.monotonic()
+def _seconds_left(deadline: float) -> float:
+    left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
     return left

@@ -89,7 +89,7 @@ async def handle(memory: Memory, event: str, given: Mapping[str, object]) -> dic
 
 
 async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Returns the hook's output, for callers that can retry. Raises ContextManagerError if recording fails."""
+    """Returns the hook's output. Raises ContextManagerError if recording fails, so that the queue can retry."""
     read = read_input(given)
     act = _EVENTS.get(event)
     if act is None or not read.session:
@@ -105,7 +105,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
 
 
 async def take_back(memory: Memory, given: Mapping[str, object], output: Mapping[str, object]) -> None:
-    """Notes that a hook's output was not received, so that its text may be pushed again. Never raises."""
+    """Records that the client did not receive a hook's output, so that its text may be pushed again. Never raises."""
     read = read_input(given)
     said = output.get("hookSpecificOutput")
     if not read.session or not isinstance(said, dict):
@@ -152,7 +152,7 @@ def read_input(given: Mapping[str, object]) -> Given:
         last_message=text("last_assistant_message"),
         printed=printed if isinstance(printed, str) and printed.strip() else None,
         paused=given.get("paused") is True,
-        at=time_of_epoch(given.get("at")),
+        at=time_of_epoch(given["at"]) if "at" in given else None,
     )
 
 

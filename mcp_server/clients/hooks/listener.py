@@ -25,7 +25,9 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
@@ -76,7 +78,7 @@ async def _keep_listening(memory: Memory) -> None:
 
 
 async def begun(memory: Memory) -> None:
-    """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
+    """Waits until the server listens, if it is just starting: before that, queued events may not be recorded yet."""
     local = str(memory.disk.local)
     if protocol.is_starting(local):  # lists one folder, faster than starting a thread
         await run_sync(_wait_until_listening, local)
@@ -118,22 +120,25 @@ async def listen(memory: Memory, handle: Handle) -> None:
     await windows.forget_closed(memory)
     async with _bound(memory.disk.local) as (listener, place):
         address = protocol.address(token, os.getpid(), place)
-        await run_sync(_write_address, memory.disk.local, address)
+        write = partial(durable.put, new=False, mode=0o600)  # readable by this user only
+        await run_sync(write, memory.disk.local / protocol.ADDRESS, address, protocol.ADDRESS)
         try:
             await run_sync(protocol.unmark_starting, str(memory.disk.local))
-            door = _Answerer(memory, handle, token.encode())
-            await listener.serve(door.answer)
+            await listener.serve(_Answerer(memory, handle, token.encode()).answer)
         finally:
             _delete_address(memory.disk.local, address)
 
 
 @dataclass(slots=True)
 class _Answerer:
+    """Answers the connections of one listener. `token` is the secret that each request must contain."""
+
     memory: Memory
     handle: Handle
     token: bytes
     _free: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
-    _sessions: dict[str, tuple[anyio.Lock, int]] = field(default_factory=dict)
+    _sessions: WeakValueDictionary[str, anyio.Lock] = field(default_factory=WeakValueDictionary)
+    """A lock for each session with an event at work."""
 
     async def answer(self, client: SocketStream) -> None:
         """Answers one connection. Errors end only this connection."""
@@ -158,10 +163,10 @@ class _Answerer:
         if patience.cancelled_caught or len(sent) > protocol.LONGEST_REQUEST:
             return None
         try:
-            token, event, beside, said = protocol.read_request(bytes(sent))
+            token, event, extra, payload = protocol.read_request(bytes(sent))
         except ValueError:
             return None
-        return (event, fields_of(said, beside)) if hmac.compare_digest(token, self.token) else None
+        return (event, fields_of(payload, extra)) if hmac.compare_digest(token, self.token) else None
 
     async def _work(self, client: SocketStream, event: str, given: dict[str, object]) -> None:
         """Handles an event and sends the output. If sending fails, the text does not count as pushed.
@@ -169,7 +174,7 @@ class _Answerer:
         A closed Unix socket reports that at once, a port on Windows mostly does not.
         """
         session = str(given.get("session_id") or "")
-        async with self._in_order(session):
+        async with self._sessions.setdefault(session, anyio.Lock()):
             if session and given.get("window"):
                 await windows.enter(self.memory, str(given["window"]), session)
             output = await self.handle(self.memory, event, given)
@@ -179,20 +184,6 @@ class _Answerer:
                 await events.take_back(self.memory, given, output)
                 raise
 
-    @asynccontextmanager
-    async def _in_order(self, session: str) -> AsyncIterator[None]:
-        lock, waiting = self._sessions.get(session, (anyio.Lock(), 0))
-        self._sessions[session] = (lock, waiting + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, waiting = self._sessions[session]
-            if waiting == 1:
-                del self._sessions[session]
-            else:
-                self._sessions[session] = (lock, waiting - 1)
-
 
 @asynccontextmanager
 async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, str]]:
@@ -201,7 +192,8 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
         async with await anyio.create_tcp_listener(local_host="127.0.0.1") as ports:
             yield ports, f"port {ports.extra(SocketAttribute.local_port)}"
         return
-    path = await run_sync(_free_path, local)
+    path = await run_sync(socket_path, local)
+    _delete_socket(path)  # of a dead process: only one process, the maintainer, listens
     listener = await anyio.create_unix_listener(path, mode=0o600)
     try:
         async with listener:
@@ -215,7 +207,8 @@ def socket_path(local: Path) -> Path:
 
     All workspaces of a user share the temporary folder, so it is never deleted. Raises OSError if another user owns it.
     """
-    path = _run_folder(local) / Path(protocol.SOCKET).name
+    path = local / protocol.SOCKET
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
     name = f"{hashlib.sha256(os.fsencode(local)).hexdigest()[:16]}.sock"
@@ -249,29 +242,6 @@ def obstacle(local: Path) -> str:
 def _delete_socket(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
-
-
-def _free_path(local: Path) -> Path:
-    """Returns `socket_path` after deleting a dead process's socket there. Only one process, the maintainer, listens."""
-    path = socket_path(local)
-    path.unlink(missing_ok=True)
-    return path
-
-
-def _run_folder(local: Path) -> Path:
-    folder = local / "run"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def _write_address(local: Path, address: bytes) -> None:
-    """Writes the address atomically, readable by this user only."""
-    place = _run_folder(local) / Path(protocol.ADDRESS).name
-    beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(address)
-    durable.replace(beside, place)
 
 
 def _delete_address(local: Path, address: bytes) -> None:

@@ -37,9 +37,9 @@ LONGEST_TEXT = 200_000
 """Characters of a field; a longer one is cut."""
 
 
-def fields_of(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
-    """Returns the used fields of a hook's input, and `beside`, values from the command's environment (`protocol`)."""
-    given = whole(said)
+def fields_of(payload: bytes, extra: Mapping[str, str]) -> dict[str, object]:
+    """Returns the used fields of a hook's input, and `extra`, values from the command's environment (`protocol`)."""
+    given = all_fields(payload)
     fields: dict[str, object] = {}
     for name in FIELDS:
         value = given.get(name)
@@ -47,13 +47,13 @@ def fields_of(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
             fields[name] = value[:LONGEST_TEXT]
         elif isinstance(value, bool | int | float):
             fields[name] = value
-    return {**fields, **beside, **({"paused": True} if "paused" in beside else {})}
+    return {**fields, **extra, **({"paused": True} if "paused" in extra else {})}
 
 
-def whole(said: bytes) -> dict[str, object]:
-    """Returns all fields of a hook's input; {} if it is not a JSON object."""
+def all_fields(payload: bytes) -> dict[str, object]:
+    """Parses a hook's input and returns all its fields; {} if it is not a JSON object."""
     try:
-        given = json.loads(said.decode("utf-8", "replace"))
+        given = json.loads(payload.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return {}
     return given if isinstance(given, dict) else {}
@@ -126,10 +126,10 @@ def brief(local: str, fields: Mapping[str, object]) -> str:
     return text if text.strip() and len(text) <= LONGEST_BRIEF else ""
 
 
-def looked_up(local: str, fields: Mapping[str, object], deadline: float) -> tuple[str, int]:
-    """Returns the text of passages that the index on disk finds for a prompt by keywords, and their number.
+def find_passages(local: str, fields: Mapping[str, object], deadline: float) -> tuple[str, int]:
+    """Searches the index on disk by keywords for a prompt, and returns the passages as one text, and their number.
 
-    Returns none after `deadline` (monotonic clock), or if the window already has all of them.
+    Returns ("", 0) after `deadline` (monotonic clock), or if the window already contains all passages.
     """
     prompt, session = str(fields.get("prompt") or ""), str(fields.get("session_id") or "")
     _, projects = _known(local, fields)
@@ -144,8 +144,11 @@ def looked_up(local: str, fields: Mapping[str, object], deadline: float) -> tupl
     return by_keywords.looked_up(local, prompt, session, projects, sent, deadline)
 
 
-def injected(event: str, text: str, what: str) -> str:
-    """Returns the hook's output for a text. The token count is an estimate: counting takes longer than all the rest."""
+def output_text(event: str, text: str, what: str) -> str:
+    """Returns the JSON that gives a text to the client's model, and a line with its size to the user.
+
+    The number of tokens is an estimate: counting takes longer than the rest of the command.
+    """
     line = f"memory: {what}, about {len(text) // 4:,} tokens"
     return json.dumps(
         {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}

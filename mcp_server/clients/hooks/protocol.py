@@ -36,7 +36,7 @@ INJECTING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
 LATER = ("Stop", "SessionEnd", "PreCompact", "PostCompact")
 """Events that the next server handles if no server runs."""
 
-BESIDE = ("project_dir", "window", "paused")
+FROM_ENVIRONMENT = ("project_dir", "window", "paused")
 """Values of a request that the command takes from its environment."""
 
 LONGEST_SAID = 200_000
@@ -61,17 +61,17 @@ def read_address(text: bytes) -> tuple[bytes, int, str, bytes]:
     return token, int(pid), kind.decode(), where
 
 
-def request(token: bytes, event: str, beside: Mapping[str, str], said: bytes) -> bytes:
+def request(token: bytes, event: str, extra: Mapping[str, str], payload: bytes) -> bytes:
     """Returns the bytes of a request. The command then closes its side; the answer is one line of JSON in ASCII."""
-    words = (event.replace("\0", ""), *(beside.get(name, "") for name in BESIDE))
-    return b"\0".join([token, *(word.encode("utf-8", "surrogatepass") for word in words), said])
+    words = (event.replace("\0", ""), *(extra.get(name, "") for name in FROM_ENVIRONMENT))
+    return b"\0".join([token, *(word.encode("utf-8", "surrogatepass") for word in words), payload])
 
 
 def read_request(sent: bytes) -> tuple[bytes, str, dict[str, str], bytes]:
     """Returns token, event, values of the environment, and the hook's input. Raises ValueError if it is invalid."""
-    token, *words, said = sent.split(b"\0", 2 + len(BESIDE))
+    token, *words, payload = sent.split(b"\0", 2 + len(FROM_ENVIRONMENT))
     event, *seen = (word.decode("utf-8", "surrogatepass") for word in words)
-    return token, event, {name: value for name, value in zip(BESIDE, seen, strict=True) if value}, said
+    return token, event, {name: value for name, value in zip(FROM_ENVIRONMENT, seen, strict=True) if value}, payload
 
 
 def mark_starting(local: str) -> None:

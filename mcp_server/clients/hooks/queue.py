@@ -60,15 +60,14 @@ async def drain(memory: Memory, handle: Handle) -> int:
     A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
     `queue/rejected/`.
     """
-    folder = memory.disk.local / protocol.QUEUE
-    if not await run_sync(_waiting, folder):
+    if not await run_sync(waiting, memory.disk.local):
         return 0
     held = await run_sync(memory.locks.try_exclusive, "hook-queue")
     if held is None:
         return 0
     done = 0
     try:
-        for place in await run_sync(_take_entries, folder):
+        for place in await run_sync(_take_entries, memory.disk.local / protocol.QUEUE):
             done += await _handle_entry(memory, place, handle)
     finally:
         held.release()
@@ -76,8 +75,12 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 
 def waiting(local: Path) -> int:
-    """Returns the number of queued entries, for `status` and `doctor`."""
-    return _waiting(local / protocol.QUEUE)
+    """Returns the number of queued entries."""
+    try:
+        names = [place.name for place in (local / protocol.QUEUE).iterdir()]
+    except OSError:  # the queue has never been used
+        return 0
+    return sum(name.endswith(".json") or _TAKEN.fullmatch(name) is not None for name in names)
 
 
 async def _handle_entry(memory: Memory, place: Path, handle: Handle) -> bool:
@@ -98,13 +101,6 @@ async def _handle_entry(memory: Memory, place: Path, handle: Handle) -> bool:
         return False
     await run_sync(place.unlink, True)
     return True
-
-
-def _waiting(folder: Path) -> int:
-    try:
-        return sum(name.name.endswith(".json") or _TAKEN.fullmatch(name.name) is not None for name in folder.iterdir())
-    except OSError:
-        return 0
 
 
 def _take_entries(folder: Path) -> list[Path]:

@@ -24,13 +24,13 @@ from mcp_server.clients.importers.imported import (
     mappings_in,
     one_line,
     plain_id,
+    session_of,
     time_of_epoch,
     tool_call,
 )
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 
-SOURCE = "import:chatgpt"
 MARKS = ('"mapping"', '"current_node"')
 """Keys of which at least one is near the start of every file of this format."""
 
@@ -64,20 +64,9 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     for key in branch:
         if isinstance(message := mapping[key].get("message"), Mapping) and (why := reading.read(message, key)):
             yield Skipped(shown, why)
-    turns = reading.finish()
-    if not turns:
-        yield Skipped(shown, "conversation without a message")
-        return
     given = conversation.get("conversation_id") or conversation.get("id")
     model = reading.model or conversation.get("default_model_slug")
-    yield ImportedSession(
-        session_id=f"chatgpt-{plain_id(given, turns[0])}",
-        title=title or None,
-        turns=tuple(turns),
-        project=project,
-        source=SOURCE,
-        model=as_text(model) or None,
-    )
+    yield session_of("chatgpt", given, title, shown, reading.finish(), project, model)
 
 
 class _TurnBuilder:

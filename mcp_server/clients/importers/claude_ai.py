@@ -25,13 +25,13 @@ from mcp_server.clients.importers.imported import (
     parse_time,
     plain_id,
     result_text,
+    session_of,
     tool_call,
 )
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import Role, ToolCall
 from mcp_server.project import slugify
 
-SOURCE = "import:claude-ai"
 MARKS = ('"chat_messages"', '"prompt_template"', '"conversations_memory"')
 """Keys of which at least one is near the start of every file of this format."""
 
@@ -68,17 +68,7 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
             yield Skipped(shown, turn)
         else:
             turns.append(turn)
-    if not turns:
-        yield Skipped(shown, "conversation without a message")
-        return
-    yield ImportedSession(
-        session_id=f"claude-ai-{plain_id(conversation.get('uuid'), turns[0])}",
-        title=name or None,
-        turns=tuple(turns),
-        project=project,
-        source=SOURCE,
-        model=as_text(conversation.get("model")) or None,
-    )
+    yield session_of("claude-ai", conversation.get("uuid"), name, shown, turns, project, conversation.get("model"))
 
 
 def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:

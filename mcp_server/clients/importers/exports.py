@@ -36,32 +36,6 @@ _OPEN_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z', re.DOTALL)
 _BETWEEN = " \t\r\n,"
 
 
-def json_items(path: Path, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Yields the items of the JSON array in `path`, one at a time. A file with one object yields that object.
-
-    `at` is called with the number of bytes read.
-
-    Raises:
-        NotFound, Unavailable: there is no such file, or it cannot be read.
-        Invalid: the file is not UTF-8 or not JSON; the items before the broken place have been yielded.
-    """
-    try:
-        with path.open("rb") as file:
-            yield from items_in(file, str(path), at)
-    except FileNotFoundError:
-        raise NotFound(f"there is no file {path}; give the path of a file that exists") from None
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
-
-
-def items_in(file: IO[bytes], where: str, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Yields the items of an open file, as `json_items` does; errors name it `where`."""
-    try:
-        yield from _ItemReader(where, _chunks(file, at)).items()
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{where} is not UTF-8 ({error.reason}); convert it first") from None
-
-
 def _chunks(file: IO[bytes], at: Callable[[int], None]) -> Iterator[bytes]:
     while chunk := file.read(CHUNK):
         at(file.tell())
@@ -218,17 +192,27 @@ def is_manifest(path: Path, head: str) -> bool:
     return path.name.lower().startswith("manifest") and "https://" in head and SUFFIX in head
 
 
+def json_items(path: Path, told: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+    """Yields the items of the JSON array in a file, as `conversations` does."""
+    return conversations(Part(str(path), 0, lambda: path.open("rb")), told)
+
+
 def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Yields the conversations of one part. `told` is called with the number of bytes read.
+    """Yields the items of the JSON array in one part, one at a time. A part with one object yields that object.
+
+    `told` is called with the number of bytes read.
 
     Raises:
-        Invalid, NotFound, Unavailable: it is not JSON, damaged, encrypted or gone.
+        NotFound, Unavailable: there is no such file, or it cannot be read or unpacked.
+        Invalid: it is not UTF-8 or not JSON; the items before the broken place have been yielded.
     """
     try:
         with part.open() as file:
-            yield from items_in(file, part.name, told)
+            yield from _ItemReader(part.name, _chunks(file, told)).items()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{part.name} is not UTF-8 ({error.reason}); convert it first") from None
     except FileNotFoundError:
-        raise NotFound(f"{part.name} was deleted during the import; import again") from None
+        raise NotFound(f"there is no file {part.name}; if it was deleted during the import, import again") from None
     except _DAMAGED as error:
         raise Invalid(
             f"{part.name} cannot be unpacked ({error}); unpack the zip yourself and import the folder"

@@ -1,20 +1,18 @@
 """The values that all importers share: tool calls, ids, skipped items, progress, and the report."""
 
 from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import (Callable, Iterator, Mapping, Sequence)
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Literal
-
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Literal
 
 SUMMARY, RESULT = 200, 400
 """Characters kept of a tool call's input and output."""
@@ -306,6 +304,29 @@ def plain_id(given: object, of: ImportedTurn) -> str:
             return text
     said = f"{of.role}\0{of.at.isoformat()}\0{of.content}"
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def session_of(
+    service: str,
+    given_id: object,
+    title: str,
+    shown: str,
+    turns: Sequence[ImportedTurn],
+    project: str | None,
+    model: object,
+) -> ImportedSession | Skipped:
+    """Returns the session of a conversation in a chat service's export, or why it is left out; reports call it
+    `shown`."""
+    if not turns:
+        return Skipped(shown, "conversation without a message")
+    return ImportedSession(
+        session_id=f"{service}-{plain_id(given_id, turns[0])}",
+        title=title or None,
+        turns=tuple(turns),
+        project=project,
+        source=f"import:{service}",
+        model=as_text(model) or None,
+    )
 
 
 def short_name(path: Path) -> str:

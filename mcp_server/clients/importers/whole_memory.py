@@ -7,6 +7,7 @@ contexts, cold storage).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import zipfile
@@ -40,8 +41,10 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The import of an export: how many files are new, and how many are the same as here. `kept` are files that differ
-    here and were not changed, `refused` says which files were left out and why."""
+    """The result of importing an export: the number of new files, and of files that were the same here.
+
+    `kept` files differ here and were not changed. `refused` says which files were left out and why.
+    """
 
     new: int
     same: int
@@ -101,30 +104,28 @@ def _written(memory: Memory, target: Path) -> Exported:
     count = size = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.suffix.lower() == ".zip":
-            with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as held:
-                for path, data in _files(memory):
-                    held.writestr(path, data)
-                    count, size = count + 1, size + len(data)
-        else:
-            part.mkdir()
-            for path, data in _files(memory):
-                (part / path).parent.mkdir(parents=True, exist_ok=True)
-                (part / path).write_bytes(data)
+        with contextlib.ExitStack() as stack:
+            archive = None
+            if target.suffix.lower() == ".zip":
+                archive = stack.enter_context(zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED))
+            else:
+                part.mkdir()
+            for stat in memory.files.walk():
+                data = memory.files.read_bytes(stat.path)
                 count, size = count + 1, size + len(data)
-            if target.exists():
-                target.rmdir()
+                if archive is not None:
+                    archive.writestr(stat.path, data)
+                    continue
+                (part / stat.path).parent.mkdir(parents=True, exist_ok=True)
+                (part / stat.path).write_bytes(data)
+        if target.is_dir():
+            target.rmdir()
         part.rename(target)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         part.unlink(missing_ok=True)
         raise Unavailable(f"{target} cannot be written: {error.strerror or error}") from None
     return Exported(str(target), count, size)
-
-
-def _files(memory: Memory) -> Iterator[tuple[str, bytes]]:
-    for found in memory.files.walk():
-        yield found.path, memory.files.read_bytes(found.path)
 
 
 async def import_memory(memory: Memory, path: Path) -> Restored:
@@ -137,7 +138,7 @@ async def import_memory(memory: Memory, path: Path) -> Restored:
     async with memory.locks.files():
         for name, data in await run_sync(lambda: list(_held(path, refused))):
             try:
-                done = await run_sync(_taken, memory, name, data)
+                done = await run_sync(_import_file, memory, name, data)
             except ContextManagerError as error:
                 refused.append(str(error))
                 continue
@@ -177,7 +178,7 @@ def _ours(name: str, refused: list[str]) -> bool:
     return False
 
 
-def _taken(memory: Memory, name: str, data: bytes) -> str:
+def _import_file(memory: Memory, name: str, data: bytes) -> str:
     """Writes one file and returns "new", or returns "same" or "kept"."""
     if memory.files.exists(name):
         here = memory.files.read_bytes(name)
@@ -186,19 +187,12 @@ def _taken(memory: Memory, name: str, data: bytes) -> str:
         text = here.decode("utf-8", "replace")
         if not (is_untouched_template(name, text) or (name == SETTINGS and text == default_document())):
             return "kept"
-    text_or_none = _text(data)
-    if text_or_none is None:
+    try:
+        clean = memory.forgotten.document(name, data.decode("utf-8"))
+    except UnicodeDecodeError:  # an attachment
         memory.files.write_bytes_atomic(name, data)
         return "new"
-    clean = memory.forgotten.document(name, text_or_none)
     if clean is None:
         raise Refused(f"{name} was forgotten on request")
     memory.files.write_atomic(name, clean)
     return "new"
-
-
-def _text(data: bytes) -> str | None:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

@@ -118,7 +118,7 @@ async def test_what_changed_between_days_and_today_committed_or_not(memory: Memo
     await learned(memory, ANA, "# Ana\n\n- lives in Bern\n")
     write(memory.disk.root, "knowledge/people/bo.md", "# Bo\n")
 
-    today = await history.today(memory)
+    today = await history.diff(memory, "today")
     both = await history.diff(memory, "2026-02-17", "2026-02-17")
     week = await history.diff(memory, "1 week ago")
 

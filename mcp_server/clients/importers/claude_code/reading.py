@@ -8,7 +8,8 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -132,41 +133,21 @@ class Cursor:
     place: Place = field(default_factory=Place)
 
     def as_json(self) -> dict[str, Any]:
-        place = self.place
-        return {
-            "session": self.session,
-            "offset": self.offset,
-            "check": self.check,
-            "reached": self.reached,
-            "turns": self.turns,
-            "size": self.size,
-            "mtime_ns": self.mtime_ns,
-            "whole": self.whole,
-            "prompted": place.prompted,
-            "recent": place.recent,
-            "chains": place.chains,
-            "at": place.at.isoformat(),
-            "cwd": place.cwd and redact(place.cwd).text,
-            "model": place.model and redact(place.model).text,
-        }
+        """Returns the fields of the cursor and its place as one JSON object, without secrets."""
+        fields = asdict(self)
+        place = fields.pop("place")
+        clean = {name: place[name] and redact(place[name]).text for name in ("cwd", "model")}
+        return {**fields, **place, **clean, "at": self.place.at.isoformat()}
 
 
 def cursor_from(stored: object) -> Cursor:
     """Returns the cursor that `as_json` stored; for an invalid value, a cursor at the beginning."""
-    if not isinstance(stored, Mapping):
-        return Cursor()
     try:
-        place = Place(
-            prompted=bool(stored["prompted"]),
-            recent=tuple(str(known) for known in stored["recent"]),
-            chains=tuple((str(known), str(first)) for known, first in stored["chains"]),
-            at=datetime.fromisoformat(stored["at"]),
-            cwd=stored["cwd"],
-            model=stored["model"],
-        )
-        numbers = {key: int(stored[key]) for key in ("offset", "reached", "turns", "size", "mtime_ns")}
-        named = str(stored["session"])
-        return Cursor(named, **numbers, check=str(stored["check"]), whole=bool(stored["whole"]), place=place)
+        given = dict(stored)  # type: ignore[call-overload]
+        given["at"] = datetime.fromisoformat(given["at"])
+        given["recent"], given["chains"] = tuple(given["recent"]), tuple(map(tuple, given["chains"]))
+        place = Place(**{one.name: given.pop(one.name) for one in dataclass_fields(Place)})
+        return Cursor(**given, place=place)
     except (KeyError, TypeError, ValueError):
         return Cursor()
 
