@@ -94,7 +94,7 @@ class Extracted:
     notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {
             "dry_run": self.dry_run,
             "read": self.read,
@@ -122,12 +122,14 @@ async def extract(
     dry_run: bool = False,
     show: Callable[[float, float, str], None] = lambda done, total, label: None,
 ) -> Extracted:
-    """Reads the closed conversations, or `session`, open or not, by the extractors of these `names` (all without any).
+    """Extracts knowledge from the closed conversations, or from `session`, open or not, by the named extractors (by all
+    if no name is given).
 
-    `anew` reads again what was read. Of what is read a second time, what only the earlier reading says is taken out.
+    `anew` reads again what was read. Lines that only an earlier reading found are removed.
 
     Raises:
-        Invalid: no extractor of that name. NotFound: no such session.
+        Invalid: no extractor of that name.
+        NotFound: no such session.
     """
     extractors = chosen(names)
     done = Extracted(dry_run)
@@ -165,15 +167,15 @@ async def extract(
 
 
 async def is_waiting(memory: Memory) -> bool:
-    """Whether `extract_pending` has something to read."""
+    """Returns whether `extract_pending` has work."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return False
     return bool(await memory.state.keys_of(PENDING_EXTRACTION))
 
 
 async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
-    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as
-    that took, for whoever does it beside other work."""
+    """Extracts from conversations that were closed since the last call, and returns how many. After each one it sleeps
+    `rest` times as long as that took, so that other work is not slowed down."""
     if not await is_waiting(memory):
         return 0
     extractors = chosen(())
@@ -204,8 +206,8 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
 
 
 async def queue_outdated(memory: Memory) -> int:
-    """Queues the closed conversations that other versions of the extractors read, so that `extract_pending` reads each
-    of them once more; returns how many."""
+    """Queues the closed conversations that other versions of the extractors read, for `extract_pending`. Returns how
+    many."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return 0
     used = versions(chosen(()))
@@ -242,7 +244,7 @@ class _Read:
 
 
 async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, partly: bool) -> None:
-    """Writes what was derived, and notes that it was."""
+    """Writes derived lines, and records in the state which conversations were read."""
     if not waiting:
         return
     derived = [one.derived for one in waiting]

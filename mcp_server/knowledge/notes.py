@@ -125,7 +125,7 @@ def settled_items(notes: Noted, model: Model) -> list[Item]:
 
 
 def _waits(item: Item, last: int) -> bool:
-    """Whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
+    """Returns whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
     return item.kind == "decision" and item.role == "agent" and item.turn == last and item.probability < 1
 
 
