@@ -38,7 +38,7 @@ WARN_LINES, REFUSE_LINES = 180, 220
 RECORDS = ("journal", "procedure")
 """Kinds in which two entries may say the same: a day's events, and steps."""
 
-_BESIDE = "beside it stands: {entry} (if the new one takes its place: action 'edit', with old_text)"
+_BESIDE = "a similar entry is: {entry} (to replace it, use action 'edit' with old_text)"
 _MOVED = f"it moved to {ARCHIVE} today"
 
 
@@ -170,7 +170,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             old = fact.old_text or ""
             count = body.count(old)
             if count != 1:
-                found = "does not stand there" if count == 0 else f"stands there {count} times"
+                found = "does not occur" if count == 0 else f"occurs {count} times"
                 raise NotFound(
                     f"old_text {found} in {place.path}; read the file and give an exact passage that is unique"
                 )
