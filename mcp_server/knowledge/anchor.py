@@ -34,12 +34,12 @@ from mcp_server.text.yaml import load
 FILE = "anchors.yaml"
 LONGEST = 500
 FOLDERS = ("knowledge", "topics", "archive", "raw", "checkpoints", "scratch", "tmp")
-"""Where a path names a file of the workspace, there or not."""
+"""A path that begins with one of these names a file of the workspace, also if there is no such file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """What an anchor call did. `changed` is False where it stood so already."""
+    """The result of an anchor call. `changed` is False if the item was anchored, or not, already."""
 
     anchor: Anchor
     on: bool
@@ -55,12 +55,12 @@ class Anchored:
 
 
 async def anchor(memory: Memory, item: str, on: bool, note: str | None = None) -> Anchored:
-    """Anchors an item, a chunk, a file or a passage, or takes the anchor off; on disk before this returns.
+    """Anchors an item, a chunk, a file or a passage, or removes the anchor. The change is on disk when this returns.
 
     Raises:
         Invalid: an empty or unreadable name.
-        NotFound: a file, chunk or anchor that is not there; the nearest is named.
-        Refused: a secret, which must not stand in a tracked file.
+        NotFound: no such file, chunk or anchor; the error names the nearest one.
+        Refused: the text holds a secret, and the file is tracked by git.
     """
     item, note = _checked(item), _checked(note) if note and note.strip() else ""
     named = await _named(memory, item)
@@ -75,7 +75,7 @@ async def anchor(memory: Memory, item: str, on: bool, note: str | None = None) -
 
 
 def anchors(memory: Memory) -> list[Anchor]:
-    """The anchors as they stand; a file that cannot be read holds none (`status` names it)."""
+    """Returns the anchors; none if the file cannot be read (`status` says so)."""
     try:
         return list(_parsed(_text(memory))[0])
     except ContextManagerError:
@@ -83,7 +83,7 @@ def anchors(memory: Memory) -> list[Anchor]:
 
 
 def problems(memory: Memory) -> tuple[str, ...]:
-    """What is wrong with `anchors.yaml`, for `status` and `doctor`."""
+    """Returns the problems of `anchors.yaml`, for `status` and `doctor`."""
     try:
         return _parsed(_text(memory))[1]
     except ContextManagerError as error:
@@ -91,7 +91,8 @@ def problems(memory: Memory) -> tuple[str, ...]:
 
 
 async def anchored_ids(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> frozenset[str]:
-    """The chunks that an anchor protects: by their id, by an item that they name, by the file or turn they are."""
+    """Returns the ids of the chunks that an anchor protects: by their id, by an item that they name, or by their file
+    or turn."""
     held = await run_sync(anchors, memory)
     if not held or not chunks:
         return frozenset()
@@ -123,7 +124,8 @@ def _checked(text: str) -> str:
 
 
 async def _named(memory: Memory, item: str) -> Anchor:
-    """What `item` names: `SESSION#TURN` is a passage, a path outside of our folders no file of ours."""
+    """Returns the anchor that `item` names. `SESSION#TURN` is a passage; a path outside of the workspace's folders is
+    an item."""
     kind = kind_of(item)
     session, _, number = item.rpartition("#")
     if kind == "item" and number.isdigit() and await memory.state.session(session):
@@ -138,7 +140,7 @@ async def _named(memory: Memory, item: str) -> Anchor:
 
 
 async def _must_exist(memory: Memory, named: Anchor) -> None:
-    """A file, a passage or a chunk must be there; a name may be one that nobody has said yet."""
+    """Raises NotFound if a file, passage or chunk does not exist. Items need not exist yet."""
     if named.kind in ("file", "passage"):
         path = named.item.rpartition("#")[0] if named.kind == "passage" else named.item
         await run_sync(memory.files.stat, path)
@@ -168,7 +170,7 @@ def _changed(memory: Memory, named: Anchor, on: bool) -> bool:
 
 
 def _must_say(before: str, after: str, wanted: Sequence[Anchor]) -> None:
-    """Nobody's file is written that would not say exactly what it shall: the rest as before, and these anchors."""
+    """Raises Unavailable unless the new text has exactly the wanted anchors, and all other fields as before."""
     try:
         got, rest = _parsed(after)[0], load(after, FILE)
         same = [(one.item, one.kind) for one in got] == [(one.item, one.kind) for one in wanted]
@@ -185,6 +187,6 @@ def _text(memory: Memory) -> str:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> tuple[tuple[Anchor, ...], tuple[str, ...]]:
-    """The anchors of a file's text, and what is wrong with it. Raises Invalid for what is no YAML."""
+    """Returns the anchors of a file's text, and its problems. Raises Invalid if the text is no YAML."""
     found, wrong = read_anchors(load(text, FILE)) if text else ([], [])
     return tuple(found), tuple(wrong)

@@ -26,13 +26,13 @@ HEADER = "# What must not be forgotten: items, chunks, files, passages. `context
 
 
 def entry(anchor: Anchor) -> str:
-    """An anchor as one line of YAML, without its dash."""
+    """Returns an anchor as one line of YAML, without its dash."""
     fields = {"item": anchor.item, "kind": anchor.kind, "note": anchor.note, "at": anchor.at}
     return "{" + ", ".join(f"{name}: {yaml_line(value)}" for name, value in fields.items() if value) + "}"
 
 
 def with_entry(text: str, anchor: Anchor) -> str:
-    """The file's text with one more entry, behind the last. `text` is valid YAML: a mapping, or nothing."""
+    """Returns the file's text with one more entry at the end. `text` is a YAML mapping, or empty."""
     end = "\r\n" if "\r\n" in text else "\n"
     if not text:
         text = HEADER
@@ -51,7 +51,7 @@ def with_entry(text: str, anchor: Anchor) -> str:
 
 
 def without_entries(text: str, places: Sequence[int]) -> str:
-    """The file's text without the entries at these places (from 0); comments in and beside them become lines of their
+    """Returns the file's text without the entries at these positions, from 0. Their comments become lines of their
     own."""
     key, value = _pair(text)
     if key is None or value.id == "scalar":
@@ -71,7 +71,7 @@ def without_entries(text: str, places: Sequence[int]) -> str:
 
 
 def _pair(text: str) -> tuple[Any, Any]:
-    """The nodes of `anchors:` and of what stands under it; None for both without any."""
+    """Returns the nodes of the key `anchors` and of its value; None for both if there is no such key."""
     from ruamel.yaml import YAML
 
     root = YAML(typ="safe", pure=True).compose(text)
@@ -101,7 +101,7 @@ def _scalars(node: Any) -> Iterator[Node]:
 
 
 def _range(lines: list[str], node: Any) -> tuple[int, int]:
-    """The lines of an entry of a block list: from its dash to the last of its words; the second number is behind it."""
+    """Returns the first line of an entry of a block list, which has its dash, and the line after its last one."""
     first = node.start_mark.line
     while not lines[first].lstrip().startswith("-"):
         first -= 1
@@ -113,7 +113,7 @@ def _range(lines: list[str], node: Any) -> tuple[int, int]:
 
 
 def _comments(text: str, lines: list[str], first: int, behind: int, scalars: list[Any]) -> list[str]:
-    """The comments within these lines."""
+    """Returns the comments within these lines."""
     begin = sum(map(len, lines[:first]))
     within = text[begin : begin + sum(map(len, lines[first:behind]))]
     found = []
@@ -130,7 +130,7 @@ def _comments(text: str, lines: list[str], first: int, behind: int, scalars: lis
 
 
 def _entries(text: str) -> list[str]:
-    """The entries of a list in brackets, as they are written, each on one line."""
+    """Returns the entries of a list in brackets, each on one line."""
     from ruamel.yaml import YAML
 
     written = YAML(typ="safe", pure=True).load(text)[KEY]
@@ -138,7 +138,7 @@ def _entries(text: str) -> list[str]:
 
 
 def _as_block(text: str, value: Any, entries: Sequence[str], end: str) -> str:
-    """A list in brackets as one with dashes, which can be added to line by line; comments in it stand above it."""
+    """Returns the text with a list in brackets written as lines with dashes, and its comments above them."""
     start, behind = value.start_mark.index, value.end_mark.index
     lines = _lines(text)
     comments = _comments(text, lines, value.start_mark.line, value.end_mark.line + 1, list(_scalars(value)))

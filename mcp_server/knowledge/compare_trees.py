@@ -57,7 +57,8 @@ class Comparison:
 
 
 async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
-    """The memory as it is beside these reconstructions. Raises NotFound for one that there is not, Unavailable."""
+    """Compares the memory with these reconstructions. Raises NotFound if one does not exist, Unavailable without
+    git."""
     places = {LIVE: memory.disk.root}
     for name in names:
         branch = await branch_of(memory, name)
@@ -81,7 +82,8 @@ def _compared(memory: Memory, places: Mapping[str, Path], begun: Mapping[str, st
 
 
 def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> dict[str, str] | None:
-    """The files of the memory as they were at the commit that a reconstruction began from; None if nobody knows."""
+    """Returns the bodies of the memory's files at the commit from which a reconstruction began; None if it is not
+    known."""
     if commit is None:
         return None
     found = memory.git.committed_texts(list(live), LONGEST_TEXT, commit)
@@ -89,14 +91,14 @@ def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> di
 
 
 def _tree(files: WorkspaceFiles) -> dict[str, str]:
-    """Path → text below the front matter of every file that extractors may write to."""
+    """Returns the bodies of all files that extractors may write, by path."""
     paths = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
     found = {path: files.readable(path) for path in sorted({*paths, MEMORY})}
     return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
 
 
 def _questions(memory: Memory) -> list[tuple[Source, list[str]]]:
-    """Messages and the words that ask for them, evenly from all closed conversations."""
+    """Returns messages, taken evenly from all closed conversations, each with the words of its question."""
     said: list[tuple[Source, list[str]]] = []
     frequency: Counter[str] = Counter()
     for path in sorted(memory.transcripts.all()):
@@ -164,8 +166,8 @@ class Delta:
 
 
 def delta(first: Mapping[str, str], second: Mapping[str, str], begun: Mapping[str, str] | None = None) -> Delta:
-    """Compares two versions, each as path → text below the front matter. `begun` is the first as it was when the second
-    was made of it; without it, it was as it is now."""
+    """Compares two versions of a memory, each as bodies by path. `begun` is the first version when the second was made
+    from it; by default it has not changed since."""
     files: list[FileDelta] = []
     second_lines = common_lines = 0
     lost: list[str] = []
@@ -184,7 +186,7 @@ def delta(first: Mapping[str, str], second: Mapping[str, str], begun: Mapping[st
 
 
 def _said(body: str) -> tuple[Counter[str], Counter[str]]:
-    """What derived lines say, and the lines that are somebody's own, headings left out."""
+    """Returns the texts of a body's derived lines, and its other lines without headings."""
     derived: Counter[str] = Counter()
     own: Counter[str] = Counter()
     for line in body.split("\n"):

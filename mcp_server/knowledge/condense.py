@@ -8,7 +8,7 @@ monthly  weekly, and moves old journals and old plans to archive/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -55,10 +55,7 @@ class Condensed:
         return {
             "period": self.period,
             "dry_run": self.dry_run,
-            "files": [
-                {"path": one.path, "added": one.added, "removed": one.removed, "diff": one.diff}
-                for one in self.files.values()
-            ],
+            "files": [asdict(one) for one in self.files.values()],
             "notes": self.notes,
         }
 

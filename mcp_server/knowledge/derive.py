@@ -50,8 +50,8 @@ class Derived:
 
 @cache
 def available() -> Mapping[str, Extractor]:
-    """Our extractors and those that installed packages publish, by name. One that cannot be loaded is left out, and the
-    log says why."""
+    """Returns our extractors and those of installed packages by name. An extractor that cannot be loaded is logged and
+    left out."""
     found = dict(REGISTRY)
     for point in entry_points(group=ENTRY_POINTS):
         try:
@@ -67,7 +67,7 @@ def available() -> Mapping[str, Extractor]:
 
 
 def chosen(names: Sequence[str]) -> tuple[Extractor, ...]:
-    """The extractors of these names, all without any. Raises Invalid for a name that is none."""
+    """Returns the named extractors, or all of them if no name is given. Raises Invalid for an unknown name."""
     known = available()
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -76,14 +76,14 @@ def chosen(names: Sequence[str]) -> tuple[Extractor, ...]:
 
 
 def versions(extractors: Sequence[Extractor]) -> str:
-    """What was used, as the state keeps it: `decisions 1, people 2`."""
+    """Returns the names and versions of extractors as the state stores them: `decisions 1, people 2`."""
     return ", ".join(f"{one.name} {one.version}" for one in sorted(extractors, key=lambda one: one.name))
 
 
 async def derive(
     memory: Memory, path: str, transcript: Transcript, extractors: Sequence[Extractor], *, use_model: bool = True
 ) -> Derived:
-    """The lines of a transcript. Reads, asks, writes nothing. Take no lock around it: a model may be asked."""
+    """Returns the lines of a transcript and writes nothing. Call it without a lock: it may wait for an LLM."""
     head = transcript.head
     turns = tuple(placed.turn for placed in transcript.turns)
     project = await project_of(memory, Caller(), head.project or "global")
@@ -101,9 +101,9 @@ async def derive(
 
 
 async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
-    """Returns the items of an open conversation's last transcript, as far as its exchanges are over. Notes of a long
-    conversation lack the oldest items: those are kept from `before`, its lines until now. A transcript over LIVE_BYTES
-    is read only when the conversation ends. Reads only."""
+    """Returns the items of an open conversation's last transcript whose exchanges are over. The notes of a long
+    conversation lack the oldest items: those are taken from `before`, its earlier lines. A transcript over LIVE_BYTES
+    is read only when the conversation ends."""
     if row.size > LIVE_BYTES:
         return tuple(before)
     notes = from_dict(await memory.state.get(session_notes.NAMESPACE, row.session))
@@ -128,7 +128,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
 
 
 async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> llm_answers.Answer | None:
-    """Returns the lines of a model; None if one of its answers is unusable: half a conversation is no extraction."""
+    """Returns the lines of an LLM; None if one of its answers is unusable: half a conversation is no extraction."""
     assert memory.llm is not None
     found = llm_answers.Answer()
     for prompt in llm_answers.requests(memory.templates("extract"), turns, context):
@@ -144,7 +144,7 @@ async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> 
 
 
 async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> Context:
-    """Returns the context with its items as an LLM corrected them; what it does not answer usably stays as it was."""
+    """Returns the context with its items as an LLM corrected them. Items of windows without a usable answer stay."""
     assert memory.llm is not None
     if context.speakers:
         return context
@@ -169,8 +169,8 @@ def _by_rules(
     extractors: Sequence[Extractor],
     answer: llm_answers.Answer | None,
 ) -> tuple[Line, ...]:
-    """Returns the lines of the extractors; of those that a model replaces, the model's lines and, for the turns whose
-    lines were refused, the rules' lines. A model only reviews what was recognized, and does not replace it."""
+    """Returns the lines of the extractors. If an LLM answered, its lines replace those of extractors with `kinds`,
+    except for turns with a refused line. Recognized items are only reviewed by an LLM, never replaced."""
     found: list[Line] = []
     given: list[Line] = []
     recognized = () if context.speakers else ours.ITEMS
@@ -203,7 +203,7 @@ def _by_rules(
 
 
 def _read(extractor: Extractor, turns: Sequence[Turn], context: Context) -> list[Line]:
-    """What an extractor makes of a conversation; nothing where it fails, which must not keep the others from it."""
+    """Returns the lines of an extractor; none if it fails, so that the others still run."""
     try:
         return extractor.lines(turns, context)
     except Exception as error:  # it may be somebody else's code

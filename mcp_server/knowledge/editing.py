@@ -1,4 +1,4 @@
-"""What a fact makes of its file: the whole text after the change, worked out before anything is written."""
+"""Computes the change that a fact makes to its file, before anything is written."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TRIES = 5
 
 
 def despite_editors(work: Callable[[], T]) -> T:
-    """What `work` gives, which reads, decides and writes. It is run again, five times in all, where somebody wrote in
-    between; raises Conflict if somebody did each time."""
+    """Returns the result of `work`, which reads, decides and writes. If another program writes the file in between, it
+    is run again, TRIES times in all. Raises Conflict after that."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(Conflict):
             return work()
@@ -33,12 +33,12 @@ def despite_editors(work: Callable[[], T]) -> T:
 
 
 WARN_LINES, REFUSE_LINES = 180, 220
-"""MEMORY.md is read whole at every start: from so many lines on it is said, over so many nothing more is written."""
+"""Lines of MEMORY.md, which every session reads: from 180 on a note warns, above 220 a fact is refused."""
 
 RECORDS = ("journal", "procedure")
-"""Kinds in which the same may be said twice: a day's events, steps."""
+"""Kinds in which two entries may say the same: a day's events, and steps."""
 
-_BESIDE = "beside it stands: {entry} (if the new one takes its place: action 'edit', with old_text)"
+_BESIDE = "a similar entry is: {entry} (to replace it, use action 'edit' with old_text)"
 _MOVED = f"it moved to {ARCHIVE} today"
 
 
@@ -60,7 +60,7 @@ class NewFact:
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """An entry that a fact supersedes, and the file it is in. `source` is the turn in which that was said."""
+    """An entry that a fact supersedes, and the path of its file. `source` is the turn of the request."""
 
     path: str
     entry: entries.Entry
@@ -69,10 +69,10 @@ class Old:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What a change makes of a file: `before` (None: there is none), `after`, the verb, and what to say of it.
+    """A change of a file: its text `before` (None for a new file) and `after`, the verb, and notes for the caller.
 
-    `leaving` are entries that must be in the archive first; `stands_in` another file that says it already. `shown` is
-    `after` without what is kept for the books (dates, counts), for a diff; None if that is all the same.
+    `leaving` are entries that must be archived first; `stands_in` is another file that has the fact already. `shown` is
+    `after` without updates of the front matter, for the diff; None if it is the same.
     """
 
     before: str | None
@@ -84,18 +84,18 @@ class Edit:
     shown: str | None = None
 
     def difference(self, path: str) -> str:
-        """What the change is, as a unified diff."""
+        """Returns the change as a unified diff."""
         return difference(self.before or "", self.after if self.shown is None else self.shown, path)
 
     @property
     def changes(self) -> bool:
-        """Whether anything would be written."""
+        """Returns whether anything would be written."""
         return self.action != "kept"
 
 
 def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old: Old | None = None) -> Edit:
-    """Returns what a fact makes of its file. If the page has the entry `old`, that is replaced in the same step. Writes
-    nothing. Raises as `remember` does."""
+    """Returns the change that a fact makes to its file, and writes nothing. If the file is a page that has the entry
+    `old`, the change also replaces that. Raises as `remember` does."""
     now = memory.clock()
     before = memory.files.text_or_none(place.path)
     exists = before is not None
@@ -130,8 +130,8 @@ def _without_old(body: str, old: Old, today: str) -> str:
 
 
 def replace_old(memory: Memory, old: Old) -> str:
-    """Replaces an entry in its file, and returns the change. On a page it moves to the replaced decisions; from any
-    other file it moves to the archive, which gets it first."""
+    """Replaces an entry in its file and returns the change as a diff. On a page, the entry moves to the replaced
+    decisions. From other files it moves to the archive, which is written first."""
     today = memory.local_date(memory.clock())
     before = memory.files.text_or_none(old.path) or ""
     start = split_front_matter(before)
@@ -151,7 +151,7 @@ def replace_old(memory: Memory, old: Old) -> str:
 
 
 def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
-    """The new body, what to say of it, and the verb."""
+    """Returns the new body, notes for the caller, and the verb."""
     match fact.action:
         case "append":
             known = entries.same_entry(body, fact.content)
@@ -170,7 +170,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             old = fact.old_text or ""
             count = body.count(old)
             if count != 1:
-                found = "does not stand there" if count == 0 else f"stands there {count} times"
+                found = "does not occur" if count == 0 else f"occurs {count} times"
                 raise NotFound(
                     f"old_text {found} in {place.path}; read the file and give an exact passage that is unique"
                 )
@@ -188,8 +188,8 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
 
 
 def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str, ...], str]:
-    """One entry of two that say the same. The newer words stand first, and no other words are lost: two entries may be
-    alike and differ in the one word that matters."""
+    """Returns the body with two entries that say nearly the same as one. The newer wording comes first and the older
+    one stays below it: they may differ in the one word that matters."""
     before, now = entries.statement(like.text), entries.statement(entry)
     if entries.tells_no_more(now, before):
         return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
@@ -198,7 +198,7 @@ def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str,
 
 
 def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:
-    """MEMORY.md stays short: over the cap its oldest entries leave, and go to the archive first."""
+    """Returns the body of MEMORY.md within its cap, notes, and the oldest entries, which leave it."""
     lines = body.count("\n") + head_lines
     cap = memory.settings.lifecycle.memory_line_cap
     if lines > cap:
@@ -216,10 +216,8 @@ def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[
 
 
 def archive(memory: Memory, leaving: Iterable[entries.Entry], path: str = MEMORY) -> None:
-    """Adds entries to the archive of a file, durably, before they leave the file.
-
-    A crash in between leaves them in both places; what is in the archive already is not added again.
-    """
+    """Adds entries to the archive of a file, durably, before they leave the file. A crash in between leaves them in
+    both places, and an entry that the archive has is not added again."""
     cold = archived_path(path)
     before = memory.files.text_or_none(cold)
     start = body = before or ("# Archived memory\n" if path == MEMORY else "# Archived\n")
@@ -232,7 +230,7 @@ def archive(memory: Memory, leaving: Iterable[entries.Entry], path: str = MEMORY
 
 
 def _archived_on(memory: Memory, content: str, day: str) -> bool:
-    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call adds nothing."""
+    """Returns whether the same text was remembered on that day and has left MEMORY.md since."""
     archived = memory.files.text_or_none(ARCHIVE) or ""
     if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
         return False
@@ -241,7 +239,8 @@ def _archived_on(memory: Memory, content: str, day: str) -> bool:
 
 
 def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
-    """Keeps front matter true: `updated`, `line_count`, a journal's `sessions`. A broken one stays as it is."""
+    """Returns a file's text with up-to-date front matter: `updated`, `line_count`, a journal's `sessions`. Broken front
+    matter stays."""
     try:
         fields = front_matter.check(text, path).fields
     except Invalid:

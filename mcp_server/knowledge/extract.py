@@ -2,73 +2,31 @@
 
 Every line names its source turn. A repeated run changes nothing: a conversation is not read again until a version of an
 extractor changes. Lines that a person or an agent wrote are never changed.
+
+Pages also show the items of open conversations (`refresh`, `live_pages.py`). They have no effect on what is extracted
+when the conversation ends.
 """
 
 from __future__ import annotations
-
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from time import perf_counter
-from typing import Any
-
 import anyio
+import logging
 from anyio.to_thread import run_sync
-
+from collections.abc import Callable, Sequence
+from dataclasses import (asdict, dataclass, field, replace)
+from functools import partial
 from mcp_server.conversations import sessions
-from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction
+from mcp_server.conversations.closed_sessions import (LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction)
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge.derive import Derived, chosen, derive, derive_live, versions
+from mcp_server.knowledge.derive import (Derived, chosen, derive, derive_live, versions)
 from mcp_server.knowledge.editing import despite_editors
+from mcp_server.knowledge.extractors import Extractor
 from mcp_server.knowledge.live_pages import lines_from, page_from, stored_lines
-from mcp_server.knowledge.writing import ChangedFile, put_page, renew_memory, write_lines
+from mcp_server.knowledge.writing import (ChangedFile, put_page, renew_memory, write_lines)
 from mcp_server.memory import Memory
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.transcript import Transcript
-
-
-async def refresh(memory: Memory) -> int:
-    """Brings the pages up to date with the items of open conversations; returns how many pages changed.
-
-    Only conversations with new turns are read. Doing it again changes nothing.
-    """
-    if memory.settings.lifecycle.extraction_trigger != "on_session_end":
-        return 0
-    rows = {row.path: row for row in await memory.state.sessions(open_only=True)}
-    known = await memory.state.entries(LIVE_ITEMS)
-    new = {path: row for path, row in rows.items() if path not in known or known[path]["turn"] != row.turns}
-    left = known.keys() - rows.keys()
-    left = left - set(await memory.state.keys_of(PENDING_EXTRACTION)) if left else left
-    if not new and not left:
-        return 0
-    found: dict[str, dict[str, Any]] = {}
-    for path, row in new.items():
-        try:
-            before = lines_from(known[path]["lines"]) if path in known else []
-            lines = await derive_live(memory, row, before)
-        except ContextManagerError:  # gone or broken meanwhile: `status` names it
-            continue
-        found[path] = {"turn": row.turns, "lines": stored_lines(lines)}
-    return len(await write_lines(memory, (), live=found, ended=left))
-
-
-def _take_back(memory: Memory, path: str, stored: object) -> None:
-    before = memory.files.text_or_none(path)
-    put_page(memory.files, path, before, page_from(stored, before).base)
-
-
-async def retract(memory: Memory) -> None:
-    """Takes the items of all open conversations from the pages and from the state. The next `refresh` reads them anew,
-    so do this before something that they quote is deleted."""
-    async with memory.locks.files():
-        items = await memory.state.keys_of(LIVE_ITEMS)
-        for path, stored in (await memory.state.entries(LIVE_PAGES)).items():
-            await run_sync(despite_editors, partial(_take_back, memory, path, stored))
-            await memory.state.remove(LIVE_PAGES, path)
-        if items:
-            await memory.state.remove(LIVE_ITEMS, *items)
-
+from time import perf_counter
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +34,13 @@ EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
 
 BATCH = 20
-"""So many transcripts are read, then written: a crash loses no more, and that is done again."""
+"""Transcripts that are read before their lines are written. After a crash at most so many are read again."""
 
 
 @dataclass(slots=True)
 class Extracted:
-    """An extraction: transcripts read, those that were read before, lines found and files changed, by their paths."""
+    """The result of an extraction: the number of transcripts read, of those that were known, and of lines; and the
+    changed files by path."""
 
     dry_run: bool = False
     read: int = 0
@@ -94,7 +53,7 @@ class Extracted:
     notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {
             "dry_run": self.dry_run,
             "read": self.read,
@@ -105,10 +64,7 @@ class Extracted:
             "by_model": self.by_model,
             "fell_back": self.fell_back,
             "refused": self.refused,
-            "files": [
-                {"path": one.path, "added": one.added, "removed": one.removed, "diff": one.diff}
-                for one in self.files.values()
-            ],
+            "files": [asdict(one) for one in self.files.values()],
             "notes": self.notes,
         }
 
@@ -122,40 +78,35 @@ async def extract(
     dry_run: bool = False,
     show: Callable[[float, float, str], None] = lambda done, total, label: None,
 ) -> Extracted:
-    """Reads the closed conversations, or `session`, open or not, by the extractors of these `names` (all without any).
+    """Extracts knowledge from the closed conversations, or from `session`, open or not, by the named extractors (by all
+    if no name is given).
 
-    `anew` reads again what was read. Of what is read a second time, what only the earlier reading says is taken out.
+    `anew` reads again what was read. Lines that only an earlier reading found are removed.
 
     Raises:
-        Invalid: no extractor of that name. NotFound: no such session.
+        Invalid: no extractor of that name.
+        NotFound: no such session.
     """
     extractors = chosen(names)
     done = Extracted(dry_run)
     paths = await _paths(memory, session)
-    used = versions(extractors)
     known = await memory.state.entries(EXTRACTED)
     waiting: list[_Read] = []
+
+    def is_new(path: str, transcript: Transcript, seen: str) -> bool:
+        if transcript.head.ended is None and session is None:
+            return False
+        is_known = not anew and not names and known.get(path) == seen
+        done.known += is_known
+        return not is_known
+
     for number, path in enumerate(paths, start=1):
         show(number - 1, len(paths), path.rsplit("/", 1)[-1])
-        try:
-            transcript = await run_sync(memory.transcripts.read, path)
-        except ContextManagerError as error:
-            done.notes.append(f"left out: {error}")
-            continue
-        if transcript.head.ended is None and session is None:
-            continue
-        seen = _mark(used, transcript)
-        if not anew and not names and known.get(path) == seen:
-            done.known += 1
-            continue
-        try:
-            derived = await derive(memory, path, transcript, extractors)
-            waiting.append(_Read(derived, seen, not names and (anew or path in known)))
-        except ContextManagerError:
-            raise
-        except Exception as error:  # what stands in one conversation must not keep the others from being read
-            done.notes.append(f"left out: {path} cannot be read by the rules ({type(error).__name__}: {error})")
-            continue
+        one = await _read(memory, path, extractors, is_new)
+        if isinstance(one, str):
+            done.notes.append(f"left out: {one}")
+        elif one is not None:
+            waiting.append(replace(one, anew=not names and (anew or path in known)))
         if len(waiting) == BATCH:
             await _finish(memory, waiting, done, bool(names))
             waiting = []
@@ -165,47 +116,35 @@ async def extract(
 
 
 async def is_waiting(memory: Memory) -> bool:
-    """Whether `extract_pending` has something to read."""
+    """Returns whether `extract_pending` has work."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return False
     return bool(await memory.state.keys_of(PENDING_EXTRACTION))
 
 
 async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
-    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as
-    that took, for whoever does it beside other work."""
+    """Extracts from conversations that were closed since the last call, and returns how many. After each one it sleeps
+    `rest` times as long as that took, so that other work is not slowed down."""
     if not await is_waiting(memory):
         return 0
-    extractors = chosen(())
     known = await memory.state.entries(EXTRACTED)
     done = Extracted()
     for path in await memory.state.keys_of(PENDING_EXTRACTION):
-        try:
-            transcript = await run_sync(memory.transcripts.read, path)
-        except ContextManagerError:  # gone, or broken: `status` names it, and `extract` reads it once it is mended
-            await memory.state.remove(PENDING_EXTRACTION, path)
-            continue
-        seen = _mark(versions(extractors), transcript)
-        if known.get(path) == seen:
-            await memory.state.remove(PENDING_EXTRACTION, path)
-            continue
         began = perf_counter()
-        try:
-            derived = await derive(memory, path, transcript, extractors)
-        except ContextManagerError:
-            raise
-        except Exception as error:  # the same: `extract` names it again
-            log.warning("%s cannot be read by the rules: %s: %s", path, type(error).__name__, error)
+        one = await _read(memory, path, chosen(()), lambda path, _, seen: known.get(path) != seen)
+        if one is None or isinstance(one, str):
+            if one:  # `status` and `extract` name it again
+                log.warning("left out: %s", one)
             await memory.state.remove(PENDING_EXTRACTION, path)
             continue
-        await _finish(memory, [_Read(derived, seen, path in known)], done, False)
+        await _finish(memory, [replace(one, anew=path in known)], done, False)
         await anyio.sleep(rest * (perf_counter() - began))
     return done.read
 
 
 async def queue_outdated(memory: Memory) -> int:
-    """Queues the closed conversations that other versions of the extractors read, so that `extract_pending` reads each
-    of them once more; returns how many."""
+    """Queues the closed conversations that other versions of the extractors read, for `extract_pending`. Returns how
+    many."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return 0
     used = versions(chosen(()))
@@ -227,22 +166,41 @@ async def _paths(memory: Memory, session: str | None) -> list[str]:
     return list((await sessions.show_session(memory, session)).paths)
 
 
-def _mark(used: str, transcript: Transcript) -> str:
-    return f"{used}; {len(transcript.turns)} turns"
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A conversation that was read: its lines, what the state notes of it, and whether it was read before, by other
-    versions of the extractors or when it had fewer turns."""
+    """A conversation that was read: its lines, its value in the state, and whether it was read before,
+    with other versions of the extractors or fewer turns."""
 
     derived: Derived
     seen: str
-    anew: bool
+    anew: bool = False
+
+
+async def _read(
+    memory: Memory,
+    path: str,
+    extractors: Sequence[Extractor],
+    is_new: Callable[[str, Transcript, str], bool],
+) -> _Read | str | None:
+    """Returns the lines of a transcript; a sentence if it cannot be read; None if `is_new` says that it was read, given
+    its path, the transcript and its value in the state."""
+    try:
+        transcript = await run_sync(memory.transcripts.read, path)
+    except ContextManagerError as error:
+        return str(error)
+    seen = f"{versions(extractors)}; {len(transcript.turns)} turns"
+    if not is_new(path, transcript, seen):
+        return None
+    try:
+        return _Read(await derive(memory, path, transcript, extractors), seen)
+    except ContextManagerError:
+        raise
+    except Exception as error:  # one conversation must not keep the others from being read
+        return f"{path} cannot be read by the rules ({type(error).__name__}: {error})"
 
 
 async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, partly: bool) -> None:
-    """Writes what was derived, and notes that it was."""
+    """Writes derived lines, and records in the state which conversations were read."""
     if not waiting:
         return
     derived = [one.derived for one in waiting]
@@ -271,3 +229,46 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
     if (core := await renew_memory(memory)) is not None:
         done.files[MEMORY] = core
+
+
+# ---------------------------------------------------------------- open conversations
+
+
+async def refresh(memory: Memory) -> int:
+    """Updates the pages with the items of open conversations and returns how many changed. Only conversations with
+    new turns are read."""
+    if memory.settings.lifecycle.extraction_trigger != "on_session_end":
+        return 0
+    rows = {row.path: row for row in await memory.state.sessions(open_only=True)}
+    known = await memory.state.entries(LIVE_ITEMS)
+    new = {path: row for path, row in rows.items() if path not in known or known[path]["turn"] != row.turns}
+    left = known.keys() - rows.keys()
+    left = left - set(await memory.state.keys_of(PENDING_EXTRACTION)) if left else left
+    if not new and not left:
+        return 0
+    found: dict[str, dict[str, Any]] = {}
+    for path, row in new.items():
+        try:
+            before = lines_from(known[path]["lines"]) if path in known else []
+            lines = await derive_live(memory, row, before)
+        except ContextManagerError:  # gone or broken meanwhile: `status` names it
+            continue
+        found[path] = {"turn": row.turns, "lines": stored_lines(lines)}
+    return len(await write_lines(memory, (), live=found, ended=left))
+
+
+def _take_back(memory: Memory, path: str, stored: object) -> None:
+    before = memory.files.text_or_none(path)
+    put_page(memory.files, path, before, page_from(stored, before).base)
+
+
+async def retract(memory: Memory) -> None:
+    """Removes the items of all open conversations from the pages and the state, before a text that they quote is
+    deleted. The next `refresh` reads them again."""
+    async with memory.locks.files():
+        items = await memory.state.keys_of(LIVE_ITEMS)
+        for path, stored in (await memory.state.entries(LIVE_PAGES)).items():
+            await run_sync(despite_editors, partial(_take_back, memory, path, stored))
+            await memory.state.remove(LIVE_PAGES, path)
+        if items:
+            await memory.state.remove(LIVE_ITEMS, *items)

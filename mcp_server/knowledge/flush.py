@@ -50,12 +50,12 @@ class FlushLine:
     turn: int
 
     def entry(self, path: str) -> str:
-        """As it stands in the journal, with where it is from: `Decision: … [src: TRANSCRIPT#TURN]`."""
+        """Returns the line as the journal has it, with its source: `Decision: … [src: TRANSCRIPT#TURN]`."""
         return f"{self.kind.capitalize()}: {self.text} [src: {path}#{self.turn}]"
 
 
 def lines_of(text: str, turn: int) -> list[FlushLine]:
-    """The lines of one text, in order, each once; code is passed over."""
+    """Returns the lines of one text in order, each once; code is skipped."""
     found: dict[str, FlushLine] = {}
     fenced = False
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def lines_of(text: str, turn: int) -> list[FlushLine]:
 
 
 def lines(texts: Iterable[tuple[int, str]]) -> list[FlushLine]:
-    """The lines of several texts, by the number of their turn; at most `MOST_LINES`, each once."""
+    """Returns the lines of several texts, given with the numbers of their turns: at most `MOST_LINES`, each once."""
     found: dict[str, FlushLine] = {}
     for turn, text in texts:
         for one in lines_of(text, turn):

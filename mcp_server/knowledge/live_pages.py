@@ -29,7 +29,7 @@ class Gone:
     sources: tuple[str, ...]
 
     def names(self, line: Line) -> bool:
-        """Whether `line` is the one that was deleted."""
+        """Returns whether `line` is the deleted one."""
         return str(line.source) in self.sources and (
             normalised(line.text) == normalised(self.text) or is_duplicate(line.text, self.text)
         )
@@ -112,7 +112,7 @@ def _derived(text: str | None) -> dict[_Key, Entry]:
 
 
 def _is_moved(old: _Key, new: _Key) -> bool:
-    """Whether the second line is the first one after an item of an open conversation joined or settled it."""
+    """Returns whether the second line is the first one after an item of an open conversation joined or settled it."""
     return bool(set(sources_of(old[1])) & set(sources_of(new[1])))
 
 

@@ -10,14 +10,10 @@ The notes are stored in state.db after each turn (`added`), and made again from 
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from anyio.to_thread import run_sync
+from collections.abc import (Callable, Iterable, Mapping, Sequence)
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
@@ -27,6 +23,7 @@ from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item
 from mcp_server.understanding.settling import Statement, same, settle
+from typing import Any
 
 MAX_ITEMS, MAX_FILES = 400, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND
@@ -133,7 +130,7 @@ def settled_items(notes: Noted, model: Model) -> list[Item]:
 
 
 def _waits(item: Item, last: int) -> bool:
-    """Whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
+    """Returns whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
     return item.kind == "decision" and item.role == "agent" and item.turn == last and item.probability < 1
 
 

@@ -83,7 +83,7 @@ class Pruned:
 
     @property
     def changes(self) -> bool:
-        """Whether anything leaves or gets shorter."""
+        """Returns whether anything leaves or gets shorter."""
         return any(one.fate != "keep" for one in self.fates)
 
     def as_dict(self) -> dict[str, Any]:

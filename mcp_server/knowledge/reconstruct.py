@@ -72,10 +72,13 @@ async def reconstruct(
     use_model: bool = True,
     show: Callable[[float, float, str], None] = lambda done, total, label: None,
 ) -> Reconstruction:
-    """Makes one from all closed conversations, by these extractors (all without any), with a model if there is one.
+    """Makes a reconstruction from all closed conversations, by the named extractors (by all if no name is given), with
+    an LLM if there is one.
 
     Raises:
-        Invalid: a name that is none, or no such extractor. Conflict: the name is taken. Unavailable: no git.
+        Invalid: an invalid name, or an unknown extractor.
+        Conflict: the name is taken.
+        Unavailable: there is no git.
     """
     used = versions(chosen(extractors))
     model = memory.llm.model if use_model and memory.llm is not None else "rules"
@@ -87,15 +90,16 @@ async def reconstruct(
 
 
 async def reconstructions(memory: Memory) -> list[Reconstruction]:
-    """All of them, the oldest first. Raises Unavailable without git."""
+    """Returns all reconstructions, oldest first. Raises Unavailable without git."""
     known = await memory.state.entries(STATE)
     found = [_read(one, known.get(RECONSTRUCTIONS.short(one), {})) for one in await RECONSTRUCTIONS.all(memory)]
     return sorted(found, key=lambda one: (one.made, one.name))
 
 
 async def merge(memory: Memory, name: str) -> Joined | None:
-    """Brings a reconstruction into the memory, tags that, and ends it; None if it differs in nothing. Edits that were
-    made meanwhile stay. Raises NotFound, Refused if files that it changes are staged, Unavailable."""
+    """Merges a reconstruction into the memory, tags the commit, and ends the reconstruction. Returns None if nothing
+    differs. Later edits of the memory stay. Raises NotFound, Unavailable, or Refused if files that it changes are
+    staged."""
     branch = await branch_of(memory, name)
     noted = await memory.state.get(STATE, name) or {}
     text = f"extract: merge reconstruction {name}\n\nBy {noted.get('by', 'not known')}."
@@ -107,18 +111,18 @@ async def merge(memory: Memory, name: str) -> Joined | None:
 
 
 async def drop(memory: Memory, name: str) -> None:
-    """Ends a reconstruction. It can be made again, so it keeps no tag. Raises NotFound, Unavailable."""
+    """Ends a reconstruction without a tag, because it can be made again. Raises NotFound, Unavailable."""
     await _end(memory, await branch_of(memory, name))
 
 
 async def branch_of(memory: Memory, name: str) -> Branch:
-    """The branch of a reconstruction. Raises NotFound naming those there are, Unavailable without git."""
+    """Returns the branch of a reconstruction. Raises NotFound naming the others, or Unavailable without git."""
     return await RECONSTRUCTIONS.find(memory, name)
 
 
 async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
-    """Brings what is not committed yet into the new folder and commits it there; returns the commit to begin from. What
-    may not be committed lies there all the same, so that no comparison takes it for lost."""
+    """Copies uncommitted changes into the new folder and commits them there. Returns the commit to begin from. Changes
+    that may not be committed are copied too, so that no comparison reports them as lost."""
     git, there = Git(place, memory.git.clock), WorkspaceFiles(place, local_folder(place))
 
     def copied() -> list[str]:
@@ -165,7 +169,7 @@ async def _made(
 
 @asynccontextmanager
 async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator[Memory]:
-    """The memory of another work tree: files, state and locks are its own, so that nothing of the live one changes."""
+    """Yields the memory of another work tree with its own files, state and locks."""
     local = local_folder(place)
     files = WorkspaceFiles(place, local)
     locks = Locks(local)
@@ -188,8 +192,8 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
 
 
 def _strip(files: Files) -> tuple[dict[str, frozenset[str]], int]:
-    """Takes the derived lines out of every file; returns which headings that left empty, by path, and how many lines
-    it were."""
+    """Removes the derived lines from every file. Returns the headings that became empty, by path, and the number of
+    lines."""
     emptied: dict[str, frozenset[str]] = {}
     removed = 0
     for path in _derived_files(files):
@@ -206,7 +210,7 @@ def _strip(files: Files) -> tuple[dict[str, frozenset[str]], int]:
 
 
 def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
-    """Takes out headings that are empty now and were not, and files in which nothing is left."""
+    """Removes headings that became empty, and files without any text."""
     for path, headings in emptied.items():
         text = files.text_or_none(path)
         if text is None:
@@ -225,7 +229,7 @@ def _derived_files(files: Files) -> list[str]:
 
 
 async def _tagged(memory: Memory, name: str, commit: str) -> str:
-    """Tags the commit as `memory/extract/NAME`: later knowledge comes from these extractors."""
+    """Tags the commit as `memory/extract/NAME` and returns the tag."""
     taken = {found.name for found in await run_sync(memory.git.tags.all)}
     tag = unused(f"{TAG_PREFIX}extract/{name}", taken.__contains__)
     async with memory.locks.git():

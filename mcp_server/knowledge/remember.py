@@ -69,21 +69,21 @@ class Remembered:
 
     @property
     def markdown(self) -> str:
-        """The change as a person reads it."""
+        """The change for people."""
         diff = [f"```diff\n{self.diff}\n```"] if self.diff else []
         return "\n".join([f"{self.action}: {self.path}", *diff, *self.notes])
 
 
 async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: bool = False) -> Remembered:
-    """Writes a fact durably into a knowledge file and returns the diff. What is known already is not written twice.
+    """Writes a fact durably into a knowledge file and returns the diff. A known fact is not written again.
 
-    What is for the user's own hand (identity, topics) becomes a proposal, unless a setting says otherwise, or the user
-    has `approved` it.
+    A change of the user's identity or of topics becomes a proposal, unless a setting allows it or the user has
+    `approved` it.
 
     Raises:
-        Refused: it holds a secret, or its file is no knowledge.
-        Invalid: an unknown kind or action, or a kind that needs more (a person without a name).
-        NotFound, Conflict: `old_text` does not stand there, or more than once; `create` on a file that exists.
+        Refused: the text holds a secret, or its file is no knowledge file.
+        Invalid: an unknown kind or action, or a missing name or project.
+        NotFound, Conflict: `old_text` does not occur exactly once; `create` on a file that exists.
     """
     fact = checked(fact)
     session = fact.session or caller.session
@@ -98,8 +98,8 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
 async def write(
     memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
 ) -> Remembered:
-    """Writes what was checked and approved, and notes it in the conversation's transcript. What it supersedes is
-    replaced, and what was recognized in a conversation and says the same is no longer on a page besides."""
+    """Writes a checked and approved fact, and records it in the conversation's transcript. The entry that it supersedes
+    is replaced, and derived items that say the same leave the page."""
     if session is None:
         done = await _apply(memory, fact, place, None, project)
     else:
@@ -117,21 +117,19 @@ async def write(
 
 
 async def write_entry(memory: Memory, entry: str, place: Place, session: str) -> Remembered:
-    """Appends one entry to a knowledge file, unless it stands there already; for callers that hold the lock of the
-    session's transcript, which is told nothing."""
+    """Appends one entry to a knowledge file unless the file has it. For callers that hold the lock of the session's
+    transcript, in which nothing is recorded."""
     return await _apply(memory, NewFact(entry, "journal"), place, session)
 
 
 def needs_approval(memory: Memory, path: str) -> bool:
-    """Whether a change of this file waits for the user's word."""
+    """Returns whether a change of this file needs the user's approval."""
     return memory.settings.knowledge.approve and is_for_own_hand(path)
 
 
 async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
-    """What `remember` would ask the user about, with its diff; None where it asks nothing.
-
-    Writes nothing. Raises as `remember` does.
-    """
+    """Returns the change for which `remember` would need the user's approval; None if it needs none. Writes nothing.
+    Raises as `remember` does."""
     fact = checked(fact)
     session = fact.session or caller.session
     project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
@@ -176,10 +174,8 @@ async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | N
 
 
 def checked(fact: NewFact) -> NewFact:
-    """The fact as it is written: its control characters shown, and as nobody's derived line if it is a new entry.
-
-    Raises Invalid or Refused for what cannot be remembered at all: empty, too long, a secret.
-    """
+    """Returns the fact as it will be written: control characters are made visible, and an entry cannot look like a
+    derived line. Raises Invalid or Refused for an empty or long text, or a secret."""
     if fact.kind not in get_args(Kind):
         raise Invalid(f"kind {fact.kind!r} is none of {', '.join(get_args(Kind))}")
     if fact.action not in ACTIONS:
@@ -205,7 +201,7 @@ def checked(fact: NewFact) -> NewFact:
 
 
 async def _project(memory: Memory, fact: NewFact, caller: Caller, session: str | None) -> Project:
-    """The session's own project if there is a session, else that of the caller's folder, else the one named."""
+    """Returns the project that the fact names, else the session's, else that of the caller's folder."""
     if fact.project != "current":
         return await project_of(memory, caller, fact.project)
     row = await memory.state.session(session) if session else None
@@ -213,7 +209,8 @@ async def _project(memory: Memory, fact: NewFact, caller: Caller, session: str |
 
 
 def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
-    """Where it goes: the path that was asked for, else the kind's own file; always one that tools may write."""
+    """Returns the place of a fact: the requested path, else the file of its kind. Raises Refused for a file that tools
+    may not write."""
     if fact.path is None:
         place = place_for(fact.kind, fact.content, project.slug, memory.local_date(memory.clock()), fact.section)
     else:
@@ -276,7 +273,7 @@ def _pages(project: Project) -> tuple[str, ...]:
 def _superseded(
     memory: Memory, fact: NewFact, paths: Sequence[str], source: Source | None
 ) -> tuple[Old | None, tuple[str, ...]]:
-    """Returns the only entry that `supersedes` means, and what to say about it. The files are searched in order."""
+    """Returns the one entry that `supersedes` names, and notes about it. The files are searched in order."""
     wanted = fact.supersedes or ""
     known = {
         path: [one for one in current_entries(split_front_matter(text).body) if one.said != fact.content.strip()]
@@ -304,7 +301,7 @@ def _superseded(
 
 
 def _say_once(memory: Memory, path: str, content: str) -> str:
-    """Removes from a page what was recognized in a conversation and is now written by hand; returns the change."""
+    """Removes derived items that say the same as a hand-written fact from a page. Returns the change as a diff."""
     before = memory.files.text_or_none(path) if is_page(path) else None
     if before is None:
         return ""
@@ -317,7 +314,7 @@ def _say_once(memory: Memory, path: str, content: str) -> str:
 
 
 async def _note_in_transcript(memory: Memory, session: str, done: Remembered, content: str) -> None:
-    """Leaves `> [knowledge:ACTION] path — summary` in the open transcript; the knowledge itself is written by now."""
+    """Appends `> [knowledge:ACTION] path — summary` to the open transcript, after the fact was written."""
     try:
         row = await sessions.current_row(memory, session)
     except ContextManagerError:

@@ -27,16 +27,16 @@ from mcp_server.text.words import fold
 from mcp_server.text.yaml_line import moment_text, read_moment
 
 MARK = "[forgotten]"
-"""What stands in the place of a forgotten text, once a line."""
+"""Replaces a forgotten text, once a line."""
 
 NAME = "forgotten"
-"""The same in file names, keys and other names that cannot hold brackets."""
+"""Replaces it in file names, keys and other names that cannot contain brackets."""
 
 SHORTEST = 3
-"""Letters and digits that a text must have at least to be forgotten everywhere."""
+"""The least number of letters and digits of a text that is forgotten everywhere."""
 
 CUT_AT_LEAST = 12
-"""So many letters of it (or half, if that is less) make a beginning recognisable."""
+"""Letters from which on the beginning of a text is recognized (or half of the text, if that is less)."""
 
 DIGEST = 10
 _CJK = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]"
@@ -73,36 +73,36 @@ class Forgotten:
     # ------------------------------------------------------------ making a request
 
     def window(self, text: str) -> tuple[int, bytes]:
-        """The hash of a run of words. Raises Invalid for a text without letters or digits."""
+        """Returns the length and hash of a run of words. Raises Invalid for a text without letters or digits."""
         run = joined(text)
         if not run:
             raise Invalid(f"there is no letter or digit in {text[:40]!r}; forget something that can be recognised")
         return len(run), self._window_hash(run)
 
     def session_hash(self, session: str) -> bytes:
-        """What stands in `sessions` for a conversation."""
+        """Returns the hash of a conversation in `sessions`."""
         return self._hash("session", session)
 
     def turn_hash(self, turn: Turn, session: str) -> bytes:
-        """What stands in `turns` for a turn: its conversation and its words."""
+        """Returns the hash of a turn in `turns`: of its conversation and its words."""
         said = [turn.content] if turn.content.strip() else [f"{c.name} {c.summary} {c.result}" for c in turn.tool_calls]
         text = "\n".join(said)
         return self._hash("turn", f"{session}\0{turn.role}\0{joined(text) or text.strip()}")
 
     def path_hash(self, path: str) -> bytes:
-        """What stands in `paths` for a file."""
+        """Returns the hash of a file in `paths`."""
         return self._hash("path", path)
 
     def source_hash(self, source: str, turn: int | None = None) -> bytes:
-        """What stands in `sources` for a transcript (its path or its session), or for one turn of it."""
+        """Returns the hash in `sources` of a transcript (its path or its session), or of one turn of it."""
         return self._hash("source", source if turn is None else f"{source}#{turn}")
 
     # ------------------------------------------------------------ applying it
 
     def clean(self, text: str, mark: str = MARK, *, names: bool = False) -> str:
-        """The text without its forgotten runs: on every line that held one stands the mark instead. Twice is once.
+        """Returns the text with its forgotten runs replaced by `mark`, once a line. Idempotent.
 
-        `names`: the text holds names (of files, of conversations), which are cut off without a sign.
+        `names`: the text is a name of a file or conversation, which may be cut off without an ellipsis.
         """
         for old, new in self.renames:
             text = text.replace(old, new)
@@ -117,15 +117,15 @@ class Forgotten:
         return "".join((*parts, text[position:]))
 
     def name(self, text: str) -> str:
-        """As `clean`, for names: `forgotten` without brackets."""
+        """Returns a name cleaned as in `clean`, with `forgotten` without brackets."""
         return self.clean(text, NAME, names=True)
 
     def path(self, path: str) -> str:
-        """A path, each part of it without forgotten runs."""
+        """Returns a path with each part cleaned."""
         return "/".join(self.name(part) for part in path.split("/"))
 
     def find(self, text: str, *, names: bool = False) -> list[tuple[int, int]]:
-        """Where forgotten runs stand, in order, none overlapping another. A mark is never part of one."""
+        """Returns the positions of forgotten runs in order, without overlap. A mark is never part of a run."""
         lengths = sorted({length for length, _ in self.windows | self.cuts}, reverse=True)
         if not lengths:
             return []
@@ -137,7 +137,7 @@ class Forgotten:
         return any(old in text for old, _ in self.renames) or bool(self.find(text, names=names))
 
     def turn(self, turn: Turn, session: str) -> Turn:
-        """The turn as it may be kept: a forgotten one is all marks, of another one the forgotten runs are."""
+        """Returns the turn with its forgotten passages masked, or masked as a whole if it was forgotten."""
         if (turn.at <= self.at and self.session_hash(session) in self.sessions) or (
             self.turns and self.turn_hash(turn, session) in self.turns
         ):
@@ -167,15 +167,15 @@ class Forgotten:
         )
 
     def _whole(self, text: str) -> str:
-        """What somebody said is cleaned of what is kept for good alone, so that a later import gives the same."""
+        """Returns a text cleaned without `cuts` and `renames`, which are not stored: a later import gives the same."""
         return (replace(self, cuts=frozenset(), renames=()) if self.cuts or self.renames else self).clean(text)
 
     def covers(self, path: str) -> bool:
-        """Whether the file itself is forgotten."""
+        """Returns whether the file itself is forgotten."""
         return bool(self.paths) and self.path_hash(path) in self.paths
 
     def derived(self, text: str) -> bool:
-        """Whether a line names a forgotten turn or conversation as where it comes from: `[src: TRANSCRIPT#TURN]`."""
+        """Returns whether a line has a forgotten turn or conversation as its source (`[src: TRANSCRIPT#TURN]`)."""
         if not self.sources:
             return False
         for found in _SOURCE.finditer(text):
@@ -223,7 +223,7 @@ class Forgotten:
         return False
 
     def _window_hash(self, run: str) -> bytes:
-        """A window's hash begins with a byte that is cheap to compute: nearly every other text differs there."""
+        """Returns the hash of a window. Its first byte is cheap to compute and differs for nearly every other text."""
         return bytes((self._quick(run),)) + self._hash("window", run)[1:]
 
     def _quick(self, run: str) -> int:
@@ -236,7 +236,7 @@ class Forgotten:
     # ------------------------------------------------------------ on disk
 
     def as_line(self) -> str:
-        """One line of `forgotten.jsonl`."""
+        """Returns one line of `forgotten.jsonl`."""
         return json.dumps(
             {
                 "id": self.id,
@@ -256,7 +256,7 @@ _SOURCE = re.compile(r"\[src: ([^\]#\n]+)(?:#(\d{1,15})[^\]\n]*)?\]")
 
 
 def from_line(line: str) -> Forgotten:
-    """One line of `forgotten.jsonl`. Raises Invalid."""
+    """Reads one line of `forgotten.jsonl`. Raises Invalid."""
     try:
         value = json.loads(line)
         at = read_moment(value["at"])
@@ -278,36 +278,36 @@ def from_line(line: str) -> Forgotten:
 
 
 def hashes_of(listed: Iterable[Sequence[object]]) -> frozenset[tuple[int, bytes]]:
-    """Windows as JSON holds them: `[characters, hash as hex]`."""
+    """Returns windows from their JSON form: `[characters, hash as hex]`."""
     return frozenset((int(str(length)), bytes.fromhex(str(digest))) for length, digest in listed)
 
 
 def clean(requests: Iterable[Forgotten], text: str) -> str:
-    """The text after every request, in their order."""
+    """Returns the text after every request, applied in order."""
     for request in requests:
         text = request.clean(text)
     return text
 
 
 def clean_turn(requests: Iterable[Forgotten], turn: Turn, session: str) -> Turn:
-    """The turn after every request, in their order."""
+    """Returns the turn after every request, applied in order."""
     for request in requests:
         turn = request.turn(turn, session)
     return turn
 
 
 def joined(text: str) -> str:
-    """The letters and digits of a text, folded, without anything between them."""
+    """Returns the letters and digits of a text, folded and joined."""
     return _cut_into_words(text)[3]
 
 
 def blank(text: str) -> str:
-    """A mark on every line of a text that says something; no line is lost."""
+    """Returns the text with every line that has words replaced by the mark; the number of lines stays."""
     return _LINE.sub(MARK, text)
 
 
 def values(value: object, text: Callable[[str], str], name: Callable[[str], str]) -> object:
-    """A JSON value with every text in it cleaned by `text`, and every key by `name`."""
+    """Returns a JSON value with every text in it cleaned by `text`, and every key by `name`."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, Mapping):
@@ -318,10 +318,8 @@ def values(value: object, text: Callable[[str], str], name: Callable[[str], str]
 
 
 def cut_short(text: str, run: str, *, names: bool = False) -> set[str]:
-    """What in `text` is a recognisable beginning of `run`, but not all of it, and was cut off there.
-
-    Titles, file names and summaries are cut, sometimes in the middle of what is to be forgotten. `names` as in `clean`.
-    """
+    """Returns the beginnings of `run` that were cut off in `text` and are long enough to be recognized. Titles, file
+    names and summaries are cut, sometimes within a forgotten text. `names` as in `clean`."""
     found: set[str] = set()
     for first, piece in _pieces(text):
         _, ends, offsets, whole = _cut_into_words(piece)
@@ -339,7 +337,7 @@ def cut_short(text: str, run: str, *, names: bool = False) -> set[str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """The text between marks, with its places."""
+    """Yields the texts between marks with their positions."""
     position = 0
     while (following := text.find(MARK, position)) >= 0:
         yield position, text[position:following]
@@ -348,7 +346,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _cut_into_words(text: str) -> tuple[list[int], list[int], list[int], str]:
-    """Where each word starts and ends; where it starts in the run (and where the last one ends); the run."""
+    """Returns the start and end of each word, its offset in the run (and the offset of the end), and the run."""
     starts: list[int] = []
     ends: list[int] = []
     offsets = [0]

@@ -1,4 +1,4 @@
-"""Wiki links, `[[name]]`, `[[name|label]]`, `[[name#heading]]`: found in text, resolved to files of the workspace."""
+"""Finds wiki links in a text (`[[name]]`, `[[name|label]]`, `[[name#heading]]`), and the file that each one means."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Link:
 
 
 def links(text: str) -> tuple[Link, ...]:
-    """The links of a text in order; what stands in code is none."""
+    """Returns the links of a text in order; links in code do not count."""
     if "[[" not in text:
         return ()
     code = [match.span() for match in _CODE.finditer(text)]
@@ -45,11 +45,11 @@ def links(text: str) -> tuple[Link, ...]:
 
 
 def resolve(name: str, known_paths: Iterable[str]) -> str | None:
-    """The file that a link's name means: its path, the end of one, or a file or folder of that name; None if there
-    is none.
+    """Returns the file that a link's name means: by its path, the end of its path, or the name of the file or its
+    folder; None if there is none.
 
-    Case, accents, spaces and a missing `.md` make no difference. Of several the shortest path wins, then the first
-    by name.
+    Ignores case, accents, spaces and a missing `.md`. Of several files the one with the shortest path is returned, then
+    the first by name.
     """
     wanted = _plain(name)
     best: tuple[int, int, str] | None = None
@@ -69,7 +69,7 @@ def resolve(name: str, known_paths: Iterable[str]) -> str | None:
 
 
 def linked(names: Iterable[str], known_paths: Iterable[str]) -> frozenset[str]:
-    """The files that these names mean, as `resolve` finds them; for many names at once."""
+    """Returns the files that these names mean, as `resolve` does for one name."""
     best: dict[str, tuple[int, int, str]] = {}
     for path in known_paths:
         plain = _plain(path)

@@ -61,7 +61,8 @@ _ENGLISH_PARTS = _listed(
 
 
 def extract(text: str, tools: Iterable[str] = ()) -> dict[str, ItemCategory]:
-    """The things that `text` names, in a stable order, each once. `tools` are the names of tools called with it."""
+    """Returns the things that `text` names, by id, in a stable order. `tools` are the names of tools that were called
+    with it."""
     found: dict[str, ItemCategory] = {}
     if len(text) > LONGEST_READ:
         text = f"{text[: LONGEST_READ // 2]}\n{text[-LONGEST_READ // 2 :]}"
@@ -102,11 +103,12 @@ def _fits(category: ItemCategory, said: str) -> bool:
 
 
 def item_id(said: str) -> str:
-    """The id under which a thing that a person names is counted: `web_search` → `tool:web_search`; else lower case."""
+    """Returns the id of a thing that a person names: `web_search` becomes `tool:web_search`, other names become lower
+    case."""
     lower = said.lower()
     return TOOL + lower if TOOL + lower in extract(said) else lower
 
 
 def known_in(text: str, tools: Iterable[str], known: Mapping[str, object]) -> list[str]:
-    """The ids among `known` that `text` names: what an agent's answer refers to."""
+    """Returns those ids among `known` that `text` names."""
     return [item for item in extract(text, tools) if item in known]

@@ -1,9 +1,8 @@
-"""Passages: what the index holds, cut from files and transcripts.
+"""Cuts files and transcripts into passages, which the index holds.
 
-A heading section of a file is a unit, a turn of a transcript is one, and so is a line that an extractor wrote, which
-names its turn and has a day of its own. A long unit is cut into parts of about 800
-characters at paragraph ends, else at a line, a sentence, a space: every part is a passage, and a unit is judged by
-its best one.
+A section of a file is a unit, and so are a turn of a transcript and a derived line, which has a day of its own. A long
+unit is cut into parts of about 800 characters, at the end of a paragraph, else of a line, a sentence or a word. Every
+part is a passage, and a unit is ranked by its best passage.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mcp_server.text.transcript import PlacedTurn
 from mcp_server.text.yaml_line import read_moment
 
 PART = 800
-"""Characters of a part. Measured: parts of about 800 rank long messages well and leave short ones whole."""
+"""Characters of a part: parts of about 800 rank long messages well and leave short ones whole."""
 
 STRETCH = 1.5
 """A paragraph this many times longer than a part is cut inside."""
@@ -45,23 +44,23 @@ _PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
 
 
 def category_of(path: str) -> Category:
-    """The category of a workspace path; what lies in no known folder is reference."""
+    """Returns the category of a workspace path; files in unknown folders are reference."""
     return next((category for folder, category in FOLDERS if path.startswith(folder)), "reference")
 
 
 def project_of(path: str) -> str:
-    """`slug:NAME` for files under a project's folder (also in the archive), else GLOBAL."""
+    """Returns `slug:NAME` for files in a project's folder (also in the archive), else GLOBAL."""
     found = _PROJECT_FOLDER.search(path) if path.startswith(("knowledge/", "archive/")) else None
     return f"slug:{found[1]}" if found else GLOBAL
 
 
 def is_imported(path: str) -> bool:
-    """Whether the file came in by an import of documents; such files do not age."""
+    """Returns whether the file was imported as a document; such files do not age."""
     return path.startswith("knowledge/reference/") and path.count("/") > 2
 
 
 def indexed_text(passage: Passage) -> str:
-    """What the index reads of a passage: who and when, or under which headings, and the text."""
+    """Returns the text that the index reads of a passage: speaker and date, or the headings above it, and its words."""
     if passage.turn is not None:
         when = written(passage.at) if passage.at else ""
         head = ", ".join(part for part in (passage.speaker, when) if part)
@@ -72,12 +71,12 @@ def indexed_text(passage: Passage) -> str:
 
 
 def own_text(passage: Passage) -> str:
-    """The words of a passage, without the marks of where a derived line comes from."""
+    """Returns the words of a passage, without the sources of derived lines."""
     return passage.text if passage.turn is not None else without_sources(passage.text)
 
 
 def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
-    """The passages of a knowledge, topic or archive file; `fields` is its front matter, `body` what follows."""
+    """Returns the passages of a knowledge, topic or archive file; `fields` is its front matter, `body` the rest."""
     at = moment(fields.get("updated") or fields.get("date") or _date_in_name(path))
     name = str(fields.get("title") or fields.get("name") or "")
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
@@ -137,8 +136,8 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
 
 
 def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
-    """The text of a section without its derived lines, which leave blank lines, and the line that names its unit; and
-    these lines with their numbers. A heading over derived lines alone says nothing more: their titles hold it."""
+    """Returns the text of a section with its derived lines blanked, the line that names its unit, and the derived lines
+    with their numbers. The text is empty if only the heading is left."""
     if "[src: " not in section.text:
         return section.text, section.start, ()
     rows = section.text.split("\n")
@@ -151,7 +150,7 @@ def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
 
 
 def _day_of(line: str) -> datetime | None:
-    """The day that a derived line begins with."""
+    """Returns the day at the beginning of a derived line."""
     found = DERIVED.match(line)
     return moment(found[1]) if found and found[1] else None
 
@@ -159,7 +158,7 @@ def _day_of(line: str) -> datetime | None:
 def of_turns(
     path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0
 ) -> tuple[Passage, ...]:
-    """The passages of turns of a transcript, of which `first_ordinal` others stand before them."""
+    """Returns the passages of turns of a transcript; `first_ordinal` is the number of passages' turns before them."""
     return tuple(
         passage
         for ordinal, placed in enumerate(turns, first_ordinal)
@@ -198,13 +197,14 @@ def _of_turn(path: str, head: TranscriptHead, placed: PlacedTurn, ordinal: int) 
 
 
 def _beside(turn: Turn) -> str:
-    """What a turn did and carried, one line each, so that it is found too."""
+    """Returns the tool calls and attachments of a turn, one a line, so that search finds them."""
     calls = [f"[{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "") for call in turn.tool_calls]
     return "\n".join(calls + [f"[attachment] {path}" for path in turn.attachments])
 
 
 def split(text: str, first_line: int = 1, size: int = PART) -> Iterator[tuple[int, int, str]]:
-    """Parts of a text in order, each with its first and last line; none of a blank text. Takes linear time."""
+    """Yields the parts of a text in order, each with its first and last line; none for a blank text. Takes linear
+    time."""
     line, counted = first_line, 0
     for start, end in _spans(text, size):
         piece = text[start:end]
@@ -247,7 +247,8 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut(text: str, first: int, size: int) -> int:
-    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else inside one."""
+    """Returns the end of a part that starts at `first`: after a line, else a sentence, else a word, else within a
+    word."""
     last, least = first + size, first + size // 3
     best = max(text.rfind("\n", first, last), text.rfind(". ", first, last)) + 1
     if best <= least:
@@ -256,7 +257,7 @@ def _cut(text: str, first: int, size: int) -> int:
 
 
 def moment(value: object) -> datetime | None:
-    """A front-matter date or time in UTC; None for anything else. A time without a zone is UTC."""
+    """Returns a date or time of front matter in UTC; None for anything else. A time without a zone is UTC."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return read_moment(value.strip() if isinstance(value, str) else value)
@@ -268,8 +269,8 @@ def _date_in_name(path: str) -> str | None:
 
 
 def _says_something(section: Section, following: Section | None, asks: bool) -> bool:
-    """Whether a section is more than a heading over other sections (their trail holds its title anyway), the title of
-    an empty file, or a heading over a comment that `asks` for what should stand there."""
+    """Returns whether a section has text of its own. A heading above other sections has none, nor has the title of an
+    empty file, or a heading over a comment that `asks` for text."""
     over_others = following is not None and following.level > section.level
     if section.level and (asks or over_others or (section.level == 1 and following is None)):
         return bool(section.text.partition("\n")[2].strip())

@@ -1,7 +1,7 @@
-"""Extractive summaries: the sentences of a text that say most of what it says, in their own order.
+"""Extractive summaries: the sentences of a text with the most frequent words, in their order.
 
-Each sentence is worth the mean of its words' weights (how many sentences of the text hold the word), so that what the
-text keeps coming back to wins; the first and the last sentence count a little more. No model is needed.
+The weight of a word is the number of sentences that contain it, and the value of a sentence is the mean weight of its
+words. The first and last sentence count a little more.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from mcp_server.text.words import content_words
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 EDGE = 1.15
-"""What stands first or last counts so much more."""
+"""The factor for the value of the first and the last sentence."""
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines of a text, without empty ones."""
+    """Returns the sentences and lines of a text, without empty ones."""
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
 
 def summarise(text: str, most: int, count: Callable[[str], int]) -> str:
-    """At most `most` tokens of `text` (as `count` counts them), whole sentences in their order joined by ` … ` where
-    something was left out; empty if not one sentence fits."""
+    """Returns at most `most` tokens of `text`, as `count` counts them: whole sentences in order, joined by ` … ` over
+    gaps; empty if no sentence fits."""
     parts = sentences(text)
     words = [content_words(part) for part in parts]
     spread = Counter(word for said in words for word in said)

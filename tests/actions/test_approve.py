@@ -135,6 +135,6 @@ async def test_an_edit_whose_text_is_gone_says_so(memory: Memory) -> None:
     number = await propose(memory, "One", action="edit", old_text="Short answers or long ones?")
     memory.files.write_atomic(USER, "# User\n")
     (found,) = await waiting(memory)
-    assert "does not stand there" in found.problem
+    assert "does not occur" in found.problem
     with pytest.raises(NotFound):
         await approve(memory, number, anyway=True)

@@ -169,9 +169,9 @@ async def test_create_replace_and_edit(memory: Memory) -> None:
     await remember(memory, NewFact("70 °C", path=path, section="Green", action="replace"), CALLER)
     await remember(memory, NewFact("95 °C", path=path, action="edit", old_text="100 °C"), CALLER)
     assert memory.files.read_text(path) == "# Tea\n\n## Green\n\n70 °C\n\n## Black\n95 °C\n"
-    with pytest.raises(NotFound, match="does not stand there"):
+    with pytest.raises(NotFound, match="does not occur"):
         await remember(memory, NewFact("x", path=path, action="edit", old_text="100 °C"), CALLER)
-    with pytest.raises(NotFound, match="stands there 2 times"):
+    with pytest.raises(NotFound, match="occurs 2 times"):
         await remember(memory, NewFact("x", path=path, action="edit", old_text="°C"), CALLER)
     with pytest.raises(NotFound, match="there are: Tea, Green, Black"):
         await remember(memory, NewFact("x", path=path, section="Red", action="replace"), CALLER)
