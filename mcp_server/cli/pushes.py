@@ -38,7 +38,7 @@ def last_command(session: str | None, as_json: bool) -> None:
         found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)
         return [record for record in found if session is None or record.get("session") == session]
 
-    records = with_memory(ask)
+    records = with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
     added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
     last = records[added[0]] if added else None
     since = records[: added[0]] if added else records

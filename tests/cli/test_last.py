@@ -15,6 +15,7 @@ from mcp_server.clients.hooks.events import handle
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.model import Caller
+from tests.clients.hooks.asking import hook
 from tests.conftest import KEYWORDS_ONLY, Run
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
@@ -66,6 +67,14 @@ def test_last_lists_what_the_session_got_before(run: Run, pushed: Callable[..., 
     assert "where is the spare boathouse key?" in shown
     (earlier,) = json.loads(run("last", "--json"))["earlier"]
     assert earlier["prompt"] == "where is the spare boathouse key?"
+
+
+def test_last_shows_what_a_hook_added_while_no_server_was_running(run: Run, workspace: Path) -> None:
+    given = json.dumps({"session_id": "now", "cwd": str(workspace)}).encode()
+    run("remember", "Always grams, never cups.", "--kind", "rule", "--project", "global")
+    printed = json.loads(hook(workspace, "SessionStart", given=given).stdout)["hookSpecificOutput"]["additionalContext"]
+    assert "Always grams" in printed
+    assert json.loads(run("last", "--json"))["last"]["text"] == printed
 
 
 @pytest.mark.usefixtures("empty_memory")
