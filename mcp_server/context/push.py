@@ -278,6 +278,17 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
     )
 
 
+def with_advice(said: Injection, advice: str, tokens: int) -> Injection:
+    """Returns what is pushed with a prompt, and the advisor's proposal after it, whose first line the user sees."""
+    shown = advice.split("\n", 1)[0] + " Your client's /compact makes room."
+    return replace(
+        said,
+        text="\n\n".join(filter(None, (said.text, advice))),
+        tokens=said.tokens + tokens,
+        line="; ".join(filter(None, (said.line, shown))),
+    )
+
+
 async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
     """Prepends the state of the last checkpoint if the client compacted its window while no server was running."""
     window = await windows.window_from(memory, session, start)
