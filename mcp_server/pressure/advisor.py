@@ -1,7 +1,7 @@
 """Runs the advisor for a session: what can be removed from a context that fills up, and how much that saves.
 
-It only proposes: in `observe`'s answer from 70% on, and whenever it is asked. The result is written to
-`.local/advisor/{session}.json` a moment later.
+It only proposes: in `observe`'s answer from 70% on, with a prompt of a client with hooks once for each phase, and
+whenever it is asked. The result is written to `.local/advisor/{session}.json` a moment later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery, Turn
 from mcp_server.pressure import log
-from mcp_server.pressure.advise import MOST, QUIET, Advice, advise, message, state_of
+from mcp_server.pressure.advise import MOST, QUIET, Advice, advise, message, phase_of, state_of
 from mcp_server.relevance.advisor_items import ContextItem, items_of
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk
 from mcp_server.relevance.gauges import Gauges
@@ -24,6 +24,12 @@ from mcp_server.relevance.similar import query_of
 
 HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")
 """Kinds of chunks that can contain items."""
+
+ADVISED = "advised"
+"""Namespace of the state: session → the phase that its user was last told of."""
+
+MOST_WITH_PROMPT, MOST_TOKENS = 3, 150
+"""Recommendations and tokens of advice that comes with a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,26 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
     save(memory, session, view)
     said = message(view.advice, view.gauges.advised, view.delivery)
     return "\n".join(filter(None, (said, view.problem)))
+
+
+async def with_prompt(memory: Memory, session: str, prompt: str) -> str:
+    """Returns the advice that a client's hook adds to a prompt: from 70% of the client's window on, once for each
+    phase, in at most `MOST_TOKENS` tokens. Empty if there is none."""
+    if not memory.settings.advisor.enabled or await memory.state.session(session) is None:
+        return ""
+    phase = phase_of((await gauges(memory, session)).advised)
+    if phase == (await memory.state.get(ADVISED, session) or "quiet"):
+        return ""
+    await memory.state.put(ADVISED, session, phase)
+    if phase == "quiet":
+        return ""
+    for most in range(MOST_WITH_PROMPT, -1, -1):
+        view = await view_of(memory, session, prompt, most=most)
+        said = message(view.advice, view.gauges.advised, view.delivery)
+        if memory.tokens.count(said) <= MOST_TOKENS:
+            save(memory, session, view)
+            return said
+    return ""
 
 
 async def view_of(

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import PurePosixPath
+from posixpath import commonpath
 from typing import Literal
 
 from mcp_server.model import Turn
@@ -32,8 +34,8 @@ ESTIMATES: Mapping[ItemType, int] = {"skill": 550, "file": 850, "agent": 1500}
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """An item and its accesses. `path` is the client's name for it; times are aware, in UTC; `chunks` are the ids of
-    the live chunks that contain it."""
+    """An item and its accesses. `path` is the client's name for it, `below` the same from the project's root on, if it
+    is known; times are aware, in UTC; `chunks` are the ids of the live chunks that contain it."""
 
     id: str
     type: ItemType
@@ -47,11 +49,12 @@ class ContextItem:
     description: str = ""
     mtime: datetime | None = None
     chunks: tuple[str, ...] = ()
+    below: str = ""
 
     @property
     def named(self) -> frozenset[str]:
         """Returns the folded words of its path and tags."""
-        return frozenset(words(" ".join((self.path.replace("_", " "), *self.tags))))
+        return frozenset(words(" ".join(((self.below or self.path).replace("_", " "), *self.tags))))
 
     @property
     def described(self) -> frozenset[str]:
@@ -64,6 +67,9 @@ def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated:
 
     `turns` are by number. A file that a tool read has the tokens of the tool's result; without a result it has an
     estimate if `estimated` (the client's window has the result).
+
+    Absolute paths are compared with a prompt without the folder that all of them share: it is the project's, and a
+    prompt that names the project names none of its files.
     """
     found: dict[str, ContextItem] = {}
     for chunk in live:
@@ -80,7 +86,13 @@ def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated:
                 if estimated and not call.result:
                     tokens = ESTIMATES["file"]
                 _add(found, ContextItem(f"file:{path}", "file", path, turn.at, turn.at, 1, tokens, chunks=(chunk.id,)))
-    return list(found.values())
+    absolute = [item.path for item in found.values() if item.type == "file" and PurePosixPath(item.path).is_absolute()]
+    folder = commonpath([path.rpartition("/")[0] or "/" for path in absolute]) if absolute else ""
+    inside = f"{folder.rstrip('/')}/"
+    return [
+        replace(item, below=item.path.removeprefix(inside)) if absolute and item.path.startswith(inside) else item
+        for item in found.values()
+    ]
 
 
 def _loaded(chunk: LiveChunk, kind: ItemType) -> ContextItem:

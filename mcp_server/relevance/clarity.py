@@ -241,7 +241,8 @@ def _judged(
     for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, rules):
         name = one.item.id
         one = replace(one, essential=name in essential, terms=terms[name])
-        protected = one.item.anchored or (rules.strict and one.essential)
+        strong = one.score >= rules.strict_mode_preserve_threshold
+        protected = one.item.anchored or (rules.strict and (one.essential or strong))
         if one.keep and not protected and name in pruned and _is_out(one.item.last_mention, pruned[name]):
             one = replace(one, keep=False, why="pruned, and not mentioned since")
         judged.append(one)

@@ -7,9 +7,9 @@ silent longest is removed first. The counts are a function of the turns alone; a
 
 The pruner's rules, the stronger first:
 
-    1. anchored items stay; in strict mode essential ones too
+    1. anchored items stay; in strict mode essential ones, and those with 25 points or more, too
     2. over `max_context_items` (50): the lowest go until `target_context_items` (30) are left
-    3. over `max_items_per_category` (20): the lowest of the category go; in strict mode none at 25 points or more
+    3. over `max_items_per_category` (20): the lowest of the category go
     4. mentioned `min_mentions_preserve` (3) times or more: stays
     5. under `prune_threshold` (8 points): goes
 """
@@ -79,6 +79,11 @@ def score(mentions: int, references: int, silent: int, anchored: bool, weights: 
     )
 
 
+REFERENCE_WINDOW, MOST_REFERENCES = 20, 10
+"""References count if they are of the last 20 exchanges, ten at most: else the words of a subject that was left long
+ago would stay on top."""
+COMMON_SHARE, LEAST_EXCHANGES = 1 / 3, 10
+"""From ten exchanges on, a keyword of more than a third of the user's messages is no item."""
 MOST_ITEMS = 300
 MOST_CANDIDATES = 600
 LONGEST_READ = 100_000
@@ -90,7 +95,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item. Counts are 0 or more; `last_mention` is the exchange, counted from 1, or 0 for never."""
+    """One item. Counts are 0 or more; `last_mention` is the exchange, counted from 1, or 0 for never. `referred` are
+    the exchanges of its last references, ten at most."""
 
     id: str
     category: ItemCategory
@@ -99,6 +105,7 @@ class Item:
     last_mention: int
     created: datetime
     anchored: bool = False
+    referred: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -131,7 +138,8 @@ class Tracker:
         elif role == "agent":
             for item in known_in(text, tools, self.items):
                 known = self.items[item]
-                self.items[item] = replace(known, references=known.references + 1)
+                referred = (*known.referred, self.exchange)[-MOST_REFERENCES:]
+                self.items[item] = replace(known, references=known.references + 1, referred=referred)
 
     def with_anchors(self, anchored: Mapping[str, datetime]) -> Tracker:
         """Returns the counts with the user's anchors (id → since when). An anchored item that was never mentioned has 0
@@ -146,14 +154,21 @@ class Tracker:
         return Tracker(self.exchange, self.turn, items, dict(self.candidates))
 
     def scores(self, weights: ClarityWeights) -> list[tuple[Item, ClarityScore]]:
-        """Returns every item with its current score, highest first; ties by id."""
-        scored = [(item, self.score(item, weights)) for item in self.items.values()]
+        """Returns every item with its current score, highest first; ties by id. A word of more than a third of all
+        messages says nothing about the subject, so it is no item."""
+        items = (item for item in self.items.values() if item.anchored or not self._is_common(item))
+        scored = [(item, self.score(item, weights)) for item in items]
         return sorted(scored, key=lambda pair: (-pair[1].total, pair[0].id))
 
     def score(self, item: Item, weights: ClarityWeights) -> ClarityScore:
         """Returns the score of one item as of the current exchange."""
         silent = self.exchange - item.last_mention if item.mentions else weights.recency_window + 1
-        return score(item.mentions, item.references, silent, item.anchored, weights)
+        referred = sum(self.exchange - exchange < REFERENCE_WINDOW for exchange in item.referred)
+        return score(item.mentions, referred, silent, item.anchored, weights)
+
+    def _is_common(self, item: Item) -> bool:
+        enough = item.category == "keyword" and self.exchange >= LEAST_EXCHANGES
+        return enough and item.mentions > self.exchange * COMMON_SHARE
 
     def as_dict(self, now: datetime, anchored: Container[str] = ()) -> dict[str, Any]:
         """Returns JSON values. Times are milliseconds since 1970, UTC; `anchored` are ids that are also marked as
@@ -168,6 +183,7 @@ class Tracker:
                     "mentionCount": item.mentions,
                     "referenceCount": item.references,
                     "lastMentionTurn": item.last_mention,
+                    "recentReferences": list(item.referred),
                     "anchored": item.anchored or item.id in anchored,
                     "createdAt": _milliseconds(item.created),
                 }
@@ -189,6 +205,7 @@ class Tracker:
                 references=int(one["referenceCount"]),
                 last_mention=int(one["lastMentionTurn"]),
                 created=_EPOCH + int(one["createdAt"]) * _MILLISECOND,
+                referred=tuple(int(exchange) for exchange in one.get("recentReferences", ())),
             )
             for one in stored["items"]
         ]
@@ -272,12 +289,14 @@ def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules
         return [verdict for verdict in verdicts.values() if verdict.keep]
 
     def protected(verdict: Verdict) -> bool:
-        return verdict.item.anchored or (rules.strict and verdict.item.id in essential)
+        return verdict.item.anchored or (rules.strict and (verdict.item.id in essential or spared(verdict)))
+
+    def spared(verdict: Verdict) -> bool:
+        return verdict.score >= rules.strict_mode_preserve_threshold
 
     in_category = Counter(verdict.item.category for verdict in kept())
     for verdict in reversed(kept()):
-        spared = rules.strict and verdict.score >= rules.strict_mode_preserve_threshold
-        if in_category[verdict.item.category] > rules.max_items_per_category and not (protected(verdict) or spared):
+        if in_category[verdict.item.category] > rules.max_items_per_category and not protected(verdict):
             in_category[verdict.item.category] -= 1
             why = f"over {rules.max_items_per_category} of its kind"
             verdicts[verdict.item.id] = Verdict(verdict.item, verdict.score, False, why)
@@ -329,17 +348,29 @@ def line(item: BlockItem) -> str:
     """Returns the line of an item: mark, anchor, id, points."""
     mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
     anchor = "⚓ " if item.anchored else ""
-    name = " ".join(neutralise(item.id).split())  # anchors are written by hand, too
-    return f"  {mark} {anchor}{name[:LONGEST_SHOWN]} ({item.score:.0f})"
+    return f"  {mark} {anchor}{_name(item)[:LONGEST_SHOWN]} ({item.score:.0f})"
 
 
-def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS, head: str = HEAD) -> str:
-    """Returns the block `[CLARITY CONTEXT]` with as many items, in the order given, as fit into `most` tokens; empty
-    without items."""
-    text = head
-    for item in items:
+def block(
+    items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS
+) -> tuple[str, Sequence[BlockItem]]:
+    """Returns the block `[CLARITY CONTEXT]` in at most `most` tokens, and the items in it: the anchored ones, by their
+    names alone if their lines do not fit, then as many others as fit. Empty without items."""
+    anchored = [item for item in items if item.anchored]
+    others = [item for item in items if not item.anchored]
+    text = "\n".join([HEAD, *map(line, anchored)])
+    if anchored and count(text) > most:
+        rows = ("\n  ⚓ " + ", ".join(_name(item)[:longest] for item in anchored) for longest in (100, 40, 20, 10))
+        text = next((HEAD + row for row in rows if count(HEAD + row) <= most), "")
+    shown = list(anchored) if text else []
+    for item in others:
         longer = f"{text}\n{line(item)}"
-        if count(longer) > most:
+        if not text or count(longer) > most:
             break
         text = longer
-    return text if text != head else ""
+        shown.append(item)
+    return (text, shown) if shown else ("", [])
+
+
+def _name(item: BlockItem) -> str:
+    return " ".join(neutralise(item.id).split())  # anchors are written by hand, too

@@ -138,7 +138,7 @@ def _status(
 ) -> ClarityView:
     knobs, session = memory.settings.clarity, str(stats["session"])
     kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in judged if one.keep]
-    shown = block(kept, memory.tokens.count, knobs.block_tokens)
+    shown, _ = block(kept, memory.tokens.count, knobs.block_tokens)
     data = {
         "enabled": knobs.enabled,
         "strictMode": knobs.strict_mode,

@@ -1,7 +1,8 @@
 """Handles the events of a client's hooks: records the conversation and pushes relevant memory.
 
     SessionStart       push the brief once a window; after a compaction again, with the state of the work
-    UserPromptSubmit   record; push passages relevant to the prompt that the window does not hold
+    UserPromptSubmit   record; push passages relevant to the prompt that the window does not hold; in a window that
+                       is nearly full, what could leave it
     PostToolUse        record, at most every `TOOL_PAUSE`
     Stop               record
     PreCompact         record, and make a checkpoint before the client summarizes
@@ -14,15 +15,12 @@ prompt goes on.
 """
 
 from __future__ import annotations
-
+import anyio
 import logging
+from anyio.to_thread import run_sync
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
-
-import anyio
-
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.hooks import offline
@@ -38,7 +36,9 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.pressure import advisor
 from mcp_server.text.redaction import redact
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -172,9 +172,20 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
     captured = await _capture(memory, given, limit=PROMPT_CAPTURE_SECONDS)
     pushed = push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
     if captured:
-        return await pushed
-    _, said = await both(_note_prompt(memory, given), pushed)
-    return said
+        said = await pushed
+    else:
+        _, said = await both(_note_prompt(memory, given), pushed)
+    advice = "" if given.paused or is_the_clients(given.prompt) else await _advice(memory, given)
+    return push.with_advice(said, advice, await run_sync(memory.tokens.count, advice)) if advice else said
+
+
+async def _advice(memory: Memory, given: Given) -> str:
+    """Returns the advisor's proposal for a window that is nearly full; "" if there is none, or if it fails."""
+    try:
+        return await advisor.with_prompt(memory, given.session, given.prompt)
+    except ContextManagerError as error:
+        log.warning("no advice: %s", error)
+        return ""
 
 
 async def _on_tool(memory: Memory, given: Given) -> None:

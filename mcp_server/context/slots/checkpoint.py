@@ -19,10 +19,13 @@ from mcp_server.text.budget import Meter, Room, shared_out
 EXCHANGES = 8
 """Exchanges after a compaction in which contexts contain the state. Later, the conversation has taken it up."""
 
-LENGTHS = (200, 150, 110, 80, 60)
-"""Characters of an item: the first length with which all items fit."""
+LENGTHS = range(240, 20, -10)
+"""Characters of a decision: the first length with which all items fit."""
 
-LONGEST_LINE, LONGEST_CALL, LONGEST_FILE = 240, 160, 200
+TIMES = {"decisions": 1.0, "rules": 2.5, "open": 2.0}
+"""Items of these kinds may be so many times as long: there are few rules and open items, and each word counts."""
+
+LONGEST_LINE, LONGEST_CALL, LONGEST_FILE = 140, 160, 100
 """Characters."""
 
 MOST_FILES = 10
@@ -54,7 +57,8 @@ def _shown(stood: LeftOff, tokens: int, meter: Meter) -> Section:
     for kind, some in (("thread", _thread(stood)), ("last tool call", _call(stood))):
         if some:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
-    lists = (("decisions", stood.decisions), ("rules", stood.rules), (NEXT, stood.open_items))
+    decisions = tuple(one for one in stood.decisions if one not in stood.rules)
+    lists = (("rules", stood.rules), (NEXT, stood.open_items), ("decisions", decisions))
 
     def needs(longest: int) -> list[int]:
         return [_cost(_bulleted(kind, entries, len(entries), longest), meter) for kind, entries in lists]
@@ -99,6 +103,7 @@ def _cost(lines: Sequence[str], meter: Meter) -> int:
 def _bulleted(kind: str, entries: Sequence[str], of: int, longest: int) -> list[str]:
     newest = f" (the newest {len(entries)} of {of})" if len(entries) < of else ""
     title = f"{kind[0].upper()}{kind[1:]}{newest}:"
+    longest = min(LENGTHS[0], round(longest * TIMES[kind.partition(" ")[0]]))
     return [title, *(f"- {one_line(one, longest)}" for one in entries)] if entries else []
 
 

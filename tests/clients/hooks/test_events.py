@@ -101,6 +101,8 @@ async def test_own_turns_come_back_once_the_window_has_lost_them(told: Memory, w
     await now.prompt("The mooring at the north pier costs 340 euros a year.", "I see, 340 euros for the north pier.")
     await told.index.refresh()
     assert await now.prompt("what does the mooring at the north pier cost?") == ""
+    for errand in ("call the painter", "buy two ropes", "wash the deck"):  # the compaction tells the last exchanges
+        await now.prompt(errand, "All right.")
     await now.compact()
     await told.index.refresh()
     assert "340 euros" in await now.prompt("what does the mooring at the north pier cost?")
@@ -297,3 +299,24 @@ async def test_tokens_may_be_switched_off_by_setting(window: Open, told: Memory)
     assert await now.start() == ""
     assert await now.prompt(ASKED) == ""
     assert log(told)[0]["why"] == "hooks.turn_tokens is 0"
+
+
+async def test_the_advisor_speaks_with_a_prompt_from_70_percent_on_once_for_each_phase(
+    memory: Memory, window: Open, folder: Path
+) -> None:
+    now = window()
+    for name in ("ledger", "oven"):
+        now.write("user", f"Read the {name}.")
+        now.tool("Read", {"file_path": f"{folder}/src/{name}.py"}, "x = 1\n" * 200)
+        now.write("assistant", "Done.", tokens=150_000)
+    await now.hook("Stop", last_assistant_message="Done.")
+    said = await now.hook("UserPromptSubmit", prompt=f"What is in the ledger of {folder.name}?")
+    advice = pushed(said)
+    assert "Context at 75%" in advice
+    assert "src/oven.py" in advice
+    assert "src/ledger.py" not in advice, "its name is in the prompt; the project's name is no file's"
+    assert memory.tokens.count(advice[advice.index("Context at") :]) <= 150
+    assert "Context at 75%" in said["systemMessage"]
+    assert "\n" not in said["systemMessage"]
+    again = await now.hook("UserPromptSubmit", prompt="And in the oven?")
+    assert "Context at" not in pushed(again)

@@ -75,13 +75,23 @@ class ClaudeWindow:
         compaction = {"trigger": "auto", "preTokens": 9}
         self.line(type="system", subtype="compact_boundary", content="", compactMetadata=compaction)
 
-    def write(self, role: str, text: str, **more: Any) -> None:
-        """Writes a message as a line of the transcript."""
+    def tool(self, name: str, given: dict[str, Any], result: str) -> None:
+        """Writes the call of a tool and its result."""
+        number = next(self._numbers)
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": given}
+        message = {"role": "assistant", "id": f"msg_{self.session}_{number}", "content": [call]}
+        self.line(type="assistant", message={**message, "stop_reason": "tool_use"})
+        answer = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": result}
+        self.line(type="user", message={"role": "user", "content": [answer]}, toolUseResult={})
+
+    def write(self, role: str, text: str, tokens: int = 0, **more: Any) -> None:
+        """Writes a message as a line of the transcript. An answer's window has `tokens`."""
         number = next(self._numbers)
         message: dict[str, Any] = {"role": role, "content": text}
         if role == "assistant":
             message["content"] = [{"type": "text", "text": text}]
             message |= {"id": f"msg_{self.session}_{number}", "stop_reason": "end_turn"}
+            message |= {"usage": {"input_tokens": tokens}} if tokens else {}
         self.line(type=role, message=message, **more)
 
     def line(self, **fields: Any) -> None:

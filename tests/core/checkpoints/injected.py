@@ -57,7 +57,7 @@ OURS = [
     f"{label('memory', 'knowledge/memory/MEMORY.md')}\nUse SQLite.",
     f"{label('knowledge', 'search')}\n[2026-05-02 · Title]\nuser: hello",
     f"{label('safety', 'p0')}\n{session.LINE}",
-    block([BlockItem("claracore", 125, anchored=True)], len, 1_000),
+    block([BlockItem("claracore", 125, anchored=True)], len, 1_000)[0],
     _advice(0.75),
     _advice(0.97),
     render(Checkpoint("ckp_1", "ses_1", NOW, 3, thread="Began with: hello")),

@@ -47,6 +47,11 @@ def test_over_fifty_items_the_lowest_go_until_thirty_are_left() -> None:
     assert len(kept(scored[:50])) == 50
 
 
+def test_in_strict_mode_items_of_25_points_survive_the_cap_of_all_items_too() -> None:
+    scored = [(item(f"i{n:02}", 3, CATEGORIES[n % 4]), float(n)) for n in range(20, 80)]
+    assert kept(scored, STRICT) >= {f"i{n:02}" for n in range(25, 80)}
+
+
 def test_essential_items_stay_in_strict_mode_only() -> None:
     scored = [(item("soul.md"), 0.0)]
     assert kept(scored, STRICT, frozenset({"soul.md"})) == {"soul.md"}

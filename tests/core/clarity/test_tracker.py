@@ -99,7 +99,8 @@ def test_anchoring_never_lowers_a_rank(turns: list[tuple[Role, str]], name: str,
     tracker = heard([*turns, ("user", "ClaraCore"), ("user", name)])
     held = dict.fromkeys(sorted(others - {""}), AT)
     for anchored in list(tracker.items):
-        before = [item.id for item, _ in tracker.with_anchors(held).scores(W)].index(anchored)
+        ranked = [item.id for item, _ in tracker.with_anchors(held).scores(W)]
+        before = ranked.index(anchored) if anchored in ranked else len(ranked)  # a common word has no rank
         after = [item.id for item, _ in tracker.with_anchors({**held, anchored: AT}).scores(W)].index(anchored)
         assert after <= before
 
@@ -109,3 +110,24 @@ def test_every_score_is_the_sum_of_its_terms(turns: list[tuple[Role, str]], weig
     for _, score in heard(turns).with_anchors({"oven": AT}).scores(weights):
         assert abs(sum(score.terms().values()) - score.total) < 1e-9
         assert score.total >= 0
+
+
+def test_five_exchanges_after_a_change_of_subject_the_new_one_is_on_top() -> None:
+    dice, web = "roll a die, flip a coin, count heads and tails", "FastAPI routes, the router and its middleware"
+    old: list[tuple[Role, str]] = [("user", f"please {dice}"), ("agent", f"please {dice}")]
+    new: list[tuple[Role, str]] = [("user", f"please {web}"), ("agent", f"please {web}")]
+    tracker = heard([*old * 50, *new * 5])
+    ranked = [item.id for item, _ in tracker.scores(W)]
+    assert {"fastapi", "router", "middleware"} <= set(ranked[:6])
+    assert not {"coin", "heads", "die"} & set(ranked), "words of more than a third of all messages are no items"
+
+
+def test_only_ten_references_of_the_last_twenty_exchanges_count() -> None:
+    again: list[tuple[Role, str]] = [("agent", "I restart ClaraCore")]
+    talked: list[tuple[Role, str]] = [("user", "ClaraCore is down"), *again * 14]
+    tracker = heard(talked)
+    claracore = tracker.items["claracore"]
+    assert (claracore.references, tracker.score(claracore, W).utility) == (14, 150)
+    for number in range(20):
+        tracker.hear("user", f"and {number}?", AT)
+    assert tracker.score(tracker.items["claracore"], W).utility == 0

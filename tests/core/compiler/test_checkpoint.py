@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +73,7 @@ def test_it_leaves_memory_its_share_and_memory_leaves_it_its_own() -> None:
 
 
 def test_all_decisions_rules_and_open_items_are_in_it_each_by_its_beginning_if_need_be() -> None:
-    many = {
+    many: dict[str, Any] = {
         name: tuple(f"{name} number {number}: {'and its long reason ' * 8}" for number in range(count))
         for name, count in (("decisions", 25), ("rules", 7), ("open_items", 8))
     }
@@ -85,7 +86,7 @@ def test_all_decisions_rules_and_open_items_are_in_it_each_by_its_beginning_if_n
 def test_the_page_does_not_repeat_an_item_of_the_checkpoint() -> None:
     lines = ("Use SQLite for the ledger.", "Ship on Fridays.")
     rows = "\n".join(f"- 2026-02-16: {line} [src: raw/conversations/2026/02/16/a.md#1]" for line in lines)
-    page = SourceFile("knowledge/projects/bakery/context.md", f"# Bakery\n\n## Decisions\n\n{rows}\n")
+    page = SourceFile("knowledge/projects/bakery/context.md", f"# Bakery\n\n## Key Decisions\n\n{rows}\n")
     done = compiled(replace(STOOD, decisions=("Use SQLite for the ledger",)), 2_400, files=(page,))
     assert done.text.count("Use SQLite for the ledger") == 1
     assert "Ship on Fridays" in done.text
