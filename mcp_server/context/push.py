@@ -10,15 +10,19 @@ Every decision, also to push nothing, is one line of the log `injection`, with t
 """
 
 from __future__ import annotations
-import anyio
+
 import contextlib
 import hashlib
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.concurrency import both
-from mcp_server.context import (briefs, pauses, previous_session, push_policy, windows)
+from mcp_server.context import briefs, pauses, previous_session, push_policy, windows
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
@@ -26,7 +30,7 @@ from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.push_candidates import find_hits, judged, offered_topics
 from mcp_server.context.push_policy import Judged, visible_line
 from mcp_server.context.receipt import Receipt
-from mcp_server.context.window_text import (NothingAsked, asks_nothing, fingerprints, is_the_clients)
+from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, is_the_clients
 from mcp_server.context.windows import Window
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
@@ -42,7 +46,6 @@ from mcp_server.text.passages import own_text
 from mcp_server.text.redaction import redact
 from mcp_server.topics import watch
 from mcp_server.topics.watch import Seen
-from typing import Any
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,14 @@ names of renamed files; it is overwritten and deleted at the end.
 """
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
+
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import stored
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS
@@ -25,12 +29,11 @@ from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.journal import ForgetIntent, ForgetIntents
-from mcp_server.storage.local.copies import Copies, Copy, UNNAMED
+from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.local.git.forget_history import History, Survey
 from mcp_server.storage.values import Change
-from mcp_server.text.forgotten import Forgotten, MARK, NAME
+from mcp_server.text.forgotten import MARK, NAME, Forgotten
 from mcp_server.text.transcript_head import stem_of
-from pathlib import Path
 
 LOCK = "forget"
 COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")

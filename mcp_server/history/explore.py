@@ -5,11 +5,15 @@ through `--workspace`.
 """
 
 from __future__ import annotations
+
 import contextlib
 import logging
-from anyio.to_thread import run_sync
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history import incoming
 from mcp_server.history.branch_folders import BranchFolders
@@ -18,10 +22,9 @@ from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.merging import Joined, join
 from mcp_server.memory import Memory
 from mcp_server.settings import MACHINE_FILE
-from mcp_server.storage.history_values import Branch, TAG_PREFIX, unused
+from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
 from mcp_server.storage.local import durable
 from mcp_server.storage.ports import History
-from pathlib import Path
 
 log = logging.getLogger(__name__)
 

@@ -8,25 +8,28 @@ when the conversation ends.
 """
 
 from __future__ import annotations
-import anyio
+
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Callable, Sequence
-from dataclasses import (asdict, dataclass, field, replace)
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from time import perf_counter
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.conversations import sessions
-from mcp_server.conversations.closed_sessions import (LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction)
+from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge.derive import (Derived, chosen, derive, derive_live, versions)
+from mcp_server.knowledge.derive import Derived, chosen, derive, derive_live, versions
 from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extractors import Extractor
 from mcp_server.knowledge.live_pages import lines_from, page_from, stored_lines
-from mcp_server.knowledge.writing import (ChangedFile, put_page, renew_memory, write_lines)
+from mcp_server.knowledge.writing import ChangedFile, put_page, renew_memory, write_lines
 from mcp_server.memory import Memory
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.transcript import Transcript
-from time import perf_counter
-from typing import Any
 
 log = logging.getLogger(__name__)
 

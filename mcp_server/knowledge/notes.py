@@ -10,10 +10,14 @@ The notes are stored in state.db after each turn (`added`), and made again from 
 """
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
-from collections.abc import (Callable, Iterable, Mapping, Sequence)
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
@@ -23,7 +27,6 @@ from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item
 from mcp_server.understanding.settling import Statement, same, settle
-from typing import Any
 
 MAX_ITEMS, MAX_FILES = 400, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND

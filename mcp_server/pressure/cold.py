@@ -12,13 +12,16 @@ are live and whole are ignored.
 """
 
 from __future__ import annotations
+
 import contextlib
 import math
-from anyio.to_thread import run_sync
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints.stored import named_chunks
 from mcp_server.context.slots.history import exchanges
 from mcp_server.conversations import sessions

@@ -4,11 +4,14 @@
 """
 
 from __future__ import annotations
+
 import shutil
 import sys
-from anyio.to_thread import run_sync
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+
 from mcp_server import __version__
 from mcp_server.checkpoints import restore
 from mcp_server.conversations.projects import map_problems

@@ -1,22 +1,25 @@
 """The advisor in the answer of `observe`, and the state that it stores."""
 
 from __future__ import annotations
+
 import json
-import pytest
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import open_memory
-from mcp_server.conversations.observe import (ContextChunk, NewTurn, Observed, observe)
+from mcp_server.conversations.observe import ContextChunk, NewTurn, Observed, observe
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure import advisor
-from mcp_server.pressure.advise import Advice, IN_ADD
+from mcp_server.pressure.advise import IN_ADD, Advice
 from mcp_server.status.status import status
 from mcp_server.storage.logs import advisor_path
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.forgetting import holding
 from tests.pressing import limited
 

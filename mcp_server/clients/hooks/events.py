@@ -15,12 +15,16 @@ prompt goes on.
 """
 
 from __future__ import annotations
-import anyio
+
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.hooks import offline
@@ -38,7 +42,6 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
 from mcp_server.text.redaction import redact
-from pathlib import Path
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,20 @@
 """The values that all importers share: tool calls, ids, skipped items, progress, and the report."""
 
 from __future__ import annotations
+
 import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import (Callable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Literal
+
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Literal
 
 SUMMARY, RESULT = 200, 400
 """Characters kept of a tool call's input and output."""

@@ -1,23 +1,26 @@
 """What left the live context comes back: asked for, by itself, after the session's end; in the end it goes."""
 
 from __future__ import annotations
+
 import json
-import pytest
 import re
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import catch_up, open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import ContextChunk, observe
 from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import (IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk)
+from mcp_server.pressure.cold import IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk
 from mcp_server.pressure.prune import prune
 from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search
-from pathlib import Path
 from tests.conftest import Clock
-from tests.pressing import (ASKS, SUBJECTS, about, forms, hold, limited, say, talk)
+from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,16 @@
 """What happens by itself when a session grows."""
 
 from __future__ import annotations
+
 import json
-import pytest
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
 from mcp_server.conversations.sessions import session_turns
@@ -16,10 +21,8 @@ from mcp_server.pressure.pressure import plan
 from mcp_server.relevance.chunks import text_of
 from mcp_server.relevance.live_set import gauges, live_set
 from mcp_server.relevance.similar import Lookups
-from pathlib import Path
 from tests.conftest import Clock
-from tests.pressing import (ASKS, SUBJECTS, about, forms, hold, limited, say, talk)
-from typing import Any
+from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,16 @@
 """An LLM words the summaries of a compaction when there is time; nothing waits for it, and nothing is lost by it."""
 
 from __future__ import annotations
-import anyio
-import pytest
+
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
 from mcp_server.app import maintain, open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.sessions import end_session
@@ -16,11 +20,10 @@ from mcp_server.pressure.cold import recover_chunk
 from mcp_server.pressure.reword import REWORDING, reword_all
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import live_set
-from pathlib import Path
 from tests.conftest import Clock
 from tests.end_to_end.servers import eventually
 from tests.fake_llm import FakeLlm
-from tests.pressing import (ASKS, SUBJECTS, hold, limited, say, talk)
+from tests.pressing import ASKS, SUBJECTS, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
 
