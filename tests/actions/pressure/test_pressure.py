@@ -131,7 +131,7 @@ async def test_a_pasted_log_becomes_an_excerpt_and_nothing_else_goes(workspace: 
             assert "CarrierTimeout in send_label" in pasted.shown
             assert "Why does the label fail?" in pasted.shown
             assert (await gauges(memory, role)).live < 0.45
-            assert memory.cold.get(role, pasted.id).content == log
+            assert memory.cold.find(pasted.id, role).content == log
 
 
 async def test_tool_results_shrink_to_their_call_before_anything_else_goes(workspace: Path, clock: Clock) -> None:
