@@ -29,6 +29,7 @@ from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Lookups
+from mcp_server.storage.values import STEPS as CURATED
 from mcp_server.storage.values import LiveSetCounts, SessionRow
 
 STEPS = "checkpoint_steps"
@@ -77,7 +78,7 @@ async def after_turn(
             return otherwise
 
     counts, items = (clarity.NAMESPACE, f"{clarity.STATE}:{session}"), (session_notes.NAMESPACE, session)
-    places = (counts, items, (as_of.NAMESPACE, session))
+    places = (counts, items, (CURATED, session), (as_of.NAMESPACE, session))
     stored = await step("reading the session's state", memory.state.get_all(places), None)
     if stored is not None and stored[-1] is not None:
         await step("ending the rewound state", session_state.end_rewind(memory, session, turns), None)
@@ -109,7 +110,8 @@ async def after_turn(
     if entered is None:
         return tuple(notes)
     lookups = Lookups(memory, session)
-    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, lookups), [])
+    curated = int(stored[2] or 0) if stored is not None else 0
+    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, lookups, curated), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
     await step("making a checkpoint", checkpoint_if_full(memory, session, turns), None)

@@ -89,13 +89,13 @@ class Relief:
 
 
 async def relieve(
-    memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups
+    memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups, curated: int
 ) -> list[Relief]:
     """Runs what is due after the turns `new`, and returns it: curation at its trigger and at every further 5%,
     compaction at its own, the limit if that was not enough.
 
     Call it under the transcript's lock. `entered` is the state of the live set after these turns; `lookups` caches what
-    is read under that lock.
+    is read under that lock; `curated` is the step of fullness (STEPS) at which the session was curated last.
     """
     if not memory.settings.context.cold_storage_enabled or not new:
         return []
@@ -105,7 +105,6 @@ async def relieve(
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
     full = entered.now.live / memory.settings.context.limit_tokens
-    before = int(await memory.state.get(STEPS, session) or 0)
     done: list[Relief] = []
 
     async def act(event: Event) -> float:
@@ -114,14 +113,14 @@ async def relieve(
         done.append(await carry_out(memory, await plan(memory, lookups, event), turns=await lookups.turns()))
         return (await gauges(memory, session)).live
 
-    if triggers.compaction > full and curation_step(full, triggers) > before:
+    if triggers.compaction > full and curation_step(full, triggers) > curated:
         full = await act("curation")
     if full >= triggers.compaction:
         full = await act("compaction")
     if full >= triggers.most:
         full = await act("limit")
     unjudged = any(one.why == UNJUDGED for relief in done if not relief.plan.changes for one in relief.plan.decisions)
-    if (after := curation_step(full, triggers)) != before and not unjudged:  # else the next message tries again
+    if (after := curation_step(full, triggers)) != curated and not unjudged:  # else the next message tries again
         await memory.state.put(STEPS, session, after)
     return [relief for relief in done if relief.plan.changes]
 
