@@ -23,18 +23,15 @@ _EARLIER = (EARLIER, "also: ")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One bullet with its continuation lines: lines `start` to `end` of the body, `date` as written or ''."""
+    """One bullet with its continuation lines: lines `start` to `end` of the body, `date` as written or empty. `sources`
+    are its turns; an entry that a person continued on further lines has none, because it is the person's own."""
 
     section: str
     text: str
     start: int
     end: int
     date: str
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The turns that it was derived from. An entry that a person continued on further lines is the person's own."""
-        return sources_of(self.text) if self.start == self.end else ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def said(self) -> str:
@@ -60,10 +57,9 @@ def _plain(line: str) -> str:
 def entries(body: str) -> list[Entry]:
     """Returns every top-level bullet of the body, in order. Bullets in comments do not count: templates have some."""
     lines, written_lines = without_comments(body).split("\n"), body.split("\n")
-    heading_of = {
-        number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)
-    }
-    headings = {section.start for section in sections(body, 1) if section.title}
+    inside = sections(body, 1)
+    heading_of = {number: one.title for one in inside for number in range(one.start, one.end + 1)}
+    headings = {one.start for one in inside if one.title}
     found: list[Entry] = []
     number = 1
     while number <= len(lines):
@@ -75,7 +71,8 @@ def entries(body: str) -> list[Entry]:
             end += 1
         text = "\n".join(written_lines[number - 1 : end])
         dated = _DATE.match(_BULLET.sub("", lines[number - 1]))
-        found.append(Entry(heading_of.get(number, ""), text, number, end, dated[0][:10] if dated else ""))
+        sources = sources_of(text) if number == end and "[src: " in text else ()
+        found.append(Entry(heading_of.get(number, ""), text, number, end, dated[0][:10] if dated else "", sources))
         number = end + 1
     return found
 
