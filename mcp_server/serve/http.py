@@ -105,8 +105,9 @@ async def _record_webhook(memory: Callable[[], Awaitable[Memory]], request: Requ
         body = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
         return 400, {"error": f"the body is no UTF-8 text (byte {error.start})"}
+    project = next(iter(request.query_params.getlist("project")), None)
     try:
-        done = await webhook(await memory(), place[1], place[2], body, request.query_params.get("project"))
+        done = await webhook(await memory(), place[1], place[2], body, project)
     except ContextManagerError as error:
         status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, Invalid) else 503
         return status, {"error": str(error)}
