@@ -69,12 +69,12 @@ async def restore(
     await sessions.ready(memory)
     await finish(memory)
     then = await stored.read(memory, number)
-    if then.state is None:
-        raise Unavailable(
-            f"the state of {then.id} is not on this machine: it was made on another one, or `.local` was deleted; "
-            f"`read {then.id}` shows its page"
-        )
     knowledge = _took_knowledge(then) if knowledge is None else knowledge
+    if knowledge and then.state is None:
+        raise Unavailable(
+            f"the knowledge of checkpoint {then.id} is not on this machine; it was made on another machine; "
+            f"`recover {then.id}` without it goes back to its turn and its anchors"
+        )
     stays = await run_sync(unchanged_files, memory, then, caller) if knowledge else {}
     row = await sessions.require(memory, then.session)
     if not apply:

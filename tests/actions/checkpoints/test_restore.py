@@ -351,9 +351,12 @@ async def test_a_checkpoint_of_the_previous_format_restores(memory: Memory) -> N
     assert text(memory, ANA) == "Ana keeps the berth.\n"
 
 
-async def test_without_its_part_for_programs_a_checkpoint_is_a_page_that_does_not_restore(memory: Memory) -> None:
+async def test_of_a_checkpoint_whose_part_for_programs_is_not_here_turn_and_anchors_are_restored(
+    memory: Memory,
+) -> None:
     made = await two_states(memory)
     memory.files.remove(f".local/checkpoints/{made.id}.xz")
     assert (await stored.read(memory, made.id)).decisions == made.decisions
-    with pytest.raises(Unavailable, match="not on this machine"):
-        await recover(memory, made.id, USER, apply=True)
+    with pytest.raises(Unavailable, match="made on another machine"):
+        await recover(memory, made.id, USER, apply=True, knowledge=True)
+    assert (await recover(memory, made.id, USER, apply=True)).applied
