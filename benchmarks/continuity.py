@@ -49,7 +49,7 @@ FURTHER = (0, 40, 200)
 
 TEXTS = ("brief", "after a compaction", "resume")
 KINDS = ("decision", "rule", "open")
-COMPARED = 60
+COMPARED = 25
 """Characters of an item that a text must contain: longer items are shown by their beginning."""
 
 
