@@ -17,9 +17,8 @@
     ## State                  only in `render`
     ```json … ```             a value as JSON, for programs
 
-Empty sections are left out. No line of a text can look like structure: each begins with `> ` or `- `, and lines of JSON
-with white space, a bracket or a quotation mark. Invisible characters, and those that no file can hold, are written
-`\\u{HEX}` as in transcripts.
+Empty sections are left out. No line of a text can look like structure: each begins with `> ` or `- `, and JSON is on
+one line. Invisible characters, and those that no file can hold, are written `\\u{HEX}` as in transcripts.
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ from mcp_server.text.yaml_line import moment_text, read_moment, yaml_line
 
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1
+LONGEST_PAGE = 80
+"""Lines that a page must not reach."""
 
 Reason = Literal["asked", "compaction", "end", "hook", "recovery"]
 """Why it was made: by tool or command, before compaction, at session end, by a client's hook, before a recovery."""
@@ -61,10 +62,10 @@ class Checkpoint:
     """All that a session's state can be restored from, and a summary for people.
 
     `turn` is the number of the last turn that it covers. `replaced` are the decisions that are no longer in force.
-    `live` and `cold` are chunk ids. `compile_inputs` are the
-    fields of `CompileInputs` with references instead of texts, `compiled_sha256` is the hash of the compiled text.
-    `knowledge_tree` names the tree (or copy) of the knowledge files, `left_out` the files that it lacks, each with the
-    reason. `state` is the session's state by name. Times have milliseconds.
+    `live` and `cold` are chunk ids. `compile_inputs` are the fields of `CompileInputs` with references instead of
+    texts, `compiled_sha256` is the hash of the compiled text. `knowledge_tree` names the tree (or copy) of the
+    knowledge files, `left_out` the files that it lacks, each with the reason. `state` is the session's state by name;
+    None if only the page is on this machine. Times have milliseconds.
     """
 
     id: str
@@ -112,14 +113,20 @@ def render(checkpoint: Checkpoint) -> str:
 
 
 def page(checkpoint: Checkpoint) -> str:
-    """Returns the checkpoint's page for people: under 80 lines, the newest items of each kind."""
+    """Returns the checkpoint's page for people: under 80 lines. Decisions have the room that other sections leave."""
+    texts = (_page(checkpoint, most) for most in range(len(checkpoint.decisions), -1, -1))
+    return next(text for text in texts if text.count("\n") < LONGEST_PAGE or "## Decisions" not in text)
+
+
+def _page(checkpoint: Checkpoint, decisions: int) -> str:
     sections = []
     for one in _SECTIONS:
-        value = getattr(checkpoint, one.field) if one.most else None
-        if isinstance(value, tuple) and len(value) > one.most:
-            lines = [f"({len(value) - one.most} older ones: `resume`)", *one.write(value[-one.most :])]
+        most = decisions if one.field == "decisions" else one.most
+        value = getattr(checkpoint, one.field) if most else None
+        if isinstance(value, tuple) and len(value) > most:
+            lines = [f"({len(value) - most} older ones: `resume`)", *one.write(value[-most:])]
         else:
-            lines = one.write(value)[: one.most] if value else []
+            lines = one.write(value)[:most] if value else []
         sections.append((one.title, lines))
     return _written(checkpoint, {}, sections)
 
@@ -223,9 +230,6 @@ def _optional(fields: Mapping[str, object], name: str) -> str | None:
 
 # ---------------------------------------------------------------- sections
 
-ONE_LINE = 160
-"""Characters of JSON up to which a value is written on one line."""
-
 _UNWRITABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
@@ -311,27 +315,11 @@ def _read_pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _block(value: Any) -> list[str]:
-    """Returns a JSON block: short values on one line, longer ones indented, so that differences show line by line."""
+    """Returns a JSON block on one line."""
     if value is None:
         return []
-    text = "\n".join(_json_lines(value, ""))
-    return ["```json", *_UNWRITABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text).split("\n"), "```"]
-
-
-def _json_lines(value: Any, indent: str) -> list[str]:
-    whole = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if len(whole) <= ONE_LINE or not isinstance(value, Mapping | list | tuple):
-        return [whole]
-    if isinstance(value, Mapping):
-        ends, inner = "{}", [(f"{json.dumps(str(key))}: ", value[key]) for key in sorted(value)]
-    else:
-        ends, inner = "[]", [("", one) for one in value]
-    lines = [ends[0]]
-    for place, (name, one) in enumerate(inner, start=1):
-        first, *rest = _json_lines(one, indent + " ")
-        lines += [f"{indent} {name}{first}", *rest]
-        lines[-1] += "," if place < len(inner) else ""
-    return [*lines, f"{indent}{ends[1]}"]
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return ["```json", _UNWRITABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text), "```"]
 
 
 def _read_block(lines: Sequence[str]) -> Any:
@@ -346,7 +334,7 @@ def _read_block(lines: Sequence[str]) -> Any:
 @dataclass(frozen=True, slots=True)
 class _Section:
     """A section of the file: its heading, the field that it holds, how that is written and read, and how many entries
-    of it the page shows; 0 if the section is only for programs."""
+    of it the page shows; 0 for sections only for programs, and for decisions, which have the rest of the page."""
 
     title: str
     field: str
@@ -357,16 +345,16 @@ class _Section:
 
 _SECTIONS = (
     _Section("Thread", "thread", _quote, _read_quote, 2),
-    _Section("Decisions", "decisions", _bullets, _read_bullets, 14),
+    _Section("Decisions", "decisions", _bullets, _read_bullets),
     _Section("Replaced decisions", "replaced", _bullets, _read_bullets, 2),
-    _Section("Rules", "rules", _bullets, _read_bullets, 6),
-    _Section("Open items", "open_items", _bullets, _read_bullets, 7),
+    _Section("Rules", "rules", _bullets, _read_bullets, 8),
+    _Section("Open items", "open_items", _bullets, _read_bullets, 8),
     _Section("Next step", "next_step", _quote, _read_quote, 1),
-    _Section("Key facts", "facts", _bullets, _read_bullets, 4),
+    _Section("Key facts", "facts", _bullets, _read_bullets, 5),
     _Section("Last tool call", "last_tool_call", _tool_call, _read_tool_call, 1),
-    _Section("Files touched", "files", _bullets, _read_bullets, 3),
+    _Section("Files touched", "files", _bullets, _read_bullets, 5),
     _Section("Topics", "topics", _bullets, _read_bullets),
-    _Section("Anchors", "anchors", _anchors, _read_anchors),
+    _Section("Anchors", "anchors", _anchors, _read_anchors, 100),
     _Section("Live chunks", "live", _bullets, _read_bullets),
     _Section("Cold chunks", "cold", _bullets, _read_bullets),
     _Section("Left out", "left_out", _pairs, _read_pairs),

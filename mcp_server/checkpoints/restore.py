@@ -9,28 +9,25 @@ checkpoint stay in their transcript, go to cold storage, and are hidden until th
 """
 
 from __future__ import annotations
-
 import logging
+from anyio.to_thread import run_sync
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints import checkpoint, stored
 from mcp_server.checkpoints.document import Checkpoint
-from mcp_server.checkpoints.restore_plan import NO_UNDO, describe_changes, unchanged_files, without_forgotten
+from mcp_server.checkpoints.restore_plan import (NO_UNDO, describe_changes, unchanged_files, without_forgotten)
 from mcp_server.checkpoints.session_state import replace_state
 from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
-from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable
+from mcp_server.errors import (Conflict, ContextManagerError, NotFound, Unavailable)
 from mcp_server.knowledge.anchors import with_entry
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.checkpoint_files import ANCHORS, FOLDERS, CheckpointTrees
+from mcp_server.storage.checkpoint_files import ANCHORS, CheckpointTrees, FOLDERS
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
 from mcp_server.storage.values import Change, SessionRow, SessionState
 
@@ -68,12 +65,12 @@ async def restore(
     await sessions.ready(memory)
     await finish(memory)
     then = await stored.read(memory, number)
-    if then.state is None:
-        raise Unavailable(
-            f"the state of {then.id} is not on this machine: it was made on another one, or `.local` was deleted; "
-            f"`read {then.id}` shows its page"
-        )
     knowledge = _took_knowledge(then) if knowledge is None else knowledge
+    if knowledge and then.state is None:
+        raise Unavailable(
+            f"the knowledge of checkpoint {then.id} is not on this machine; it was made on another machine; "
+            f"`recover {then.id}` without it goes back to its turn and its anchors"
+        )
     stays = await run_sync(unchanged_files, memory, then, caller) if knowledge else {}
     row = await sessions.require(memory, then.session)
     if not apply:

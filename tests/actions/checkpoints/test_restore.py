@@ -1,14 +1,10 @@
 """Going back to a checkpoint: what comes back, what stays, what somebody else did meanwhile, and forward again."""
 
 from __future__ import annotations
-
+import pytest
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import catch_up
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
@@ -31,6 +27,7 @@ from mcp_server.relevance import clarity
 from mcp_server.relevance.live_set import live_set
 from mcp_server.status.doctor import examine
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
+from pathlib import Path
 from tests.actions.small_context import grow, small_memory
 from tests.conftest import Clock
 
@@ -351,9 +348,12 @@ async def test_a_checkpoint_of_the_previous_format_restores(memory: Memory) -> N
     assert text(memory, ANA) == "Ana keeps the berth.\n"
 
 
-async def test_without_its_part_for_programs_a_checkpoint_is_a_page_that_does_not_restore(memory: Memory) -> None:
+async def test_of_a_checkpoint_whose_part_for_programs_is_not_here_turn_and_anchors_are_restored(
+    memory: Memory,
+) -> None:
     made = await two_states(memory)
     memory.files.remove(f".local/checkpoints/{made.id}.xz")
     assert (await stored.read(memory, made.id)).decisions == made.decisions
-    with pytest.raises(Unavailable, match="not on this machine"):
-        await recover(memory, made.id, USER, apply=True)
+    with pytest.raises(Unavailable, match="made on another machine"):
+        await recover(memory, made.id, USER, apply=True, knowledge=True)
+    assert (await recover(memory, made.id, USER, apply=True)).applied
