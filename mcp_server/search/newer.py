@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from mcp_server.model import Hit, Passage
 from mcp_server.text.derived_lines import sources_of, without_sources
 from mcp_server.understanding.features import content_stems, word_list
-from mcp_server.understanding.settling import ALIKE, Rarity, Statement, replaces, same
+from mcp_server.understanding.settling import Rarity, Statement, replaces, same
 
 MOST = 60
 """Hits that are compared with each other."""
@@ -87,7 +87,7 @@ def _replaces(old: Statement, new: Statement, asked: frozenset[str], rarity: Rar
     if wanted and wanted <= answered:
         numbers, others = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
         least = ANSWERS_ALIKE if numbers and others and not numbers & others else least
-    return replaces(old, new, rarity, ALIKE) >= least
+    return replaces(old, new, rarity) >= least
 
 
 def _day(passage: Passage) -> str:

@@ -63,7 +63,9 @@ def test_code_settles_nothing() -> None:
 def test_injected_messages_settle_nothing_and_do_not_separate_messages(injected: str) -> None:
     plain = said(("user", "Which store?"), ("agent", PROPOSAL), ("user", "ok, do that"))
     among = [*plain[:2], Turn(90, "user", injected, AT), Turn(91, "system", "ok", AT), plain[2]]
-    assert came_to(among).decisions == came_to(plain).decisions == (SAID,)
+    (decision,) = came_to(plain).decisions
+    assert SAID in decision
+    assert came_to(among).decisions == (decision,)
     assert came_to(said(("agent", PROPOSAL), ("user", injected), ("agent", injected))).rules == ()
     assert not [item for item in items(noted(among, recognizer()), recognizer()) if item.turn >= 90]
 
