@@ -18,14 +18,12 @@ from mcp_server.text.derived_lines import Line, LineKind
 from mcp_server.understanding.features import subject_stems
 from mcp_server.understanding.recognizer import Item, ItemKind
 
-VERSION = 3
+VERSION = 4
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {
-    ("decision", "agent"): 0.25,
-    ("decision", "user"): 0.2,
     ("fact", "user"): 0.2,
     ("fact", "agent"): 0.25,
 }
