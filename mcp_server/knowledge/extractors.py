@@ -93,14 +93,12 @@ def context_of(
 
 # ---------------------------------------------------------------- items
 
-VERSION = 3
+VERSION = 4
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
 
 LEAST: Mapping[tuple[ItemKind, str], float] = {
-    ("decision", "agent"): 0.25,
-    ("decision", "user"): 0.2,
     ("fact", "user"): 0.2,
     ("fact", "agent"): 0.25,
 }

@@ -5,16 +5,14 @@ certainty if both share words with the query: then they answer the same question
 """
 
 from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-
 from mcp_server.model import Hit
 from mcp_server.text.derived_lines import sources_of, without_sources
 from mcp_server.understanding.features import content_stems, word_list
-from mcp_server.understanding.settling import ALIKE, Rarity, Statement, replaces, same
+from mcp_server.understanding.settling import (Rarity, Statement, replaces, same)
 
 MOST = 60
 """Hits that are compared with each other."""
@@ -84,7 +82,7 @@ def _replaces(old: Statement, new: Statement, asked: frozenset[str], rarity: Rar
     if wanted and wanted <= answered:
         numbers, others = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
         least = ANSWERS_ALIKE if numbers and others and not numbers & others else least
-    return replaces(old, new, rarity, ALIKE) >= least
+    return replaces(old, new, rarity) >= least
 
 
 def _day(order: tuple[str, int]) -> str:

@@ -24,6 +24,7 @@ from mcp_server.understanding.features import (
     Features,
     Message,
     content_stems,
+    cues,
     line_features,
     message_features,
     sentence_features,
@@ -41,11 +42,23 @@ LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.15, "fact": 0.12,
 
 It is low for decisions, because their lines are judged once more."""
 
-LEAST_LINE = 0.38
+LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
+
+LEAST_PLAIN = 0.25
+"""The same for a proposal that the user accepts in so many words: "yes, go with that"."""
+
+SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
+"""Words of a plain acceptance, and characters in which it says yes."""
+
+PROPOSES = 0.4
+"""The probability of a proposal from which on a message makes one, whatever its words."""
 
 AMENDS = 0.3
 """The probability of acceptance plus amendment from which on an answer counts as an amendment of the proposal."""
+
+REFUSES = 0.5
+"""The probability of a refusal from which on an answer counts as a refusal of the proposal."""
 
 LONGEST_ANSWER = 240
 """Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
@@ -237,8 +250,10 @@ def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], 
     """
     if kind == "decision" and chosen and sentence.option not in (0, chosen):
         return False
-    if is_question(sentence.text) and kind != "open" and not (kind == "decision" and by_agent):
-        return False
+    if kind != "open" and is_question(sentence.text):
+        proposes = kind == "decision" and by_agent
+        if not proposes or len(subject_stems(sentence.text)) < MIN_WORDS:
+            return False
     return shares[kind] >= SECOND[kind] * max(shares.values())
 
 
@@ -283,7 +298,7 @@ def _items(
         for line, probability in lines:
             if line.labeled:
                 probability = 1.0
-            elif kind == "decision" and probability < LEAST_LINE:
+            elif kind == "decision" and probability < _least_of_line(line, messages):
                 continue
             if len(subject_stems(line.text.replace(MARK, " "))) < (1 if line.labeled else MIN_WORDS):
                 continue
@@ -302,6 +317,14 @@ def _items(
                 )
             )
     return items
+
+
+def _least_of_line(line: _Line, messages: Sequence[Message]) -> float:
+    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
+    first, last = messages[line.places[0]], messages[line.settled]
+    accepts = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.content[:CUE_HEAD])
+    proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
+    return LEAST_PLAIN if accepts and proposes else LEAST_LINE
 
 
 def decision_lines(
@@ -334,9 +357,7 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
                 lines.append(_Line(text, group, place, quotes))
                 continue
             if answer and group is groups[-1]:
-                said = _joined(answer)
-                name = "amended" if _takes(messages[place + 1]) >= AMENDS else "answer"
-                text = f"{clipped(text, LONGEST - len(said) - 12)} ({name}: {said})"
+                text = _with_answer(text, _joined(answer), messages[place + 1])
                 quotes = (*quotes, *_at(place + 1, answer))
             elif is_question(text):
                 text = f"{text} (answer: {_first_words(messages[place + 1])})"
@@ -408,12 +429,17 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged
     return [] if is_choice else answer
 
 
+def _with_answer(proposal: str, said: str, answer: Message) -> str:
+    """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
+    left = clipped(proposal, LONGEST - len(said) - 12)
+    takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0)
+    if answer.acts.get("refuse", 0.0) >= max(REFUSES, takes):
+        return f"{said} (refused: {left})"
+    return f"{left} ({'amended' if takes >= AMENDS else 'answer'}: {said})"
+
+
 def _first_words(message: Message) -> str:
     return clipped(clean(message.sentences[0].text), LONGEST_ANSWER) if message.sentences else ""
-
-
-def _takes(message: Message) -> float:
-    return message.acts.get("accept", 0.0) + message.acts.get("amend", 0.0)
 
 
 def _joined(sentences: Iterable[_Found]) -> str:

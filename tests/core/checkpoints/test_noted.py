@@ -1,15 +1,11 @@
 """The notes of a conversation: what was settled and is open, the last tool call, the files that were touched."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime, timedelta
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from mcp_server.knowledge.notes import MAX_FILES, MAX_ITEMS, Noted, Outcome, Review, from_dict, items, noted, outcome
-from mcp_server.model import COMPACTION, Role, ToolCall, Turn
+from datetime import UTC, datetime, timedelta
+from hypothesis import given, settings, strategies as st
+from mcp_server.knowledge.notes import (MAX_FILES, MAX_ITEMS, Noted, Outcome, Review, from_dict, items, noted, outcome)
+from mcp_server.model import (COMPACTION, Role, ToolCall, Turn)
 from mcp_server.understanding.model import recognizer
 from tests.core.checkpoints.injected import INJECTED, SEEDS
 
@@ -62,7 +58,9 @@ def test_code_settles_nothing() -> None:
 def test_injected_messages_settle_nothing_and_do_not_separate_messages(injected: str) -> None:
     plain = said(("user", "Which store?"), ("agent", PROPOSAL), ("user", "ok, do that"))
     among = [*plain[:2], Turn(90, "user", injected, AT), Turn(91, "system", "ok", AT), plain[2]]
-    assert came_to(among).decisions == came_to(plain).decisions == (SAID,)
+    (decision,) = came_to(plain).decisions
+    assert SAID in decision
+    assert came_to(among).decisions == (decision,)
     assert came_to(said(("agent", PROPOSAL), ("user", injected), ("agent", injected))).rules == ()
     assert not [item for item in items(noted(among, recognizer()), recognizer()) if item.turn >= 90]
 

@@ -1,15 +1,12 @@
 """What is recognized in a conversation: decisions, rules, facts, open items, reports."""
 
 from __future__ import annotations
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
+from hypothesis import given, settings, strategies as st
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import LONGEST, is_real, read
 from tests.core.checkpoints.injected import INJECTED
-from tests.core.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
+from tests.core.understanding.talks import (BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts)
 
 
 def test_an_accepted_proposal_becomes_a_decision_that_quotes_it() -> None:
@@ -31,19 +28,38 @@ def test_of_options_the_one_chosen_by_number_is_the_decision(reply: str) -> None
     assert decision.startswith("Upload them to the storage bucket")
 
 
-def test_a_refusal_is_a_decision_and_the_refused_proposal_is_none() -> None:
+def test_a_refusal_is_a_decision_and_names_the_refused_proposal_last() -> None:
     said = (
         "the parser is slow",
         "I suggest we rewrite the parser in Rust. Shall I start?",
         "no, no Rust here. We stay with Python for the parser.",
         "Understood, the parser stays in Python.",
     )
-    assert texts("decision", *said) == ["no, no Rust here. We stay with Python for the parser."]
+    (decision,) = texts("decision", *said)
+    assert decision.startswith("no, no Rust here. We stay with Python for the parser. (refused: I suggest we rewrite")
 
 
 def test_an_amendment_is_told_with_the_proposal() -> None:
     said = ("and backups?", f"{PROPOSAL} OK?", "Yes, with one change: 30 copies.", "Set up that way.")
     assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
+
+
+@pytest.mark.parametrize("reply", ["yes", "ok, do that", "agreed", "yes please"])
+def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> None:
+    proposal = "I suggest SQLite for the ledger, because it is one file."
+    assert texts("decision", "which store?", proposal, reply, "Done.") == [proposal]
+
+
+@pytest.mark.parametrize("reply", ["👍", "yes please", "agreed"])
+def test_a_proposal_may_be_a_question(reply: str) -> None:
+    said = ("ok, the concert", "Dress code: all in black with a green scarf?", reply, "Noted.")
+    assert texts("decision", *said) == [f"Dress code: all in black with a green scarf? (answer: {reply})"]
+
+
+def test_a_short_answer_is_told_with_the_question() -> None:
+    said = ("what is left for the index?", "Which tolerance should the grid match have?", "by area, 10 percent", "Set.")
+    (decision,) = texts("decision", *said)
+    assert decision == "Which tolerance should the grid match have? (answer: by area, 10 percent)"
 
 
 def test_a_users_own_directive_is_a_decision() -> None:
