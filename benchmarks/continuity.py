@@ -12,14 +12,19 @@ conversation with as many tokens as the text.
 """
 
 from __future__ import annotations
+
 import dataclasses
-from anyio.to_thread import run_sync
-from benchmarks.datasets import (Conversation, conversations, kind_of, known_turns, one_line, share_inside, whole as whole_turns)
-from benchmarks.push import FAST
-from benchmarks.understand import Labeled, Share, load
-from benchmarks.workbench import (ASKER, Talk, Workbench, mean, percentile)
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from benchmarks.datasets import Conversation, conversations, kind_of, known_turns, one_line, share_inside
+from benchmarks.datasets import whole as whole_turns
+from benchmarks.push import FAST
+from benchmarks.understand import Labeled, Share, load
+from benchmarks.workbench import ASKER, Talk, Workbench, mean, percentile
 from mcp_server.app import catch_up
 from mcp_server.checkpoints import checkpoint, resume
 from mcp_server.context import push, windows
@@ -34,7 +39,6 @@ from mcp_server.pressure.cold import come_back
 from mcp_server.relevance.chunks import text_of
 from mcp_server.relevance.similar import Lookups
 from mcp_server.text.fencing import neutralise
-from pathlib import Path
 
 SESSION = "work"
 WITHIN = 10

@@ -9,25 +9,28 @@ checkpoint stay in their transcript, go to cold storage, and are hidden until th
 """
 
 from __future__ import annotations
+
 import logging
-from anyio.to_thread import run_sync
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import checkpoint, stored
 from mcp_server.checkpoints.document import Checkpoint
-from mcp_server.checkpoints.restore_plan import (NO_UNDO, describe_changes, unchanged_files, without_forgotten)
+from mcp_server.checkpoints.restore_plan import NO_UNDO, describe_changes, unchanged_files, without_forgotten
 from mcp_server.checkpoints.session_state import replace_state
 from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
-from mcp_server.errors import (Conflict, ContextManagerError, NotFound, Unavailable)
+from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable
 from mcp_server.knowledge.anchors import with_entry
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.checkpoint_files import ANCHORS, CheckpointTrees, FOLDERS
+from mcp_server.storage.checkpoint_files import ANCHORS, FOLDERS, CheckpointTrees
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
 from mcp_server.storage.values import Change, SessionRow, SessionState
 

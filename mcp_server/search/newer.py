@@ -5,14 +5,16 @@ certainty if both share words with the query: then they answer the same question
 """
 
 from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
 from mcp_server.model import Hit
 from mcp_server.text.derived_lines import sources_of, without_sources
 from mcp_server.understanding.features import content_stems, word_list
-from mcp_server.understanding.settling import (Rarity, Statement, replaces, same)
+from mcp_server.understanding.settling import Rarity, Statement, replaces, same
 
 MOST = 60
 """Hits that are compared with each other."""

@@ -1,10 +1,14 @@
 """Going back to a checkpoint: what comes back, what stays, what somebody else did meanwhile, and forward again."""
 
 from __future__ import annotations
-import pytest
+
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import catch_up
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
@@ -27,7 +31,6 @@ from mcp_server.relevance import clarity
 from mcp_server.relevance.live_set import live_set
 from mcp_server.status.doctor import examine
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
-from pathlib import Path
 from tests.actions.small_context import grow, small_memory
 from tests.conftest import Clock
 
