@@ -45,7 +45,7 @@ It is low for decisions, because their lines are judged once more."""
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
-LEAST_PLAIN = 0.25
+LEAST_PLAIN = 0.15
 """The same for a proposal that the user accepts in so many words: "yes, go with that"."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
@@ -408,6 +408,7 @@ def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
         if (
             groups
             and not one.labeled
+            and not groups[-1][0].labeled
             and one.place - groups[-1][-1].place <= MAX_GAP
             and sum(len(other.text) for other in groups[-1]) + len(one.text) <= LONGEST
         ):

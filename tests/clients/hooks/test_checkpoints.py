@@ -17,8 +17,8 @@ from tests.clients.hooks.windows import ClaudeWindow, pushed
 
 pytestmark = pytest.mark.anyio
 
-ANSWER = "I compared both.\n\nWe'll use SQLite for the ledger, because it is one file.\n\n" + "It is small. " * 40
-DECIDED = "- We'll use SQLite for the ledger, because it is one file."
+ANSWER = "I compared both.\n\nDecision: SQLite for the ledger, because it is one file.\n\n" + "It is small. " * 40
+DECIDED = "- SQLite for the ledger, because it is one file."
 
 
 @pytest.fixture
