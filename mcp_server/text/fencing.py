@@ -9,10 +9,10 @@ scripts cannot hide a marker. Characters that hide or reorder text are removed; 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
-from pathlib import Path
 
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -84,7 +84,9 @@ _ROLE = re.compile(
 
 
 _INVISIBLE = re.compile(f"[{IGNORABLE}]+")
-_LOOKS = json.loads((Path(__file__).parents[1] / "data" / "look_alikes.json").read_text("utf-8"))
+# Not by `pathlib`: a hook without a server imports this file, and has a few milliseconds.
+with open(os.path.join(os.path.dirname(__file__), "..", "data", "look_alikes.json"), encoding="utf-8") as _file:  # noqa: PTH118, PTH120, PTH123
+    _LOOKS = json.load(_file)
 """Characters that look like ASCII (Unicode TR 39 and NFKC): `look_alikes` of one character, and `ligatures` of several
 letters. Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license)."""
 

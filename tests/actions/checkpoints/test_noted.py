@@ -21,7 +21,7 @@ from tests.conftest import KEYWORDS_ONLY, Clock
 pytestmark = pytest.mark.anyio
 CALLER = Caller()
 CALL = ToolCall("Bash", "pytest -q", "3 passed", ("tests/test_oven.py",))
-ANSWER = "I compared both. I suggest SQLite for the ledger, because it is one file. Shall I do that?"
+ANSWER = "I suggest SQLite for the ledger, because it is one file. Shall I do that?"
 DECISION = "I suggest SQLite for the ledger, because it is one file."
 
 

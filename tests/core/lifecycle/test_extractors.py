@@ -134,9 +134,9 @@ def item(kind: ItemKind, text: str, probability: float, role: str = "user") -> I
 
 def test_an_item_that_is_not_probable_enough_is_not_worth_a_line_and_a_labeled_one_always_is() -> None:
     text = "Invoices go out on the first Monday of the month."
-    assert is_worth_a_line(item("decision", text, 0.3))
-    assert not is_worth_a_line(item("decision", text, 0.18))
-    assert not is_worth_a_line(item("decision", text, 0.22, "agent"))
+    assert is_worth_a_line(item("fact", text, 0.3))
+    assert not is_worth_a_line(item("fact", text, 0.18))
+    assert not is_worth_a_line(item("fact", text, 0.22, "agent"))
     assert not is_worth_a_line(item("decision", "Very well, the old one.", 0.6)), "it says nothing by itself"
     assert is_worth_a_line(item("decision", "keep it", 1.0))
 
