@@ -9,7 +9,6 @@ scripts cannot hide a marker. Characters that hide or reorder text are removed; 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
@@ -84,8 +83,8 @@ _ROLE = re.compile(
 
 
 _INVISIBLE = re.compile(f"[{IGNORABLE}]+")
-# Not by `pathlib`: a hook without a server imports this file, and has a few milliseconds.
-with open(os.path.join(os.path.dirname(__file__), "..", "data", "look_alikes.json"), encoding="utf-8") as _file:  # noqa: PTH118, PTH120, PTH123
+# Without `pathlib` or `os`: a hook without a server imports this file, and has a few milliseconds.
+with open(f"{__file__.rpartition('text')[0]}data/look_alikes.json", encoding="utf-8") as _file:  # noqa: PTH123
     _LOOKS = json.load(_file)
 """Characters that look like ASCII (Unicode TR 39 and NFKC): `look_alikes` of one character, and `ligatures` of several
 letters. Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license)."""
