@@ -55,7 +55,7 @@ COMPARED = 25
 
 @dataclass(slots=True)
 class Pressure:
-    """What happened to the live context of the public conversations.
+    """Measurements of the live context during the public conversations.
 
     `shares` are the live shares after each turn of the 40% trigger and later, `drops` the share of the limit that each
     relief freed. `evidence` are the shares of gold turns, one for each question, by place.

@@ -1,7 +1,7 @@
-"""What may go into a commit, how changes are grouped into commits, and the messages of those.
+"""Rules for commits: which files are refused, how changes are grouped, and how the messages read.
 
 Refused are secrets, unresolved conflicts, a MEMORY.md over its cap, and changes of closed conversations. The rules hold
-for every file of every commit, whoever wrote it; refused files are left out and named, the others are committed.
+for every file, whoever wrote it. Refused files are named and left out of the commit; the other files are committed.
 
 A message is `TYPE: what`, a line per file, then the conversations. It is written without an LLM; an LLM may word it
 better (`request`), and its answer is used only in the requested form (`read_answer`).
@@ -114,7 +114,7 @@ _SETTINGS = ("memory-config.yaml", "lexicon.yaml", ".gitignore", ".gitattributes
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file before and after: None if it does not exist, empty if it is not text."""
+    """A change of a file: its text before and after the change, None if it did not exist, "" if it is not text."""
 
     path: str
     before: str | None

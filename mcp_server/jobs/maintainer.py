@@ -1,4 +1,4 @@
-"""One process of a workspace maintains it; the others notice its changes.
+"""The maintainer: of all processes that use a workspace, one does the background work for it.
 
 The process with the maintainer's lock watches files, indexes changes, rebuilds a missing or broken index, and runs the
 other background jobs. The operating system releases the lock of a process that dies; then another process maintains.

@@ -37,7 +37,7 @@ EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
 
 BATCH = 20
-"""Transcripts that are read before their lines are written. After a crash at most so many are read again."""
+"""Number of transcripts that are read before their lines are written: after a crash, at most these are read again."""
 
 
 @dataclass(slots=True)

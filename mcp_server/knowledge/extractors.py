@@ -40,9 +40,11 @@ TAKEN_OUT = ("[redacted:", MARK)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an extractor knows besides the turns: the transcript's path and title, the slug of its project (None without
-    one), a function that returns the user's day of a moment, the names of the people who speak, and the recognized
-    items."""
+    """The information that an extractor gets beside the turns.
+
+    It has the transcript's path and title, the slug of its project (None without one), a function that returns the
+    user's day of a moment, the names of the people who speak, and the recognized items.
+    """
 
     path: str
     title: str

@@ -1,4 +1,4 @@
-"""What people say about themselves. English.
+"""Finds what people say about themselves, in English conversations.
 
 In conversations with an agent, sentences that say who the user is, or tell of family, home, health and habits, go to
 the user's page. Between named people (imported chats) each person's page has that person's statements: sentences in the

@@ -40,7 +40,8 @@ LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Fated:
-    """One thing and what becomes of it. `tokens` are its tokens before and `after` the pruning, where counted."""
+    """A file or entry and the decision on it. `tokens` and `after` are its tokens before and after the pruning, if they
+    were counted."""
 
     id: str
     what: str

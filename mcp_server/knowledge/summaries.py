@@ -30,7 +30,7 @@ LONGEST = 140
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one line says of a project or person, with the day and source of the line that it repeats."""
+    """A line of a summary: it repeats a line about a project or person, and has its day and source."""
 
     day: str
     text: str

@@ -23,7 +23,8 @@ LENGTHS = range(240, 20, -10)
 """Characters of a decision: the first length with which all items fit."""
 
 TIMES = {"decisions": 1.0, "rules": 2.5, "open": 2.0}
-"""Items of these kinds may be so many times as long: there are few rules and open items, and each word counts."""
+"""By kind of item: the factor by which its line may be longer. There are few rules and open items, and they are needed
+in full."""
 
 LONGEST_LINE, LONGEST_CALL, LONGEST_FILE = 140, 160, 100
 """Characters."""
