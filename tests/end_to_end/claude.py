@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -17,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 
 from tests.end_to_end.fake_anthropic import FakeAnthropic
@@ -28,7 +28,7 @@ PLUGIN = ROOT / "plugin"
 CLAUDE_VARIABLE = "CONTEXT_MANAGER_CLAUDE"
 KEY = "sk-fake"
 PATIENCE = 60.0
-_ANSI = re.compile(rb"\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78]")
+ROWS, COLUMNS = 200, 160  # so many rows that nothing scrolls out of a test's window
 
 
 @cache
@@ -156,8 +156,16 @@ class Desk:
         place.write_text(json.dumps(known))
 
 
+class _Screen(pyte.Screen):
+    """A terminal's screen, which also takes the private forms of "set colours" that Claude Code sends."""
+
+    def select_graphic_rendition(self, *attributes: int, private: bool = False) -> None:
+        if not private:
+            super().select_graphic_rendition(*attributes)
+
+
 class Window:
-    """Claude Code in a pseudo-terminal. `text` is what it has shown until now, without colours and cursor moves."""
+    """Claude Code in a pseudo-terminal, whose screen is drawn as a terminal would: it repaints single characters."""
 
     def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
         import fcntl
@@ -169,8 +177,10 @@ class Window:
         if self.pid == 0:
             os.chdir(folder)
             os.execvpe(command[0], list(command), dict(env))
-        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
-        self._shown = b""
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self._screen = _Screen(COLUMNS, ROWS)
+        self._stream = pyte.ByteStream(self._screen)
+        self._typed = ""
 
     def __enter__(self) -> Window:
         return self
@@ -185,43 +195,41 @@ class Window:
 
     @property
     def text(self) -> str:
-        return _ANSI.sub(b"", self._shown).decode("utf-8", "replace")
+        """The screen as it is now, without blank lines."""
+        return "\n".join(line.rstrip() for line in self._screen.display if line.strip())
 
-    def wait_for(self, holds: Any, what: str) -> None:
+    def wait_for(self, holds: Callable[[], object], what: str) -> None:
         """Reads what is shown until `holds()` is true; fails, with the screen, when it does not become so."""
         end = time.monotonic() + PATIENCE
         while not holds():
-            assert time.monotonic() < end, f"waited for {what}; the window shows:\n{self.text[-3000:]}"
-            ready, _, _ = select.select([self._terminal], [], [], 0.05)
-            if ready:
-                try:
-                    self._shown += os.read(self._terminal, 65536)
-                except OSError:  # it has ended
-                    assert holds(), f"waited for {what}; the window ended:\n{self.text[-3000:]}"
+            assert time.monotonic() < end, f"waited for {what}; the window shows:\n{self.text}"
+            if not self._read():
+                assert holds(), f"waited for {what}; the window ended:\n{self.text}"
 
     def wait_for_text(self, words: str) -> None:
-        """Waits until `words` are shown; spaces do not count, a terminal moves its cursor instead."""
-        bare = "".join(words.split())
-        self.wait_for(lambda: bare in "".join(self.text.split()), repr(words))
+        """Waits until `words` stand below the line that was typed last; spaces do not count, as lines are wrapped."""
+        self.wait_for(lambda: _bare(words) in self._answer(), repr(words))
 
     def type(self, line: str) -> None:
         """Types a line, and Enter once it stands in the input."""
-        self._shown = b""
+        before = _bare(self.text).count(_bare(line))
         os.write(self._terminal, line.encode())
-        self.wait_for_text(line)
+        self.wait_for(lambda: _bare(self.text).count(_bare(line)) > before, repr(line))
+        self._typed = _bare(line)
         os.write(self._terminal, b"\r")
 
     def press(self, key: bytes, shown: str) -> None:
         """Sends one key until `shown` is drawn: a dialog loses keys that arrive while it draws."""
-        self._shown = b""
         pressed = 0.0
 
         def drawn() -> bool:
             nonlocal pressed
+            if shown in self._answer():
+                return True
             if time.monotonic() > pressed + PATIENCE / 10:
                 os.write(self._terminal, key)
                 pressed = time.monotonic()
-            return shown in "".join(self.text.split())
+            return False
 
         self.wait_for(drawn, f"{shown!r} after {key!r}")
 
@@ -230,13 +238,27 @@ class Window:
         self.type("/exit")
         end = time.monotonic() + PATIENCE
         while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
-            assert time.monotonic() < end, f"it does not end:\n{self.text[-3000:]}"
-            ready, _, _ = select.select([self._terminal], [], [], 0.05)
-            if ready:
-                try:
-                    self._shown += os.read(self._terminal, 65536)
-                except OSError:
-                    continue
+            assert time.monotonic() < end, f"it does not end:\n{self.text}"
+            self._read()
+
+    def _answer(self) -> str:
+        """What stands below the line that was typed last, without spaces."""
+        shown = _bare(self.text)
+        return shown.rpartition(self._typed)[2] if self._typed else shown
+
+    def _read(self) -> bool:
+        """Reads what the program has drawn; False once it has ended."""
+        ready, _, _ = select.select([self._terminal], [], [], 0.05)
+        if ready:
+            try:
+                self._stream.feed(os.read(self._terminal, 65536))
+            except OSError:
+                return False
+        return True
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
 
 
 def _outside() -> dict[str, str]:
