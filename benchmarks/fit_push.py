@@ -178,7 +178,7 @@ def _choose(calls: list[tuple[Any, ...]], choose: Any, *given: Any) -> Any:
 
 def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -> list[Example]:
     """Returns the candidates of one call of `push_policy.choose`, without those that are out whatever they score."""
-    message, lines, passages, gate, sent, out, _ = given
+    message, needed, lines, passages, gate, sent, out, _ = given
     subject = subject_words(message)
 
     def is_good(hit: Hit) -> bool:
@@ -195,7 +195,7 @@ def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -
             one.stems,
             own_text(one.hit.passage)[:600].lower() if needs else "",
         )
-        for one in push_policy.candidates(message, lines, passages, gate)
+        for one in push_policy.candidates(message, needed, lines, passages, gate)
         if not one.why_out(subject, sent, out)
     ]
 

@@ -44,7 +44,7 @@ USER_ACTS = (
 )  # fmt: skip
 AGENT_ACTS = ("propose", "options", "done", "decides", "explain", "ask", "talk")
 KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
-STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES = 0.3, 0.1, 0.03
+STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES, STRENGTH_PROMPTS = 0.3, 0.1, 0.03, 0.3
 """Inverse regularization strengths of the logistic regressions."""
 
 FOLDS = 5
@@ -242,7 +242,7 @@ def train(some: Sequence[Conversation]) -> Model:
                 lines += decision_lines(one, items)
     user, agent = fit_acts(some)
     items = fit(rows, wanted, STRENGTH_ITEMS)
-    return Model(user, agent, items, fit_lines(lines))
+    return Model(user, agent, items, fit_lines(lines), fit_prompts(some))
 
 
 def _in_fold(place: int, some: Sequence[Conversation], fold: int) -> bool:
@@ -276,6 +276,13 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
     return Logistic(
         ("decision",), (bias,), {name: (float(weight),) for name, weight in zip(names, weights, strict=True)}
     )
+
+
+def fit_prompts(some: Sequence[Conversation]) -> Logistic:
+    """Fits the model that tells prompts that need the memory from those that need nothing of it."""
+    asked = [one.label["prompts"] for one in some]
+    rows = [[message_features(Message("user", prompt["text"], False, None)) for prompt in part] for part in asked]
+    return fit(rows, {"memory": [[bool(prompt["needs"]) for prompt in part] for part in asked]}, STRENGTH_PROMPTS)
 
 
 def main() -> None:

@@ -213,7 +213,9 @@ def _with_files(memory: Memory, asked: _Asked) -> Gathered:
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
         return Gathered(inputs)
-    worthwhile = push_policy.worthwhile(inputs.message, found.hits, found.gate)
+    worthwhile = push_policy.worthwhile(
+        inputs.message, memory.recognizer().needs_memory(inputs.message), found.hits, found.gate
+    )
     hits = tuple(
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worthwhile)
         for place, (hit, why) in enumerate(zip(found.hits, reasons_out(memory, found.hits, others), strict=True))

@@ -89,7 +89,8 @@ def judged(
         or (A_TEMPLATE if hit.passage.category != "conversation" and is_template(hit.passage.path) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
-    return push_policy.choose(prompt, found.lines.hits, found.all.hits, found.all.gate, sent, out, allowance)
+    needed = memory.recognizer().needs_memory(prompt)
+    return push_policy.choose(prompt, needed, found.lines.hits, found.all.hits, found.all.gate, sent, out, allowance)
 
 
 def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:

@@ -1,8 +1,9 @@
 """The weights of the recognizer: sets of logistic models over named features.
 
 `user_acts` and `agent_acts` give the probability of each dialogue act of a message; `items` that of each kind of item
-in a sentence; `lines` that the quoted sentences of an exchange together state a decision. The file is text, so that a
-person can read what counts: one feature a line, then its weight for each output in the order of the header.
+in a sentence; `lines` that the quoted sentences of an exchange together state a decision; `prompts` that a prompt needs
+something of the memory, rather than general knowledge or what is in the window. The file is text, so that a person can
+read what counts: one feature a line, then its weight for each output in the order of the header.
 `benchmarks/train_recognizer.py` writes it.
 """
 
@@ -15,9 +16,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from mcp_server.understanding.features import Features
+from mcp_server.understanding.features import Features, Message, message_features
 
 SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
+
+
+SECTIONS = ("user_acts", "agent_acts", "items", "lines", "prompts")
+"""The sections of a weights file, which are the fields of `Model`."""
 
 
 @cache
@@ -53,17 +58,18 @@ class Model:
     agent_acts: Logistic
     items: Logistic
     lines: Logistic
+    prompts: Logistic
+
+    def needs_memory(self, prompt: str) -> float:
+        """Returns the probability that a prompt needs something of the memory, 0 to 1."""
+        return self.prompts.probabilities(message_features(Message("user", prompt, False, None)))["memory"]
 
 
 def dump(model: Model) -> str:
     """Returns the text of a weights file."""
     lines = []
-    for name, logistic in (
-        ("user_acts", model.user_acts),
-        ("agent_acts", model.agent_acts),
-        ("items", model.items),
-        ("lines", model.lines),
-    ):
+    for name in SECTIONS:
+        logistic: Logistic = getattr(model, name)
         lines.append("\t".join((f"[{name}]", *logistic.outputs)))
         lines.append("\t".join(("(bias)", *map(_short, logistic.bias))))
         for feature, row in sorted(logistic.weights.items()):
@@ -81,7 +87,7 @@ def parse(text: str) -> Model:
         weights = {feature: tuple(map(_number, row)) for feature, *row in (line.split("\t") for line in rows)}
         parts[name.removesuffix("]")] = Logistic(tuple(outputs), tuple(map(_number, bias.split("\t")[1:])), weights)
     try:
-        return Model(parts["user_acts"], parts["agent_acts"], parts["items"], parts["lines"])
+        return Model(*(parts[name] for name in SECTIONS))
     except KeyError as error:
         raise ValueError(f"the weights file has no section {error}") from error
 

@@ -87,6 +87,9 @@ SHORT_ANSWER = 5
 SHORT_CHOICE = 4
 """Words of an answer that only says which option is chosen."""
 
+PLAIN_ANSWER, ACCEPTS = 3, 0.5
+"""Words of an answer that only accepts, and the probability of acceptance from which on it does."""
+
 MAX_GAP = 3
 """Sentences of one item stand at most so far apart."""
 
@@ -306,7 +309,7 @@ def _items(
             items.append(
                 Item(
                     kind,
-                    clipped(line.text, LONGEST),
+                    clipped(line.text.rstrip(" ,;"), LONGEST),
                     settled.number,
                     settled.at,
                     tuple(turns[at].number for at in line.places),
@@ -419,15 +422,20 @@ def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
 
 
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Found]:
-    """Returns the user's sentences that are quoted with the agent's proposal, message number `place`."""
+    """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
+
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted.
+    """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []
     answer = of(place + 1).found.get("decision", [])
     said = _joined(answer)
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
-    is_choice = _chosen(messages[place]) and len(said.split()) <= SHORT_CHOICE
-    return [] if is_choice else answer
+    takes, words = messages[place + 1].acts, len(said.split())
+    plainly = words <= PLAIN_ANSWER and takes.get("accept", 0.0) >= ACCEPTS
+    is_choice = _chosen(messages[place]) and words <= SHORT_CHOICE
+    return [] if plainly or is_choice else answer
 
 
 def _with_answer(proposal: str, said: str, answer: Message) -> str:

@@ -15,6 +15,7 @@ from tests.core.compiler.states import knowledge, passage
 SIGNAL = GateSignal(True, "all", 0.5, 0.445)
 PATH = "raw/conversations/2026/05/01/0900-ses_old-tea.md"
 PAGE = "knowledge/projects/tea/context.md"
+NEEDED = 0.8
 PROMPT = "Which tea does Ana drink at the office?"
 
 
@@ -31,9 +32,8 @@ def line(text: str, score: float, number: int = 9, section: str = "Key Decisions
 
 
 def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more: Any) -> list[str]:
-    found = choose(
-        message, lines, passages, SIGNAL, more.get("sent", frozenset()), more.get("out", {}), more.get("allowance", 240)
-    )
+    sent, out = more.get("sent", frozenset()), more.get("out", {})
+    found = choose(message, NEEDED, lines, passages, SIGNAL, sent, out, more.get("allowance", 240))
     return [own_text(one.hit.passage) for one in found if one.included]
 
 
@@ -93,7 +93,7 @@ def test_a_passage_that_is_worth_less_than_its_tokens_stays_out_and_the_reason_n
     text = "Something about the weather in a long sentence that says nothing of interest here. " * 4
     weak = hit(text, 0.02, cosine=0.0)
     better = [hit(f"Ana drinks green tea, pot {number}, at the office.", 0.7, number) for number in range(20, 29)]
-    found = choose(PROMPT, [], [*better, weak], SIGNAL, frozenset(), {}, 240)
+    found = choose(PROMPT, NEEDED, [], [*better, weak], SIGNAL, frozenset(), {}, 240)
     assert not found[-1].included
     assert "worth less than its" in found[-1].reason
 
@@ -133,7 +133,7 @@ def test_a_line_that_was_cut_counts_as_sent_by_its_first_words() -> None:
 def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
     """A dozen lines that are each a little likely are what a prompt of another project finds."""
     weak = [line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15) for number, word in enumerate("abcdefgh")]
-    found = choose(PROMPT, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
+    found = choose(PROMPT, NEEDED, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
     assert not any(one.included for one in found)
     assert "nothing is likely enough to be needed" in found[0].reason
 
@@ -163,14 +163,14 @@ def test_what_a_program_wrote_under_the_users_name_is_not_pushed() -> None:
 
 
 def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:
-    found = choose(PROMPT, [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
+    found = choose(PROMPT, NEEDED, [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
     assert [(one.included, one.reason) for one in found] == [(False, "no longer so")]
 
 
-def test_a_general_task_makes_every_candidate_worth_less() -> None:
-    [plain] = choose("Ana and her tea at the office", [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
-    [task] = choose("explain Ana and her tea at the office", [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
-    assert task.worth < plain.worth
+def test_a_prompt_of_a_kind_that_needs_no_memory_makes_every_candidate_worth_less() -> None:
+    [usual] = choose(PROMPT, 0.8, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [general] = choose(PROMPT, 0.1, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    assert general.worth < usual.worth
 
 
 def test_headings_and_labels_do_not_count_as_what_was_sent() -> None:

@@ -156,3 +156,16 @@ def test_a_lesson_holds_no_decisions() -> None:
         "Exactly! With 2 kg of sugar and 1 liter of water you get about 2.25 liters of syrup.",
     )
     assert texts("decision", *said) == []
+
+
+@pytest.mark.parametrize(
+    ("asks_the_memory", "general"),
+    [
+        ("where does the staging database run again?", "what is the difference between a list and a tuple?"),
+        ("draft the letter to the landlord about the roof", "rename this variable to total"),
+        ("who signs off our releases", "run the tests again"),
+    ],
+)
+def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_the_memory: str, general: str) -> None:
+    model = recognizer()
+    assert model.needs_memory(asks_the_memory) > 0.5 > model.needs_memory(general)
