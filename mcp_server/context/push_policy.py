@@ -189,7 +189,8 @@ def choose(
         allowance: tokens that may be spent.
     """
     subject = subject_words(message)
-    found = [(one.worth, one, one.why_out(subject, sent, out)) for one in candidates(message, needed, lines, passages, gate)]
+    some = candidates(message, needed, lines, passages, gate)
+    found = [(one.worth, one, one.why_out(subject, sent, out)) for one in some]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []
     said: list[frozenset[str]] = []
@@ -225,7 +226,8 @@ def worthwhile(message: str, needed: float, hits: Sequence[Hit], gate: GateSigna
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
     lines = [hit for hit, line in zip(hits, derived, strict=True) if line]
     others = [hit for hit, line in zip(hits, derived, strict=True) if not line]
-    found = [(one.worth, one) for one in candidates(message, needed, lines, others, gate) if not one.why_out(subject, (), {})]
+    some = candidates(message, needed, lines, others, gate)
+    found = [(one.worth, one) for one in some if not one.why_out(subject, (), {})]
     if all(worth < BUDGET_LEAST_BEST for worth, _ in found):
         return frozenset()
     return frozenset(places[id(one.hit)] for worth, one in found if worth >= BUDGET_PRICE * (one.tokens + FRAME))

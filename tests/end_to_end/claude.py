@@ -198,7 +198,7 @@ class Window:
         """The screen as it is now, without blank lines."""
         return "\n".join(line.rstrip() for line in self._screen.display if line.strip())
 
-    def wait_for(self, holds: Callable[[], object], what: str) -> None:
+    def wait_for(self, holds: Any, what: str) -> None:
         """Reads what is shown until `holds()` is true; fails, with the screen, when it does not become so."""
         end = time.monotonic() + PATIENCE
         while not holds():
