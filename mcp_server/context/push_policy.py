@@ -238,12 +238,18 @@ def candidates(
 ) -> list[Candidate]:
     """Returns the hits that are judged, with their features.
 
+    Copies of the page's lines among the passages are left out, also the shortened ones of the journal.
+
     The features of a hit are its rank and scores in the search and the words that it shares with the message; those of
     the message say how much of it the memory knows, and whether such a message needs a memory at all (`needed`).
     """
     pages = {hit.passage.path for hit in lines}
     derived = list(map(is_derived, [hit.passage.text for hit in passages]))
-    others = [hit for hit, line in zip(passages, derived, strict=True) if not (line and hit.passage.path in pages)]
+    others = [
+        hit
+        for hit, line in zip(passages, derived, strict=True)
+        if not (line and (hit.passage.path in pages or (pages and hit.passage.category == "journal")))
+    ]
     hits = [*lines[:MAX_LINES], *others[:MAX_PASSAGES]]
     of_page = min(MAX_LINES, len(lines))
     texts = list(map(own_text, [hit.passage for hit in hits]))

@@ -424,7 +424,8 @@ def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Found]:
     """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
 
-    A plain acceptance ("No objections.") adds nothing to it and is not quoted.
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted, and neither are sentences about something
+    else: they share no word with the proposal, and the message does not take, change or refuse it.
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []
@@ -432,10 +433,13 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged
     said = _joined(answer)
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
-    takes, words = messages[place + 1].acts, len(said.split())
-    plainly = words <= PLAIN_ANSWER and takes.get("accept", 0.0) >= ACCEPTS
+    acts, words = messages[place + 1].acts, len(said.split())
+    plainly = words <= PLAIN_ANSWER and acts.get("accept", 0.0) >= ACCEPTS
     is_choice = _chosen(messages[place]) and words <= SHORT_CHOICE
-    return [] if plainly or is_choice else answer
+    replies = acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES
+    related = replies or is_question(messages[place].sentences[-1].text)
+    related = related or not subject_stems(said).isdisjoint(subject_stems(messages[place].content))
+    return [] if plainly or is_choice or not related else answer
 
 
 def _with_answer(proposal: str, said: str, answer: Message) -> str:
