@@ -14,6 +14,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import previous_session, push_policy
+from mcp_server.context.compiled_log import log_compiled
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.exclusions import of_others, why_out, without
 from mcp_server.context.inputs import (
@@ -127,7 +128,13 @@ async def compile_context(memory: Memory, request: CompileRequest, caller: Calle
         NotFound: there is no such session; the nearest is named.
     """
     asked = await _ask(memory, request, caller)
-    return await run_sync(lambda: _compiled(memory, _with_files(memory, asked)))
+
+    def work() -> Compiled:
+        compiled = _compiled(memory, _with_files(memory, asked))
+        log_compiled(memory, asked.inputs.message, asked.project.slug or "", compiled)
+        return compiled
+
+    return await run_sync(work)
 
 
 async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gathered:
