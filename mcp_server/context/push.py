@@ -22,7 +22,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
-from mcp_server.context import briefs, pauses, previous_session, push_policy, windows
+from mcp_server.context import briefs, never_pushed, pauses, previous_session, push_policy, windows
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings
 from mcp_server.context.compiled_log import shown_prompt
@@ -212,7 +212,8 @@ async def _for_prompt(
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
     own = (row.path, start or 0) if row else ("", 0)
-    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own)
+    never = await never_pushed.marks_of(memory)
+    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own, never)
     chosen = [one for one in decided if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 from starlette.responses import Response
 
-from mcp_server.context import briefs, pauses
+from mcp_server.context import briefs, never_pushed, pauses
 from mcp_server.context.compiled_log import LOG as COMPILED
 from mcp_server.context.push import LOG as PUSHED
 from mcp_server.conversations import sessions
@@ -30,10 +31,13 @@ SHOWN = 40
 LOOKED_BACK = 20_000
 """Records of the logs that are searched."""
 
-LEFT_OUT_SHOWN = 25
+LEFT_OUT_SHOWN = 12
 """Excluded candidates shown at first."""
 
 KINDS = {"all": "Everything", "injected": "Added", "nothing": "Nothing added", "compiled": "Compiled"}
+
+_FIGURES = re.compile(r" \([\d. <]+\)| \d+(?= tokens)")
+"""The figures in a reason, without which reasons are counted."""
 
 PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 1440), "": ("until I end it", 0)}
 
@@ -102,6 +106,7 @@ async def show_list(page: Page) -> Response:
         version=version,
         paused=[one.words for one in await pauses.pauses(memory)],
         switched_off=not memory.settings.hooks.inject,
+        never=await never_pushed.never_pushed(memory),
         pause_choices=PAUSES,
         today=page.when(memory.clock())[:10],
         anything=bool(await sessions.list_sessions(memory, limit=1)),
@@ -131,7 +136,7 @@ async def show_one(page: Page) -> Response:
         outside=shown,
         hidden=len(outside) - len(shown),
         parts=_parts(by_kind(rows), int(record.get("tokens") or 0)),
-        reasons=Counter(str(one.row.get("reason")) for one in outside).most_common(8),
+        reasons=Counter(_FIGURES.sub("", str(one.row.get("reason"))) for one in outside).most_common(8),
         most=most or 1.0,
         left_out=record.get("left_out") or {},
         number=number,
@@ -154,6 +159,20 @@ async def resume(page: Page) -> Response:
     await pauses.resume(page.memory)
     await briefs.refresh(page.memory)
     return page.back(await page.form(), "/now", "Relevant memory is added to prompts again.")
+
+
+async def never_push(page: Page) -> Response:
+    """Stops pushes of the passage `place`, or with `allow` allows them again."""
+    form = await page.form()
+    if form.get("allow"):
+        await never_pushed.allow(page.memory, form["allow"])
+        said = "This may be pushed again."
+    else:
+        text = await run_sync(Passages(page.memory).text, form.get("place", ""))
+        made = await never_pushed.never_push(page.memory, text)
+        said = f"Never pushed again: “{made.words}”. Find still finds it."
+    await briefs.refresh(page.memory)
+    return page.back(form, "/now", said)
 
 
 def _version(memory: Memory) -> str:
@@ -225,6 +244,7 @@ ROUTES: Routes = (
     ("GET", "/now", show_list),
     ("GET", "/now/live", show_list),
     ("GET", "/now/{id}", show_one),
+    ("POST", "/never", never_push),
     ("POST", "/pause", pause),
     ("POST", "/resume", resume),
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.text.derived_lines import sources_of, without_sources
 from mcp_server.text.transcript import PlacedTurn
@@ -66,8 +66,20 @@ class Passages:
             return Words(title or path.rpartition("/")[2], path, 1, 1)
         text = "\n".join(chosen)
         source = next((str(one) for one in sources_of(text)), "")
-        rows = [_BULLET.sub("", without_sources(row)) for row in chosen if row.strip()]
-        return Words(_flat(" ".join(rows)) or title, path, first, last, source=source)
+        rows = [_BULLET.sub("", without_sources(row)) for row in chosen if row.strip() and not row.startswith("#")]
+        return Words(_flat(" ".join(rows)) or title or path, path, first, last, source=source)
+
+    def text(self, place: str) -> str:
+        """Returns the whole text at `PATH:FIRST-LAST`. Raises NotFound if it is not there any more."""
+        found = _PLACE.fullmatch(place)
+        if found is not None:
+            path, first, last = found[1], int(found[2]), int(found[3])
+            placed = next((one for one in self.turns(path) if one.start <= first <= one.end), None)
+            rows = self.lines(path)[first - 1 : last]
+            text = self._part(placed, first, last) or placed.turn.content if placed else "\n".join(rows)
+            if text.strip():
+                return text
+        raise NotFound("this passage is not there any more; it was changed or forgotten")
 
     def _part(self, placed: PlacedTurn, first: int, last: int) -> str:
         """Returns the lines of a turn between two lines of its file."""
@@ -85,7 +97,9 @@ class Passages:
         return None
 
     def turns(self, path: str) -> tuple[PlacedTurn, ...]:
-        """Returns the messages of a transcript; none if it cannot be read."""
+        """Returns the messages of a transcript; none if it cannot be read, or if the file is no transcript."""
+        if not path.startswith(CONVERSATIONS):
+            return ()
         if path not in self._turns:
             try:
                 self._turns[path] = tuple(self.memory.transcripts.read(path).turns)

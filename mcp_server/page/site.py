@@ -115,10 +115,7 @@ def _plural(count: int, noun: str, plural: str = "") -> str:
 
 
 def _size(count: int) -> str:
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1_000:
-            break
-        count //= 1_000
-    else:
-        unit = "GB"
-    return f"{count:,} {unit}"
+    for unit, size in (("MB", 1_000_000), ("KB", 1_000)):
+        if count >= size:
+            return f"{count / size:,.0f} {unit}"
+    return f"{count:,} bytes"
