@@ -148,7 +148,8 @@ def _refusal(request: Request, door: Door) -> Response | None:
         request.scope.setdefault("state", {})["visit"] = visit
         return None
     if request.method in SAFE and "hx-request" not in request.headers:
-        return RedirectResponse(f"/open?to={quote(path)}", 303)
+        wanted = f"{path}?{request.url.query}" if request.url.query else path
+        return RedirectResponse(f"/open?to={quote(wanted, safe='')}", 303)
     return PlainTextResponse("Sign in first: run `context-manager page` again.", 401)
 
 

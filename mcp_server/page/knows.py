@@ -25,6 +25,7 @@ from mcp_server.knowledge.remember import remember
 from mcp_server.memory import Memory
 from mcp_server.page.answer import ME, Page, Routes
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words
+from mcp_server.storage.templates import is_untouched_template
 from mcp_server.text.destinations import CLOSED, DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
 from mcp_server.text.entries import Entry, entries, written
 from mcp_server.text.markdown import split_front_matter
@@ -119,13 +120,16 @@ def view_of(line: Line) -> str:
 
 
 def _lines(memory: Memory) -> list[Line]:
-    """Returns the entries of all pages. Skips files that cannot be read."""
+    """Returns the entries of all pages. Skips files that cannot be read, and templates that nobody has filled in."""
     found: list[Line] = []
     for path in _paths(memory):
         try:
-            split = split_front_matter(memory.files.text_or_none(path) or "")
+            text = memory.files.text_or_none(path) or ""
         except ContextManagerError:
             continue
+        if is_untouched_template(path, text):
+            continue
+        split = split_front_matter(text)
         found += [_line(path, entry, split.body_line) for entry in entries(split.body) if entry.said]
     return found
 
