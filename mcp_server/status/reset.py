@@ -30,8 +30,8 @@ KEPT_ENTRIES = (
     closed_sessions.LIVE_ITEMS,
     closed_sessions.LIVE_PAGES,
 )
-"""Namespaces of the state that survive: the user's pauses and never-pushed texts, pending commits and extractions, and the pages without the
-items of open conversations."""
+"""Namespaces of the state that survive: the user's pauses and texts that are never pushed, pending commits and
+extractions, and the pages without the items of open conversations."""
 
 STAYS = (
     "raw/ (conversations)",

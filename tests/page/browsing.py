@@ -7,13 +7,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+T = TypeVar("T")
 
 BROWSER = os.environ.get("CM_BROWSER") or shutil.which("chromium-headless-shell") or ""
 """Debian's package of this name, or the program that CM_BROWSER names; "" if there is none."""
@@ -46,6 +51,12 @@ def serving(workspace: Path, **environ: str) -> Iterator[str]:
     finally:
         process.terminate()
         process.communicate()
+
+
+def run_apart(work: Callable[[], Awaitable[T]]) -> T:
+    """Runs a coroutine function in a thread of its own, because Playwright's loop runs in this one."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(anyio.run, work).result()
 
 
 def open_page(page: Page, address: str) -> None:

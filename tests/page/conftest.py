@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
 import pytest
 
 from mcp_server.app import open_memory
 from tests.conftest import KEYWORDS_ONLY
-from tests.page.browsing import BROWSER, open_page, serving
+from tests.page.browsing import BROWSER, open_page, run_apart, serving
 from tests.page.demo import fill
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def bakery(tmp_path_factory: pytest.TempPathFactory) -> Path:
         async with open_memory(made, KEYWORDS_ONLY) as memory:
             await fill(memory)
 
-    anyio.run(make)
+    run_apart(make)
     return made
 
 

@@ -47,9 +47,7 @@ async def fill(memory: Memory) -> None:
     await extract(memory, "order-page-work")
     fact = NewFact("Answer in Serbian if I write in Serbian.", kind="identity", project="global")
     await remember(memory, fact, ASKER)
-    await remember(
-        memory, NewFact("Ognjen pays for the server until June.", kind="fact", project="order-page"), ASKER
-    )
+    await remember(memory, NewFact("Ognjen pays for the server until June.", kind="fact", project="order-page"), ASKER)
     await catch_up(memory)
     await for_start(memory, "window-1", "startup", ASKER)
     for prompt in PROMPTS:

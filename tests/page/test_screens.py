@@ -122,9 +122,7 @@ async def test_the_log_of_compiled_contexts_is_bounded_and_holds_no_secret(
     assert sum(record["left_out"].values()) == len(outside) + sum(made.receipt.left_out.values()) - 3
 
 
-async def test_forgetting_a_text_removes_it_from_the_log_of_compiled_contexts(
-    memory: Memory, workspace: Path
-) -> None:
+async def test_forgetting_a_text_removes_it_from_the_log_of_compiled_contexts(memory: Memory, workspace: Path) -> None:
     await observe(memory, NewTurn("user", PASSPORT, "old"), ME)
     await memory.index.refresh()
     await compile_context(memory, CompileRequest(message="Where is my passport?"), ME)
@@ -170,9 +168,9 @@ async def test_a_line_is_corrected_and_a_change_by_someone_else_is_not_overwritt
     form = fields((await site.get(edit)).text, "/knows/edit")
     told = await send(site, "/knows/edit", **form, text="Always answer in grams and percent.", how="correct")
     assert "Corrected." in told
-    assert "- Always answer in grams and percent." in memory.files.read_text(GENERAL).replace("2026-02-17: ", "").replace(
-        "2026-02-16: ", ""
-    )
+    assert "- Always answer in grams and percent." in memory.files.read_text(GENERAL).replace(
+        "2026-02-17: ", ""
+    ).replace("2026-02-16: ", "")
     before = memory.files.read_text(GENERAL)
     late = await site.post("/knows/edit", data={**form, "text": "Ounces.", "how": "correct"}, headers=OWN)
     assert late.status_code == 409
@@ -278,19 +276,29 @@ async def test_the_state_names_problems_with_their_remedies(site: httpx2.AsyncCl
     assert "every front matter is understood" in shown
 
 
-@pytest.mark.parametrize(
-    "path", ["/now", "/find?q=alert+passport", "/find?q=%3Cscript%3Ealert(1)%3C/script%3E", "/topics?try=%3Csvg/onload=x%3E"]
-)
-async def test_stored_text_is_never_markup(site: httpx2.AsyncClient, memory: Memory, path: str) -> None:
+async def test_stored_text_is_never_markup(site: httpx2.AsyncClient, memory: Memory) -> None:
     await for_prompt(memory, "new", HOSTILE, ME)
     await compile_context(memory, CompileRequest(message=HOSTILE), ME)
-    pages = [path, *links((await site.get(path)).text, "/now/"), *links((await site.get(path)).text, "/find/passage")]
-    for one in pages:
+    await remember(memory, NewFact(HOSTILE, kind="rule", project="global"), ME)
+    first = [
+        "/now",
+        "/days",
+        "/knows?view=rules",
+        "/find?q=alert+passport",
+        "/find?q=%3Cscript%3Ealert(1)%3C/script%3E",
+    ]
+    seen = dict.fromkeys([*first, "/topics?try=%3Cimg+src=x%3E", "/knows?q=%22%3E%3Cimg+src=x%3E"])
+    for one in first:
         text = (await site.get(one)).text
-        assert "<script>alert" not in text
-        assert "<img src=x" not in text
-        assert "<svg/onload" not in text
-        assert "onerror=alert(2)> passport '\"" not in text
-        assert " 49 " not in text
-        assert re.findall(r"<[^>]* on\w+=", text) == []
-        assert re.findall(r"<[^>]* style=", text) == []
+        seen |= dict.fromkeys(
+            found for start in ("/now/", "/find/", "/knows/edit", "/forget") for found in links(text, start)
+        )
+    assert len(seen) > 12
+    for one in seen:
+        text = (await site.get(one)).text
+        assert "<script>alert" not in text, one
+        assert "<img src=x" not in text, one
+        assert "<svg/onload" not in text, one
+        assert " 49 " not in text, one
+        assert re.findall(r"<[^>]* on\w+=", text) == [], one
+        assert re.findall(r"<[^>]* style=", text) == [], one
