@@ -25,7 +25,7 @@ SCREENS = {
 
 def draw(folder: Path) -> None:
     """Writes one PNG for each screen into a folder, and of one decision a second one in the dark theme."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import ViewportSize, sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
@@ -33,7 +33,7 @@ def draw(folder: Path) -> None:
         anyio.run(_build, workspace)
         with serving(workspace) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=BROWSER)
-            size = {"width": WIDTH, "height": HEIGHT}
+            size = ViewportSize(width=WIDTH, height=HEIGHT)
             light = browser.new_context(viewport=size)
             page = light.new_page()
             open_page(page, address)
