@@ -28,6 +28,7 @@ HERE = Path(__file__).parent
 LONGEST_BODY = 256 * 1024
 """Bytes of a form."""
 
+MODULES = (now, days, knows, find, topics, state)
 STATUS = {NotFound: 404, Invalid: 400, Refused: 403, Conflict: 409}
 FILES = {
     "style.css": "text/css",
@@ -36,6 +37,12 @@ FILES = {
     "htmx.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
+
+
+FOLDERS = frozenset(
+    ("", "static", "open", "leave", *(path.split("/")[1] for screen in MODULES for _, path, _ in screen.ROUTES))
+)
+"""The first parts of all addresses of the page."""
 
 
 def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
@@ -89,7 +96,7 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
         Route("/open", open_, methods=["GET", "POST"]),
         Route("/leave", leave, methods=["POST"]),
     ]
-    for screen in (now, days, knows, find, topics, state):
+    for screen in MODULES:
         routes += [Route(path, answers(handler), methods=[method]) for method, path, handler in screen.ROUTES]
     app = Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found})
     return guarded(RequestBodyLimitMiddleware(app, LONGEST_BODY), door)

@@ -174,8 +174,8 @@ def guarded(app: ASGIApp, token: str) -> ASGIApp:
 def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookAccess | None = None) -> ASGIApp:
     """Returns the ASGI application on `/mcp`. It checks Host, Origin (of a browser) and the token.
 
-    With `webhooks`, other programs may post events, with another token. On loopback, all other addresses are those of
-    the page, which the token opens in a browser.
+    With `webhooks`, other programs may post events, with another token. On loopback the page is served too, and
+    the token opens it in a browser.
     """
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
     written = sorted(f"[{name}]" if ":" in name else name for name in names)
@@ -210,10 +210,10 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
 
 
 def _beside_page(mcp: ASGIApp, page: ASGIApp) -> ASGIApp:
-    """Returns an ASGI application that passes requests for `/mcp` to `mcp`, and all others to the page."""
+    """Returns an ASGI application that passes requests for the page's addresses to it, and all others to `mcp`."""
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = scope["type"] == "http" and scope["path"].rstrip("/") != "/mcp"
+        is_page = scope["type"] == "http" and scope["path"].split("/")[1] in site.FOLDERS
         await (page if is_page else mcp)(scope, receive, send)
 
     return route

@@ -59,10 +59,11 @@ def run_in_background(workspace: Path | None) -> str:
         start_new_session=True,
     )
     assert started.stdout is not None
-    said = started.stdout.readline().strip()
+    with started.stdout:
+        said = started.stdout.readline().strip()
     if said != OPENED:
+        started.wait()
         raise Unavailable(said.removeprefix("context-manager: ") or "the page did not start; `context-manager doctor`")
-    started.stdout.close()
     started.returncode = 0  # the process goes on; nobody waits for it
     return said
 
