@@ -52,6 +52,7 @@ def run_in_background(workspace: Path | None) -> str:
     command = "from mcp_server.cli.start import main; raise SystemExit(main())"
     started = subprocess.Popen(
         [sys.executable, "-c", command, *chosen, "page", UNTIL_IDLE],
+        env={**os.environ, "TERM": ""},  # without a terminal, browsers for terminals are no use
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -12,7 +12,7 @@ from mcp_server.app import open_memory
 from tests.page.browsing import BROWSER, open_page, serving
 from tests.page.demo import CAKE, fill
 
-WIDTH, HEIGHT = 1120, 860
+WIDTH, HEIGHT, TALL = 1120, 860, 1560
 SCREENS = {
     "now": "/now",
     "days": "/days",
@@ -41,6 +41,7 @@ def draw(folder: Path) -> None:
             why = str(page.locator("a.push", has_text=CAKE[:30]).first.get_attribute("href"))
             for name, to in {**SCREENS, "why": why}.items():
                 page.goto(root + to)
+                page.set_viewport_size(ViewportSize(width=WIDTH, height=TALL if name == "why" else HEIGHT))
                 page.screenshot(path=folder / f"{name}.png")
             dark = browser.new_context(viewport=size, color_scheme="dark", storage_state=light.storage_state())
             page = dark.new_page()

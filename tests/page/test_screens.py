@@ -272,7 +272,7 @@ async def test_the_state_names_problems_with_their_remedies(site: httpx2.AsyncCl
     await remember(memory, NewFact("Call me Vesna.", kind="identity", project="global"), ME)
     shown = unescape((await site.get("/state?checks=yes")).text)
     assert "1 change waits for your approval" in shown
-    assert "In a terminal: <code>context-manager approve</code>" in shown
+    assert '<a href="/knows">Decide here</a>' in shown
     assert "every front matter is understood" in shown
 
 
