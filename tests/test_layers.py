@@ -45,14 +45,15 @@ ORDER = (
         "logs",
     ),
     *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
-    *("serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
+    *("page", "serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
 )
 """Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage`, `memory`, `logs`."""
 
 PORTS = {"storage", "memory", "logs", "llm"}
 
 ONLY_IN = {
-    "mcp": {"tools", "resources", "prompts", "serve", "clients", "demo", "benchmarks"},
+    "mcp": {"tools", "resources", "prompts", "page", "serve", "clients", "demo", "benchmarks"},
+    "jinja2": {"page"},
     "aiosqlite": {"storage"},
     "sqlite3": {"storage", "benchmarks"},
     "git": {"storage"},

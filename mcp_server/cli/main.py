@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "forget": ("forget", "Delete a text and all its copies."),
     },
     "Look inside": {
+        "page": ("serve", "Look at the memory in the browser."),
         "status": ("status", "What is stored, how full contexts are, costs, problems."),
         "last": ("pushes", "What was last added to a prompt, and why."),
         "session": ("session", "List, show and end conversations."),

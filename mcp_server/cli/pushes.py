@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -15,6 +16,7 @@ from mcp_server.cli.printing import console, examples, json_option, print_json, 
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from mcp_server.context.pauses import Pause
     from mcp_server.memory import Memory
@@ -26,13 +28,18 @@ LOOKED_BACK = 5_000
 SHOWN = 12
 
 
-@click.command("last", epilog=examples("last", "last --session ses_1f2e --json"))
+@click.command("last", epilog=examples("last", "last --watch", "last --session ses_1f2e --json"))
 @click.option("--session", help="Of this conversation (default: of any).")
+@click.option("--watch", is_flag=True, help="Show each decision when it is made, until Ctrl+C.")
 @json_option
-def last_command(session: str | None, as_json: bool) -> None:
+def last_command(session: str | None, watch: bool, as_json: bool) -> None:
     """Show the exact text that was last added to a prompt, and why; what its session got before; and why nothing was
     added since."""
     from mcp_server.storage import logs
+
+    if watch:
+        _watch(session, as_json)
+        return
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
         found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)
@@ -61,6 +68,25 @@ def last_command(session: str | None, as_json: bool) -> None:
     print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
     for part in _list("nothing was added", since):
         console().print(part)
+
+
+def _watch(session: str | None, as_json: bool) -> None:
+    """Prints each new record of the log: a line and the added text, or one line of JSON."""
+    from mcp_server.storage import logs
+
+    async def follow(memory: Memory) -> None:
+        click.echo("Waiting for prompts; Ctrl+C ends it.", err=True)
+        async for record in logs.follow(memory.files, "injection"):
+            if session is not None and record.get("session") != session:
+                continue
+            if as_json:
+                click.echo(json.dumps(record))
+                continue
+            console().print(_line(record))
+            if record.get("text"):
+                print_text(str(record["text"]) + "\n")
+
+    with_memory(follow)
 
 
 def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -95,14 +121,19 @@ def _list(title: str, records: list[dict[str, Any]]) -> Iterator[RenderableType]
         return
     yield Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold")
     for record in records[:SHOWN]:
-        said = " ".join(str(record.get("prompt") or record.get("event")).split())
-        tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
-        line = Text.assemble(
-            (f"  {_when(record)}  ", "dim"), visible(said)[:60], (f"  — {tokens}{visible(_reason(record))}", "yellow")
-        )
-        yield line
+        yield Text("  ") + _line(record)
     if len(records) > SHOWN:
         yield Text(f"  … and {len(records) - SHOWN} before", style="dim")
+
+
+def _line(record: Mapping[str, Any]) -> Text:
+    """Returns the time, the prompt, and what was added and why, in one line."""
+    from rich.text import Text
+
+    said = " ".join(str(record.get("prompt") or record.get("event")).split())
+    tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
+    why = (f"  — {tokens}{visible(_reason(record))}", "yellow")
+    return Text.assemble((f"{_when(record)}  ", "dim"), visible(said)[:60], why)
 
 
 def _reason(record: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`context-manager serve`."""
+"""`context-manager serve`, `page` and `hook`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,30 @@ def serve_command(
         raise click.UsageError(NO_CLIENT.partition(": ")[2].replace("context-manager-mcp --http", "serve --http"))
     workspace = click.get_current_context().find_root().obj
     run(Serving(workspace, http, host, port, token, not no_token, hooks, tools), os.environ)
+
+
+@click.command("page", epilog=examples("page", "page --no-browser --port 8766"))
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port (default: a free one).")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--background", is_flag=True, help="Return at once; the page ends half an hour after the last look.")
+@click.option("--until-idle", is_flag=True, hidden=True)
+def page_command(port: int, no_browser: bool, background: bool, until_idle: bool) -> None:
+    """Look at the memory in the browser: what was added to prompts and why, what it knows, days, topics, problems.
+
+    Only this machine can open the page, and only with the address that this command opens or prints. The address works
+    once.
+    """
+    workspace = click.get_current_context().find_root().obj
+    if background:
+        if no_browser or port:
+            raise click.UsageError("--background opens the browser on a free port; leave out --no-browser and --port")
+        from mcp_server.serve.local_page import run_in_background
+
+        click.echo(run_in_background(workspace))
+        return
+    from mcp_server.serve.local_page import run
+
+    run(workspace, os.environ, port, not no_browser, until_idle)
 
 
 @click.command("hook")

@@ -71,17 +71,26 @@ for name, about in VIEWS.items():
 
 
 def _report(view: str, session: str | None, as_json: bool) -> None:
+    from mcp_server.pressure.health import health
     from mcp_server.status.status import StatusReport, status
 
-    async def ask(memory: Memory) -> StatusReport:
-        return await status(memory, view=view, session=session, max_tokens=100_000)
+    async def ask(memory: Memory) -> tuple[StatusReport, list[Health]]:
+        report = await status(memory, view=view, session=session, max_tokens=100_000)
+        return report, await health(memory) if view == "all" and not as_json else []
 
-    report = with_memory(ask, fresh=True)
+    report, contexts = with_memory(ask, fresh=True)
     print_result(report, report.markdown, as_json)
+    if contexts:
+        click.echo("\n## How full the open conversations are\n")
+    for one in contexts[:GAUGES_SHOWN]:
+        print_text(f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {visible(_short(one.title))}")
 
 
 HEALTH_BAR = 10
 """Characters of a gauge."""
+
+GAUGES_SHOWN = 5
+"""Open conversations whose gauge `status` shows, the newest."""
 
 LONGEST_TITLE = 40
 

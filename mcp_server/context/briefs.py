@@ -21,7 +21,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.context import pauses
+from mcp_server.context import never_pushed, pauses
 from mcp_server.context.compile import anchored, compiler_settings, source_files
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, LastSession, LeftOff
@@ -132,7 +132,10 @@ async def know_folder(memory: Memory, folder: str, project: Project) -> None:
 async def _inputs(memory: Memory, project: Project) -> CompileInputs:
     now = memory.clock()
     local_date = memory.local_date(now)
-    files = await run_sync(lambda: tuple(source_files(memory, local_date, project)))
+    never = await never_pushed.marks_of(memory)
+    files = await run_sync(
+        lambda: tuple(never_pushed.without_lines(one, never) for one in source_files(memory, local_date, project))
+    )
     return CompileInputs(
         message="",
         budget=memory.settings.hooks.start_tokens,

@@ -22,9 +22,10 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
-from mcp_server.context import briefs, pauses, previous_session, push_policy, windows
+from mcp_server.context import briefs, never_pushed, pauses, previous_session, push_policy, windows
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings
+from mcp_server.context.compiled_log import shown_prompt
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.push_candidates import find_hits, judged, offered_topics
@@ -43,7 +44,6 @@ from mcp_server.search.search import embed_ahead
 from mcp_server.storage import logs
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.passages import own_text
-from mcp_server.text.redaction import redact
 from mcp_server.topics import watch
 from mcp_server.topics.watch import Seen
 
@@ -55,9 +55,6 @@ TOPIC_SHARE = 0.65
 
 LIVE_SECONDS = 0.5
 """Time limit at a window's start for writing what was just said in other windows to the pages."""
-
-PROMPT_SHOWN = 300
-"""Characters of a prompt in the log, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +212,8 @@ async def _for_prompt(
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
     own = (row.path, start or 0) if row else ("", 0)
-    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own)
+    never = await never_pushed.marks_of(memory)
+    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own, never)
     chosen = [one for one in decided if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:
@@ -388,10 +386,6 @@ def _topic_rows(receipt: Receipt) -> list[dict[str, Any]]:
 
 async def _log(memory: Memory, session: str, project: Project, said: Injection, prompt: str) -> None:
     """Appends the decision to the log. Ignores a log that cannot be written."""
-    begins = prompt[: 4 * PROMPT_SHOWN]
-    if len(prompt) > len(begins):  # drop the last word: redaction does not recognize half a secret
-        begins = begins.rpartition(" ")[0]
-    shown = memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
     record = {
         "at": memory.clock().isoformat(),
         "event": said.event,
@@ -399,7 +393,7 @@ async def _log(memory: Memory, session: str, project: Project, said: Injection, 
         "project": project.slug or "",
         "decision": "injected" if said.text else "nothing",
         "why": said.why,
-        "prompt": shown,
+        "prompt": shown_prompt(memory, prompt),
         "tokens": said.tokens,
         "passages": said.passages,
         "characters": len(said.text),

@@ -1,11 +1,9 @@
 """Finds what may be pushed with a prompt: passages, each with a decision, and topics that the window does not hold."""
 
 from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-
-from mcp_server.context import push_policy
+from mcp_server.context import never_pushed, push_policy
 from mcp_server.context.compile import other_projects, reasons_out
 from mcp_server.context.push_policy import Judged
 from mcp_server.context.receipt import Receipt
@@ -14,10 +12,11 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Hit
 from mcp_server.project import Project
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines
+from mcp_server.search.search import (Found, SearchRequest, find, find_page_lines)
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import Depth
 from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.passages import own_text
 from mcp_server.topics import watch
 from mcp_server.topics.activations import Correction
 from mcp_server.topics.topic import ActiveTopic
@@ -64,11 +63,13 @@ def judged(
     project: Project,
     allowance: int,
     own: tuple[str, int],
+    never: frozenset[str] = frozenset(),
 ) -> tuple[Judged, ...]:
     """Returns the decision on each hit. Reads files: call it in a thread.
 
     `sent` are the fingerprints of the lines that the window holds, `allowance` is in tokens. `own` is the window's
-    transcript and the first turn that the window holds: lines that only quote these turns are excluded.
+    transcript and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
+    fingerprints of lines that the user never wants to see pushed.
     """
     hits = (*found.all.hits, *found.lines.hits)
     journals = any(hit.passage.category == "journal" for hit in hits)
@@ -86,6 +87,7 @@ def judged(
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
         or (IN_WINDOW if _quotes_only(hit, own) else "")
+        or (never_pushed.WHY if never_pushed.is_never_pushed(own_text(hit.passage), never) else "")
         or (A_TEMPLATE if hit.passage.category != "conversation" and is_template(hit.passage.path) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }

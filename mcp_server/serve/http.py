@@ -30,6 +30,8 @@ from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.page import site
+from mcp_server.page.door import Door
 from mcp_server.storage.local import durable
 from mcp_server.topics.events import webhook
 
@@ -172,7 +174,8 @@ def guarded(app: ASGIApp, token: str) -> ASGIApp:
 def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookAccess | None = None) -> ASGIApp:
     """Returns the ASGI application on `/mcp`. It checks Host, Origin (of a browser) and the token.
 
-    With `webhooks`, other programs may post events, with another token.
+    With `webhooks`, other programs may post events, with another token. On loopback the page is served too, and
+    the token opens it in a browser.
     """
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
     written = sorted(f"[{name}]" if ":" in name else name for name in names)
@@ -182,6 +185,8 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     )
     served = mcp.streamable_http_app(host=host, max_request_body_size=LONGEST_BODY, transport_security=security)
     app = served if token is None else guarded(served, token)
+    if token is not None and host in LOOPBACK:
+        app = _beside_page(app, site.application(mcp.memory, Door(port, token)))
     if webhooks is None:
         return app
 
@@ -200,6 +205,16 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         is_webhook = scope["type"] == "http" and scope["path"].startswith(PREFIX)
         await (door if is_webhook else app)(scope, receive, send)
+
+    return route
+
+
+def _beside_page(mcp: ASGIApp, page: ASGIApp) -> ASGIApp:
+    """Returns an ASGI application that passes requests for the page's addresses to it, and all others to `mcp`."""
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["type"] == "http" and scope["path"].split("/")[1] in site.FOLDERS
+        await (page if is_page else mcp)(scope, receive, send)
 
     return route
 
@@ -232,6 +247,8 @@ async def serve(
     shown = f"[{host}]" if ":" in host else host
     secured = "no token is required: every program on this machine can read this memory" if token is None else source
     print(f"context-manager: http://{shown}:{port}/mcp — token: {secured}", file=sys.stderr, flush=True)  # noqa: T201
+    if token is not None and host in LOOPBACK:
+        print(f"context-manager: http://{shown}:{port}/ — the page, with the same token", file=sys.stderr, flush=True)  # noqa: T201
     if webhooks is not None:
         door = f"http://{shown}:{port}/webhook/SOURCE/EVENT — token: {webhooks.source}"
         print(f"context-manager: {door}", file=sys.stderr, flush=True)  # noqa: T201

@@ -12,7 +12,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.context import pauses
+from mcp_server.context import never_pushed, pauses
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
@@ -24,13 +24,14 @@ INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"
 KEPT_ENTRIES = (
     pauses.NAMESPACE,
+    never_pushed.NAMESPACE,
     closed_sessions.PENDING_COMMITS,
     closed_sessions.PENDING_EXTRACTION,
     closed_sessions.LIVE_ITEMS,
     closed_sessions.LIVE_PAGES,
 )
-"""Namespaces of the state that survive: the user's pauses, pending commits and extractions, and the pages without the
-items of open conversations."""
+"""Namespaces of the state that survive: the user's pauses and texts that are never pushed, pending commits and
+extractions, and the pages without the items of open conversations."""
 
 STAYS = (
     "raw/ (conversations)",

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import takewhile
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,10 @@ MOST_BYTES = 4_000_000
 """Bytes of a log above which it becomes `KIND.1.jsonl`."""
 
 
+FOLLOW_SECONDS = 0.3
+"""Seconds between two looks at a log that is followed."""
+
+
 def append(files: Files, kind: str, record: Mapping[str, Any]) -> None:
     """Appends a record. Raises Unavailable if the disk refuses it; callers continue without."""
     line = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
@@ -105,3 +110,27 @@ def newest_first(files: Files, kind: str) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(record, dict):
                 yield record
+
+
+async def follow(files: Files, kind: str) -> AsyncIterator[dict[str, Any]]:
+    """Yields the records that are added to a log from now on, oldest first, by whatever process."""
+    from anyio import sleep
+    from anyio.to_thread import run_sync
+
+    path = f"{FOLDER}/{kind}.jsonl"
+    last = await run_sync(lambda: next(newest_first(files, kind), None))
+    version = await run_sync(files.version, path)
+    while True:
+        await sleep(FOLLOW_SECONDS)
+        now = await run_sync(files.version, path)
+        if now == version:
+            continue
+        version = now
+        fresh = await run_sync(_newer, files, kind, last)
+        for record in reversed(fresh):
+            yield record
+        last = fresh[0] if fresh else last
+
+
+def _newer(files: Files, kind: str, last: dict[str, Any] | None) -> list[dict[str, Any]]:
+    return list(takewhile(lambda record: record != last, newest_first(files, kind)))

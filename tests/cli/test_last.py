@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +19,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.model import Caller
 from tests.clients.hooks.asking import hook
 from tests.conftest import KEYWORDS_ONLY, Run
+from tests.preloaded import python
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
 OTHER = "Marta sharpened the bread knife of the galley in April."
@@ -135,3 +138,29 @@ def test_times_are_read_as_written() -> None:
     context, option = click.Context(command), command.params[0]
     assert duration_of(context, option, "1d2h30m") == timedelta(days=1, hours=2, minutes=30)
     assert duration_of(context, option, None) is None
+
+
+def test_watching_shows_each_decision_when_it_is_made(
+    run: Run, pushed: Callable[..., None], workspace: Path, tmp_path: Path
+) -> None:
+    pushed("bake a cake with plums")
+    command = python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())")
+    watching = subprocess.Popen(
+        [*command, "--workspace", str(workspace), "last", "--watch", "--json", "--session", "now"],
+        env={**os.environ, **KEYWORDS_ONLY},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert "Waiting for prompts" in watching.stderr.readline()
+        pushed("where is the spare boathouse key?", "ok")
+        first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
+        assert (first["prompt"], second["prompt"]) == ("where is the spare boathouse key?", "ok")
+        assert FACT in first["text"]
+    finally:
+        watching.terminate()
+        watching.communicate()

@@ -1,4 +1,4 @@
-"""The plugin's commands in the real Claude Code: /memory:why, find, remember, forget and pause.
+"""The plugin's commands in the real Claude Code: /memory:why, find, remember, forget, pause and /memory:page.
 
 The model is scripted: it calls the tool that a command tells it to call. Each command allows its own tools, and
 `claude -p` denies every other call, so a call that succeeds needed no permission.
@@ -173,6 +173,18 @@ def test_pause_stops_the_additions_and_allows_no_other_command(
     assert "no longer paused" in ask("end", "context-manager pause --end")
     desk.ask(ASKS)
     assert FACT in desk.api.asked[-1].injected
+
+
+def test_page_opens_the_page_and_allows_no_other_command(desk: Desk, script: dict[str, Answer], tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    for wrong in (f"context-manager page --background; touch '{canary}'", "context-manager page --no-browser"):
+        script["/memory:page"] = Calls("Bash", {"command": wrong})
+        desk.ask("/memory:page")
+        assert "http://127.0.0.1" not in result(desk.api.asked[-1])
+    assert not canary.exists()
+    script["/memory:page"] = Calls("Bash", {"command": "context-manager page --background"})
+    desk.ask("/memory:page")
+    assert "No browser could be opened here" in result(desk.api.asked[-1])
 
 
 def test_the_commands_cost_a_session_that_does_not_use_them_no_tokens(desk: Desk) -> None:

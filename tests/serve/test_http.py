@@ -43,11 +43,24 @@ async def browser(root: Path, token: str | None, host: str = "127.0.0.1") -> Asy
 )
 async def test_without_the_token_nothing_is_answered(tmp_path: Path, given: str | bytes | None) -> None:
     async with browser(tmp_path, "right") as client:
-        for path in ("/mcp", "/", "/.well-known/oauth-protected-resource"):
+        for path in ("/mcp", "/.well-known/oauth-protected-resource"):
             headers = {} if given is None else {"authorization": given}
             answer = await client.post(path, json=PING, headers=headers)  # type: ignore[arg-type]
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.anyio
+async def test_the_token_opens_the_page_in_a_browser(tmp_path: Path) -> None:
+    own = {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8765"}
+    async with browser(tmp_path, "right") as client:
+        assert (await client.get("/now")).status_code == 303
+        assert (await client.post("/", json=PING, headers={"authorization": "Bearer right"})).status_code == 403
+        assert (await client.post("/open", content="wrong", headers=own)).status_code == 403
+        answer = await client.post("/open", content="right", headers=own)
+        assert answer.headers["set-cookie"].startswith("cm-8765=")
+    async with browser(tmp_path, None) as client:  # without a token nobody could be told from anybody
+        assert (await client.get("/open")).status_code == 404
 
 
 @pytest.mark.anyio

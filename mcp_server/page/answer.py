@@ -1,0 +1,100 @@
+"""One request to the page, and what a screen needs to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlencode
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from mcp_server.errors import Invalid
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.page.door import Visit
+
+SCREENS = (
+    ("/now", "Now"),
+    ("/days", "Days"),
+    ("/knows", "What it knows"),
+    ("/find", "Find"),
+    ("/topics", "Topics"),
+    ("/state", "State"),
+)
+
+ME = Caller("cli", "the page")
+"""The page acts for the user at this machine, as the command line does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One request, the memory, and what a screen needs to answer."""
+
+    request: Request
+    memory: Memory
+    templates: Environment
+    visit: Visit
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Returns the parameters of the address without empty ones; of repeated ones the last."""
+        return {name: value for name, value in self.request.query_params.items() if value.strip()}
+
+    async def form(self) -> dict[str, str]:
+        """Returns the fields of the form that was sent."""
+        try:
+            text = (await self.request.body()).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Invalid("the form is not UTF-8 text") from error
+        return dict(parse_qsl(text.replace("%0D%0A", "%0A"), keep_blank_values=True))
+
+    def when(self, at: datetime | str | None) -> str:
+        """Returns a moment in the user's time zone: `2026-05-04 14:30`; "" for None and for no moment."""
+        try:
+            moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+        except ValueError:
+            return ""
+        return f"{moment.astimezone(ZoneInfo(self.memory.timezone)):%Y-%m-%d %H:%M}" if moment else ""
+
+    def show(self, template: str, **values: object) -> HTMLResponse:
+        """Returns a rendered template. A notice that waits is shown by whole pages and is then gone."""
+        notice = ""
+        if not template.startswith("_"):
+            notice, self.visit.notice = self.visit.notice, ""
+        frame = {
+            "screens": SCREENS,
+            "path": self.request.url.path,
+            "query": self.query,
+            "here": self._here(),
+            "notice": notice,
+            "when": self.when,
+        }
+        return HTMLResponse(self.templates.get_template(template).render(values | frame))
+
+    def fail(self, status: int, text: str) -> HTMLResponse:
+        """Returns the page that says what went wrong."""
+        title = {404: "Not found", 409: "Something changed meanwhile"}.get(status, HTTPStatus(status).phrase)
+        shown = self.show("error.html", title=title, text=text)
+        shown.status_code = status
+        return shown
+
+    def back(self, form: dict[str, str], to: str, notice: str) -> RedirectResponse:
+        """Returns a redirection to the page that the form names as `back`, else to `to`; that page shows the notice."""
+        self.visit.notice = notice
+        wanted = form.get("back", "")
+        own = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
+        return RedirectResponse(wanted if own else to, 303)
+
+    def _here(self) -> str:
+        """Returns the path of this page with its parameters."""
+        return f"{self.request.url.path}?{urlencode(self.query)}" if self.query else self.request.url.path
+
+
+Handler = Callable[[Page], Awaitable[Response]]
+Routes = Sequence[tuple[str, str, Handler]]
+"""Method, path and handler of each address of a screen."""

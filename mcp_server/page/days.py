@@ -1,0 +1,180 @@
+"""The screen "Days": conversations, commits, checkpoints and compactions by day; differences; going back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from anyio.to_thread import run_sync
+from starlette.responses import Response
+
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.restore import restore
+from mcp_server.conversations import sessions
+from mcp_server.errors import ContextManagerError
+from mcp_server.history import history
+from mcp_server.memory import Memory
+from mcp_server.page.answer import ME, Page, Routes
+from mcp_server.storage.checkpoint_files import Head
+from mcp_server.storage.history_values import Commit
+from mcp_server.storage.values import SessionRow
+from mcp_server.text.fencing import neutralise
+
+STRIP = 30
+"""Days of the strip: the newest ones on which something happened."""
+
+LOOKED_BACK = timedelta(days=400)
+"""How old a day of the strip may be."""
+
+COMPACTED = ("compaction", "hook")
+"""Reasons of checkpoints that are made when a window is compacted."""
+
+PATHS = ("knowledge", "topics", "archive", "raw", "checkpoints", "anchors.yaml")
+KINDS = ("conversations", "commits", "checkpoints", "compactions")
+MAX_SESSIONS = 1_000_000
+
+
+@dataclass(slots=True)
+class Day:
+    """What happened on one day of the user."""
+
+    sessions: list[SessionRow] = field(default_factory=list)
+    commits: list[str] = field(default_factory=list)
+    checkpoints: list[Head] = field(default_factory=list)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Returns the number of events of each kind."""
+        compacted = sum(one.reason in COMPACTED for one in self.checkpoints)
+        numbers = (len(self.sessions), len(self.commits), len(self.checkpoints) - compacted, compacted)
+        return dict(zip(KINDS, numbers, strict=True))
+
+
+async def show_days(page: Page) -> Response:
+    """Answers with the strip, and with everything that happened on the chosen day (by default the newest)."""
+    memory = page.memory
+    days, trouble = await _days(memory)
+    newest = sorted(days)[-STRIP:]
+    chosen = page.query.get("day") or (newest[-1] if newest else "")
+    day = days.get(chosen, Day())
+    commits: dict[str, Commit] = {}
+    if day.commits:
+        commits = await run_sync(memory.git.past.commits, day.commits)
+    counts = {name: days[name].counts for name in newest}
+    return page.show(
+        "days.html",
+        strip=counts,
+        most=max((sum(one.values()) for one in counts.values()), default=1) or 1,
+        kinds=KINDS,
+        chosen=chosen,
+        day=day,
+        commits=[
+            (oid, commits[oid].at, memory.forgotten.clean(commits[oid].subject))
+            for oid in reversed(day.commits)
+            if oid in commits
+        ],
+        totals=Counter(day.counts),
+        why=stored.WHY,
+        trouble=trouble,
+    )
+
+
+async def show_commit(page: Page) -> Response:
+    """Answers with the changes of a commit."""
+    found = await history.show(page.memory, page.request.path_params["commit"])
+    head, _, message = found.about.partition("\n\n")
+    return page.show(
+        "change.html", heading=message.strip().split("\n")[0], about=head, files=found.files, diff=found.diff
+    )
+
+
+async def show_changes(page: Page) -> Response:
+    """Answers with what changed in the knowledge since a moment (`since`), such as `yesterday`."""
+    since = page.query.get("since", "1 week ago")
+    found = await history.diff(page.memory, since)
+    return page.show(
+        "change.html",
+        heading=f"What changed since {since}",
+        about=found.about,
+        files=found.files,
+        diff=found.diff,
+    )
+
+
+async def show_checkpoint(page: Page) -> Response:
+    """Answers with a checkpoint, and with what going back to it would change."""
+    number = page.request.path_params["id"]
+    knowledge = page.query.get("knowledge") == "yes"
+    then = await stored.read(page.memory, number)
+    trouble, difference = "", ""
+    notes: tuple[str, ...] = ()
+    try:
+        plan = await restore(page.memory, number, ME, apply=False, knowledge=knowledge)
+        difference, notes = plan.difference, plan.notes
+    except ContextManagerError as error:
+        trouble = str(error)
+    return page.show(
+        "checkpoint.html",
+        then=then,
+        knowledge=knowledge,
+        difference=difference,
+        notes=notes,
+        trouble=trouble,
+        mark=_mark(difference),
+        text=stored.shown_text(then),
+        why=stored.WHY.get(then.reason, then.reason),
+    )
+
+
+async def go_back(page: Page) -> Response:
+    """Goes back to a checkpoint, if that still changes what was shown."""
+    form = await page.form()
+    number = page.request.path_params["id"]
+    knowledge = form.get("knowledge") == "yes"
+    plan = await restore(page.memory, number, ME, apply=False, knowledge=knowledge)
+    if _mark(plan.difference) != form.get("mark"):
+        return page.back(
+            {"back": f"/days/checkpoint/{number}" + ("?knowledge=yes" if knowledge else "")},
+            "/days",
+            "Something changed meanwhile, so nothing was done. This is what going back would change now.",
+        )
+    done = await restore(page.memory, number, ME, apply=True, knowledge=knowledge)
+    undo = {"back": f"/days/checkpoint/{done.undo}"} if done.undo else {}
+    said = "Went back. The state before is the checkpoint below: go back to it to undo this."
+    return page.back(undo, "/days", " ".join((said, *done.notes)))
+
+
+async def _days(memory: Memory) -> tuple[dict[str, Day], str]:
+    """Returns the days of the user on which something happened, and why the commits are missing, if they are."""
+    days: dict[str, Day] = {}
+    since = memory.clock() - LOOKED_BACK
+    for row in await sessions.list_sessions(memory, limit=MAX_SESSIONS):
+        at = row.last_at or row.opened
+        if at >= since:
+            days.setdefault(memory.local_date(at), Day()).sessions.append(row)
+    for head in await stored.listed(memory):
+        if head.at >= since:
+            days.setdefault(memory.local_date(head.at), Day()).checkpoints.append(head)
+    trouble = ""
+    try:
+        for oid, moment in await run_sync(memory.git.tags.commits_since, since, PATHS):
+            days.setdefault(memory.local_date(moment), Day()).commits.append(oid)
+    except ContextManagerError as error:
+        trouble = str(error)
+    return days, trouble
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(neutralise(text).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+ROUTES: Routes = (
+    ("GET", "/days", show_days),
+    ("GET", "/days/changes", show_changes),
+    ("GET", "/days/commit/{commit}", show_commit),
+    ("GET", "/days/checkpoint/{id}", show_checkpoint),
+    ("POST", "/days/checkpoint/{id}", go_back),
+)

@@ -1,0 +1,160 @@
+"""The door of the page: lets in the browser that this user opened, and nobody else.
+
+A one-time code is valid for CODE_SECONDS. It travels in the fragment of an address, which no server log and no
+`Referer` has. The page at `/open` posts it and gets a cookie. The cookie's name has the port, because browsers send
+cookies to every port of a host.
+
+Every request is checked: its Host is ours (a rebound name is not); an unsafe method comes from our own page, by both
+`Sec-Fetch-Site` and `Origin` (other ports of this machine are the same *site*); anything else than the door and its
+files needs the cookie.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CODE_SECONDS = 60.0
+"""Seconds in which a one-time code is valid."""
+
+MAX_CODES, MAX_VISITS = 20, 50
+"""One-time codes and signed-in browsers that are kept, the newest."""
+
+SAFE = ("GET", "HEAD")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    # Nothing for other sites. With "no-referrer" browsers send our own forms with `Origin: null`.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(slots=True)
+class Visit:
+    """A signed-in browser. `notice` is a sentence that its next page shows once."""
+
+    notice: str = ""
+
+
+@dataclass(slots=True)
+class Door:
+    """The codes and the signed-in browsers of one server. `token` also opens it, if there is one, any number of times.
+
+    `now` returns seconds of a clock that only moves forward.
+    """
+
+    port: int
+    token: str | None = None
+    now: Callable[[], float] = time.monotonic
+    _codes: dict[str, float] = field(default_factory=dict)
+    _visits: dict[str, Visit] = field(default_factory=dict)
+
+    @property
+    def cookie(self) -> str:
+        """Returns the name of the cookie."""
+        return f"cm-{self.port}"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Returns the values of `Host` that name this server."""
+        return frozenset(f"{name}:{self.port}" for name in LOOPBACK)
+
+    def new_code(self) -> str:
+        """Returns a new one-time code."""
+        code = secrets.token_urlsafe(32)
+        self._codes[code] = self.now() + CODE_SECONDS
+        while len(self._codes) > MAX_CODES:
+            del self._codes[next(iter(self._codes))]
+        return code
+
+    def admit(self, code: str) -> str | None:
+        """Returns the value of a new cookie if `code` is valid, and makes the code invalid. Otherwise returns None."""
+        given = code.encode("utf-8", "replace")
+        valid = self.token is not None and hmac.compare_digest(given, self.token.encode("utf-8", "replace"))
+        for known, until in list(self._codes.items()):
+            if self.now() > until:
+                del self._codes[known]
+            elif hmac.compare_digest(given, known.encode()):
+                del self._codes[known]
+                valid = True
+        if not valid:
+            return None
+        value = secrets.token_urlsafe(32)
+        self._visits[value] = Visit()
+        while len(self._visits) > MAX_VISITS:
+            del self._visits[next(iter(self._visits))]
+        return value
+
+    def visit(self, cookie: str | None) -> Visit | None:
+        """Returns the signed-in browser with this cookie, or None."""
+        return self._visits.get(cookie or "")
+
+    def leave(self, cookie: str | None) -> None:
+        """Makes a cookie invalid."""
+        self._visits.pop(cookie or "", None)
+
+
+def guarded(app: ASGIApp, door: Door) -> ASGIApp:
+    """Returns an ASGI application that passes on allowed requests with their `visit`, and answers all others itself."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        request = Request(scope, receive)
+        refusal = _refusal(request, door)
+        await (refusal or app)(scope, receive, send_with_headers)
+
+    return call
+
+
+def _refusal(request: Request, door: Door) -> Response | None:
+    """Returns the answer to a request that is not allowed; None if it is."""
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1 or hosts[0].lower() not in door.hosts:
+        return PlainTextResponse("This address is not one of this page's names.", 421)
+    if request.method not in SAFE and not _is_own(request, hosts[0].lower()):
+        return PlainTextResponse("Only this page itself may change anything.", 403)
+    path = request.url.path
+    if path == "/open" or path.startswith("/static/"):
+        return None
+    visit = door.visit(request.cookies.get(door.cookie))
+    if visit is not None:
+        request.scope.setdefault("state", {})["visit"] = visit
+        return None
+    if request.method in SAFE and "hx-request" not in request.headers:
+        wanted = f"{path}?{request.url.query}" if request.url.query else path
+        return RedirectResponse(f"/open?to={quote(wanted, safe='')}", 303)
+    return PlainTextResponse("Sign in first: run `context-manager page` again.", 401)
+
+
+def _is_own(request: Request, host: str) -> bool:
+    """Returns whether a page of this server sent the request."""
+    headers = request.headers
+    return headers.get("sec-fetch-site") == "same-origin" and headers.get("origin") == f"http://{host}"

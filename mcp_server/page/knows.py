@@ -1,0 +1,304 @@
+"""The screen "What it knows": the lines of the pages with their sources, proposals, and changes by hand.
+
+Every change is made by the verb that the command line uses. A form carries the line as it was shown; if the line has
+changed since, nothing is written and the page says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+from starlette.responses import Response
+
+from mcp_server.conversations.projects import list_projects
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound
+from mcp_server.forgetting.forget import forget, plan_forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.forgetting.words import ELSEWHERE, git_sentences
+from mcp_server.knowledge import approve
+from mcp_server.knowledge.editing import NewFact
+from mcp_server.knowledge.prune_knowledge import archive_files
+from mcp_server.knowledge.remember import remember
+from mcp_server.memory import Memory
+from mcp_server.page.answer import ME, Page, Routes
+from mcp_server.page.passages import CONVERSATIONS, Passages, Words
+from mcp_server.storage.templates import is_untouched_template
+from mcp_server.text.destinations import CLOSED, DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
+from mcp_server.text.entries import Entry, entries, written
+from mcp_server.text.markdown import split_front_matter
+
+SHOWN = 200
+"""Lines of one page."""
+
+VIEWS = {
+    "rules": "Rules",
+    "decisions": "Decisions in force",
+    "open": "Open items",
+    "facts": "Facts",
+    "people": "People",
+    "memory": "Core memory",
+    "identity": "Identity",
+    "other": "Other",
+    "ended": "Replaced and closed",
+}
+_SECTIONS = {RULES: "rules", DECISIONS: "decisions", OPEN: "open", FACTS: "facts"}
+_KINDS = {RULES: "rule", DECISIONS: "decision", FACTS: "fact"}
+_PROJECTS = "knowledge/projects/"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An entry of a page: its words, day, sources, and the lines `first` to `last` of its file. `mark` is a hash of the
+    entry's text, by which a change by someone else is noticed."""
+
+    path: str
+    section: str
+    said: str
+    day: str
+    sources: Sequence[str]
+    first: int
+    last: int
+    mark: str
+
+    @property
+    def project(self) -> str:
+        """Returns the slug of its project, "" for none."""
+        return self.path.split("/")[2] if self.path.startswith(_PROJECTS) and self.path.count("/") > 2 else ""
+
+    @property
+    def page_name(self) -> str:
+        """Returns the name of its page, for people."""
+        return self.path.removeprefix("knowledge/").removesuffix(".md").replace("/", " › ")
+
+
+async def show_lines(page: Page) -> Response:
+    """Answers with the lines of one view, and the proposals that wait."""
+    memory, query = page.memory, page.query
+    view, project, words = query.get("view", ""), query.get("project", ""), query.get("q", "").strip()
+    if view and view not in VIEWS:
+        raise Invalid(f"view {view!r} is none of {', '.join(VIEWS)}")
+    found = await run_sync(_lines, memory)
+    if project:
+        found = [one for one in found if one.project == project]
+    if words:
+        folded = words.casefold()
+        found = [one for one in found if folded in one.said.casefold()]
+    counts = dict.fromkeys(VIEWS, 0)
+    for one in found:
+        counts[view_of(one)] += 1
+    view = view or next((name for name, count in counts.items() if count), "rules")
+    chosen = sorted((one for one in found if view_of(one) == view), key=lambda one: one.day, reverse=True)
+    return page.show(
+        "knows.html",
+        lines=chosen[:SHOWN],
+        hidden=max(0, len(chosen) - SHOWN),
+        counts=counts,
+        views=VIEWS,
+        view=view,
+        words=words,
+        project=project,
+        projects=[one.slug for one in await list_projects(memory)],
+        waiting=await approve.waiting(memory),
+        pages=sorted({one.path for one in chosen}),
+    )
+
+
+def view_of(line: Line) -> str:
+    """Returns the view that shows a line."""
+    if line.section in ENDED or line.section == CLOSED:
+        return "ended"
+    if line.path.startswith("knowledge/people/"):
+        return "people"
+    if line.path == MEMORY:
+        return "memory"
+    if line.path.startswith("knowledge/identity/"):
+        return "identity"
+    return _SECTIONS.get(line.section, "other")
+
+
+def _lines(memory: Memory) -> list[Line]:
+    """Returns the entries of all pages. Skips files that cannot be read, and templates that nobody has filled in."""
+    found: list[Line] = []
+    for path in _paths(memory):
+        try:
+            text = memory.files.text_or_none(path) or ""
+        except ContextManagerError:
+            continue
+        if is_untouched_template(path, text):
+            continue
+        split = split_front_matter(text)
+        found += [_line(path, entry, split.body_line) for entry in entries(split.body) if entry.said]
+    return found
+
+
+def _paths(memory: Memory) -> Iterator[str]:
+    for folder in (_PROJECTS, "knowledge/people/", "knowledge/identity/"):
+        for stat in memory.files.walk(folder):
+            if stat.path.endswith(".md") and not stat.path.rpartition("/")[2].startswith("_"):
+                yield stat.path
+    yield from (GENERAL_PAGE, MEMORY)
+
+
+def _line(path: str, entry: Entry, body_line: int) -> Line:
+    return Line(
+        path,
+        entry.section,
+        entry.said,
+        entry.date,
+        tuple(map(str, entry.sources)),
+        entry.start + body_line - 1,
+        entry.end + body_line - 1,
+        hashlib.sha256(entry.text.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+    )
+
+
+def _find_entry(memory: Memory, form: dict[str, str]) -> tuple[Line, Entry]:
+    """Returns the line that a form or an address names. Raises Conflict if it has changed since it was shown."""
+    path, mark = memory.files.relative(form.get("path", "")), form.get("mark", "")
+    split = split_front_matter(memory.files.text_or_none(path) or "")
+    same = [
+        (line, entry) for entry in entries(split.body) if (line := _line(path, entry, split.body_line)).mark == mark
+    ]
+    if not same:
+        raise Conflict("this line has changed or gone since you saw it; go back, and look at it as it is now")
+    return min(same, key=lambda one: abs(one[0].first - _number(form.get("first", ""))))
+
+
+# ---------------------------------------------------------------- changes
+
+
+async def show_edit(page: Page) -> Response:
+    """Answers with the form that corrects a line, or replaces it by a newer statement (`new=yes`)."""
+    line, _ = await run_sync(_find_entry, page.memory, page.query)
+    said = [await run_sync(Passages(page.memory).turn, source) for source in line.sources]
+    return page.show(
+        "edit.html", line=line, sources=[one for one in said if one], back=page.query.get("back", "/knows")
+    )
+
+
+async def change_line(page: Page) -> Response:
+    """Writes a correction of a line, or a newer statement that supersedes it."""
+    form = await page.form()
+    text = form.get("text", "").strip()
+    if not text:
+        raise Invalid("the text is empty; to remove a line, forget it")
+    line, entry = await run_sync(_find_entry, page.memory, form)
+    if form.get("how") == "supersede":
+        fact = NewFact(
+            text,
+            kind=_KINDS.get(line.section, "fact"),
+            project=line.project or "global",
+            path=None if line.section in _KINDS and not line.path.startswith("knowledge/people/") else line.path,
+            section=None if line.section in _KINDS else line.section,
+            supersedes=f"{line.path}:{line.first}",
+        )
+        said = "The newer statement is in force. The older one is kept as replaced."
+    else:
+        # The corrected line is the user's own: without its source, extractors never rewrite it.
+        fact = NewFact(
+            written(text, entry.date or None), project="global", path=line.path, action="edit", old_text=entry.text
+        )
+        said = "Corrected."
+    done = await remember(page.memory, fact, ME, approved=True)
+    return page.back(form, "/knows", " ".join((said, *done.notes)))
+
+
+async def show_archive(page: Page) -> Response:
+    """Answers with what archiving a page would do."""
+    path = page.query.get("path", "")
+    return page.show(
+        "archive.html", plan=await archive_files(page.memory, [path], True), file=path, back=page.query.get("back", "")
+    )
+
+
+async def archive(page: Page) -> Response:
+    """Archives a page."""
+    form = await page.form()
+    done = await archive_files(page.memory, [form.get("path", "")], False)
+    undo = f" To undo it: context-manager recover {done.undo[0]} --apply" if done.undo else ""
+    return page.back(form, "/knows", f"{form.get('path')} is in the archive now.{undo}")
+
+
+async def decide(page: Page) -> Response:
+    """Approves or rejects a proposal. Raises Conflict if its file has changed, unless the user has seen that."""
+    form = await page.form()
+    number = form.get("id", "")
+    if form.get("verdict") == "approve":
+        done = await approve.approve(page.memory, number, anyway=form.get("anyway") == "yes")
+        said = f"Approved: {done.path} is {done.action}."
+    elif form.get("verdict") == "reject":
+        said = f"Rejected: {(await approve.reject(page.memory, number)).path} stays as it is."
+    else:
+        raise Invalid("the verdict is approve or reject")
+    return page.back(form, "/knows", said)
+
+
+# ---------------------------------------------------------------- forgetting
+
+
+async def show_forget(page: Page) -> Response:
+    """Answers with every copy of a passage, before anything is deleted."""
+    target, words = await run_sync(_target, page.memory, page.query)
+    plan = await plan_forget(page.memory, target)
+    return page.show(
+        "forget.html",
+        plan=plan,
+        words=words,
+        mark=_mark(words),
+        sentences=[*git_sentences(plan, False), ELSEWHERE],
+        fields={name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query},
+        back=page.query.get("back", "/now"),
+    )
+
+
+async def forget_passage(page: Page) -> Response:
+    """Deletes every copy of a passage, if it is still the one that was shown."""
+    form = await page.form()
+    target, words = await run_sync(_target, page.memory, form)
+    if form.get("mark") != _mark(words):
+        raise Conflict("these lines have changed since you saw them, and nothing was deleted; look at them again")
+    done = await forget(page.memory, target)
+    copies = sum(len(copy.places) for copy in done.copies)
+    left = f" Not deleted: {'; '.join(done.left)}." if done.left else ""
+    return page.back(form, "/now", f"Forgotten: {copies} places in {len(done.copies)} files.{left}")
+
+
+def _target(memory: Memory, given: dict[str, str]) -> tuple[ForgetTarget, Words]:
+    """Returns what `forget` is to delete, and its words: a message of a conversation, or lines of a file."""
+    path = memory.files.relative(given.get("path", ""))
+    passages = Passages(memory)
+    if path.startswith(CONVERSATIONS):
+        line = _number(given.get("line", ""))
+        placed = next((one for one in passages.turns(path) if one.start <= line <= one.end), None)
+        if placed is None:
+            raise NotFound("this message is not there any more")
+        words = Words(placed.turn.content, path, placed.start, placed.end, placed.turn.name or placed.turn.role)
+        return ForgetTarget(turn=f"{memory.transcripts.head(path).session_id}#{placed.turn.number}"), words
+    first, last = _number(given.get("first", "")), _number(given.get("last", ""))
+    rows = passages.lines(path)[max(0, first - 1) : last] if first else []
+    if not rows:
+        raise NotFound("these lines are not there any more")
+    return ForgetTarget(path=path, lines=(first, last)), Words("\n".join(rows), path, first, last)
+
+
+def _mark(words: Words) -> str:
+    return hashlib.sha256(words.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+ROUTES: Routes = (
+    ("GET", "/knows", show_lines),
+    ("GET", "/knows/edit", show_edit),
+    ("POST", "/knows/edit", change_line),
+    ("GET", "/knows/archive", show_archive),
+    ("POST", "/knows/archive", archive),
+    ("POST", "/knows/decide", decide),
+    ("GET", "/forget", show_forget),
+    ("POST", "/forget", forget_passage),
+)

@@ -1,0 +1,250 @@
+"""The screen "Now": what was pushed into prompts or compiled, what was withheld, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from anyio.to_thread import run_sync
+from starlette.responses import Response
+
+from mcp_server.context import briefs, never_pushed, pauses
+from mcp_server.context.compiled_log import LOG as COMPILED
+from mcp_server.context.push import LOG as PUSHED
+from mcp_server.conversations import sessions
+from mcp_server.errors import Invalid, NotFound
+from mcp_server.memory import Memory
+from mcp_server.page.answer import Page, Routes
+from mcp_server.page.passages import Passages, Words, by_kind, where
+from mcp_server.storage import logs
+
+SHOWN = 40
+"""Rows of one page of the list."""
+
+LOOKED_BACK = 20_000
+"""Records of the logs that are searched."""
+
+LEFT_OUT_SHOWN = 12
+"""Excluded candidates shown at first."""
+
+KINDS = {"all": "Everything", "injected": "Added", "nothing": "Nothing added", "compiled": "Compiled"}
+
+_FIGURES = re.compile(r" \([\d. <]+\)| \d+(?= tokens)")
+"""The figures in a reason, without which reasons are counted."""
+
+PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 1440), "": ("until I end it", 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One decision in the list."""
+
+    id: str
+    at: str
+    kind: str
+    prompt: str
+    why: str
+    tokens: int
+    passages: int
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate of a decision with its words, and the terms of its score, largest first."""
+
+    words: Words
+    where: str
+    row: Mapping[str, Any]
+    terms: Sequence[tuple[str, float]]
+    charge: float
+
+
+def records(memory: Memory) -> Iterator[dict[str, Any]]:
+    """Yields the records of both logs, newest first."""
+    both = (logs.newest_first(memory.files, kind) for kind in (PUSHED, COMPILED))
+    return islice(merge(*both, key=lambda record: str(record.get("at")), reverse=True), LOOKED_BACK)
+
+
+def record_id(record: Mapping[str, Any]) -> str:
+    """Returns the name of a record in addresses."""
+    named = "|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256"))
+    return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def kind_of(record: Mapping[str, Any]) -> str:
+    """Returns injected, nothing or compiled."""
+    return "compiled" if record.get("event") == "compile_context" else str(record.get("decision"))
+
+
+async def show_list(page: Page) -> Response:
+    """Answers with the list, or with its rows alone if they have changed since `seen`."""
+    memory, query = page.memory, page.query
+    kind, before = query.get("kind", "all"), query.get("before", "")
+    if kind not in KINDS:
+        raise Invalid(f"kind {kind!r} is none of {', '.join(KINDS)}")
+    version = await run_sync(_version, memory)
+    live = page.request.url.path == "/now/live"
+    if live and query.get("seen") == version:
+        return Response(status_code=204)
+    rows, more = await run_sync(_rows, memory, kind, before)
+    template = "_pushes.html" if live else "now.html"
+    return page.show(
+        template,
+        rows=rows,
+        more=rows[-1].at if more else "",
+        kinds=KINDS,
+        kind=kind,
+        before=before,
+        version=version,
+        paused=[one.words for one in await pauses.pauses(memory)],
+        switched_off=not memory.settings.hooks.inject,
+        never=await never_pushed.never_pushed(memory),
+        pause_choices=PAUSES,
+        today=page.when(memory.clock())[:10],
+        anything=bool(await sessions.list_sessions(memory, limit=1)),
+    )
+
+
+async def show_one(page: Page) -> Response:
+    """Answers with one decision: the exact text, the tokens by source, and every candidate."""
+    number = page.request.path_params["id"]
+    memory = page.memory
+
+    def look() -> dict[str, Any] | None:
+        return next((record for record in records(memory) if record_id(record) == number), None)
+
+    record = await run_sync(look)
+    if record is None:
+        raise NotFound("this decision is no longer in the log, which keeps the newest ones")
+    inside, outside = await run_sync(_candidates, memory, record)
+    rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
+    shown = outside if page.query.get("all") else outside[:LEFT_OUT_SHOWN]
+    most = max((sum(value for _, value in one.terms) for one in (*inside, *shown)), default=0.0)
+    return page.show(
+        "push.html",
+        record=record,
+        kind=kind_of(record),
+        inside=inside,
+        outside=shown,
+        hidden=len(outside) - len(shown),
+        parts=_parts(by_kind(rows), int(record.get("tokens") or 0)),
+        reasons=Counter(_FIGURES.sub("", str(one.row.get("reason"))) for one in outside).most_common(8),
+        most=most or 1.0,
+        left_out=record.get("left_out") or {},
+        number=number,
+    )
+
+
+async def pause(page: Page) -> Response:
+    """Pauses pushing everywhere, for a time or until it is ended."""
+    form = await page.form()
+    chosen = PAUSES.get(form.get("for", ""))
+    if chosen is None:
+        raise Invalid(f"a pause lasts {', '.join(words for words, _ in PAUSES.values())}")
+    made = await pauses.pause(page.memory, None, timedelta(minutes=chosen[1]) if chosen[1] else None)
+    await briefs.refresh(page.memory)
+    return page.back(form, "/now", f"Pushing is {made.words}. Conversations are still recorded.")
+
+
+async def resume(page: Page) -> Response:
+    """Ends all pauses."""
+    await pauses.resume(page.memory)
+    await briefs.refresh(page.memory)
+    return page.back(await page.form(), "/now", "Relevant memory is added to prompts again.")
+
+
+async def never_push(page: Page) -> Response:
+    """Stops pushes of the passage `place`, or with `allow` allows them again."""
+    form = await page.form()
+    if form.get("allow"):
+        await never_pushed.allow(page.memory, form["allow"])
+        said = "This may be pushed again."
+    else:
+        text = await run_sync(Passages(page.memory).text, form.get("place", ""))
+        made = await never_pushed.never_push(page.memory, text)
+        said = f"Never pushed again: “{made.words}”. Find still finds it."
+    await briefs.refresh(page.memory)
+    return page.back(form, "/now", said)
+
+
+def _version(memory: Memory) -> str:
+    """Returns a text that changes whenever a log may have changed."""
+    places = [memory.files.version(f"{logs.FOLDER}/{kind}.jsonl") for kind in (PUSHED, COMPILED)]
+    return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
+
+
+def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
+    """Returns the rows of one page of the list, and whether older ones follow."""
+    wanted = (
+        record
+        for record in records(memory)
+        if (kind == "all" or kind_of(record) == kind) and (not before or str(record.get("at")) < before)
+    )
+    found = [
+        Row(
+            record_id(record),
+            str(record.get("at")),
+            kind_of(record),
+            _prompt(record),
+            str(record.get("why") or ""),
+            _count(record.get("tokens")),
+            _count(record.get("passages")),
+            str(record.get("project") or ""),
+        )
+        for record in islice(wanted, SHOWN + 1)
+    ]
+    return found[:SHOWN], len(found) > SHOWN
+
+
+def _prompt(record: Mapping[str, Any]) -> str:
+    """Returns the beginning of the prompt, or in its place the event in words."""
+    said = " ".join(str(record.get("prompt") or "").split())
+    return said or {"SessionStart": "A window begins", "compile_context": "A context without a message"}.get(
+        str(record.get("event")), str(record.get("event"))
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _parts(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
+    """Returns the parts of a bar, and what is between them: headings and separators."""
+    rest = tokens - sum(count for _, count in parts)
+    return [*parts, ("headings", rest)] if rest > 0 and parts else parts
+
+
+def _candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
+    """Returns the included and the excluded candidates of a record."""
+    passages = Passages(memory)
+    inside: list[Candidate] = []
+    outside: list[Candidate] = []
+    for row in record.get("considered") or ():
+        if not isinstance(row, dict):
+            continue
+        words = passages.of(str(row.get("id") or ""), str(row.get("title") or ""))
+        # A push's `terms` and a receipt's `relevance` are summed; a receipt's `terms` are factors.
+        summed = row.get("relevance") or ({} if kind_of(record) == "compiled" else row.get("terms")) or {}
+        terms = [(str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float)]
+        terms = sorted(((name, value) for name, value in terms if value > 0), key=lambda one: -one[1])
+        one = Candidate(words, where(words), row, terms, float(row.get("charge") or 0.0))
+        (inside if row.get("included") else outside).append(one)
+    return inside, outside
+
+
+ROUTES: Routes = (
+    ("GET", "/now", show_list),
+    ("GET", "/now/live", show_list),
+    ("GET", "/now/{id}", show_one),
+    ("POST", "/never", never_push),
+    ("POST", "/pause", pause),
+    ("POST", "/resume", resume),
+)

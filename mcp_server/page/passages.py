@@ -1,0 +1,160 @@
+"""Returns the words of passages that logs and receipts name by their places, such as `knowledge/reference/a.md:3-4`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.memory import Memory
+from mcp_server.text.derived_lines import sources_of, without_sources
+from mcp_server.text.transcript import PlacedTurn
+
+CONVERSATIONS = "raw/conversations/"
+LONGEST = 400
+"""Characters of a passage that a list shows."""
+
+_PLACE = re.compile(r"(.+):(\d+)-(\d+)")
+_BULLET = re.compile(r"^\s*[-*+] (?:\d{4}-\d{2}-\d{2}:? )?")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A passage as a person reads it. `speaker` and `day` may be empty; `path` and `line` say where it is; `gone`: the
+    file or the lines are not there any more. `source` is the turn that a line was derived from."""
+
+    text: str
+    path: str
+    line: int
+    end: int
+    speaker: str = ""
+    day: str = ""
+    gone: bool = False
+    source: str = ""
+
+    @property
+    def is_turn(self) -> bool:
+        """Returns whether it is a message of a conversation."""
+        return self.path.startswith(CONVERSATIONS)
+
+
+@dataclass(slots=True)
+class Passages:
+    """Reads passages for one answer; every file is read once. Methods are synchronous: call them in a thread."""
+
+    memory: Memory
+    _texts: dict[str, list[str]] = field(default_factory=dict)
+    _turns: dict[str, tuple[PlacedTurn, ...]] = field(default_factory=dict)
+
+    def of(self, place: str, title: str = "") -> Words:
+        """Returns the words at `PATH:FIRST-LAST` or of the file `PATH`; of anything else its title or its id."""
+        found = _PLACE.fullmatch(place)
+        path, first, last = (found[1], int(found[2]), int(found[3])) if found else (place, 1, 1)
+        if path.startswith(CONVERSATIONS):
+            placed = next((one for one in self.turns(path) if one.start <= first <= one.end), None)
+            if placed is None:
+                return Words(title or path, path, first, last, gone=True)
+            turn = placed.turn
+            text = self._part(placed, first, last) or turn.content
+            return Words(_flat(text), path, placed.start, placed.end, turn.name or turn.role, f"{turn.at:%Y-%m-%d}")
+        lines = self.lines(path)
+        chosen = lines[first - 1 : last] if found else []
+        if not lines or (found and not chosen):
+            return Words(title or place, path, first, last, gone=not lines or bool(found))
+        if not found:
+            return Words(title or path.rpartition("/")[2], path, 1, 1)
+        text = "\n".join(chosen)
+        source = next((str(one) for one in sources_of(text)), "")
+        rows = [_BULLET.sub("", without_sources(row)) for row in chosen if row.strip() and not row.startswith("#")]
+        return Words(_flat(" ".join(rows)) or title or path, path, first, last, source=source)
+
+    def text(self, place: str) -> str:
+        """Returns the whole text at `PATH:FIRST-LAST`. Raises NotFound if it is not there any more."""
+        found = _PLACE.fullmatch(place)
+        if found is not None:
+            path, first, last = found[1], int(found[2]), int(found[3])
+            placed = next((one for one in self.turns(path) if one.start <= first <= one.end), None)
+            rows = self.lines(path)[first - 1 : last]
+            text = self._part(placed, first, last) or placed.turn.content if placed else "\n".join(rows)
+            if text.strip():
+                return text
+        raise NotFound("this passage is not there any more; it was changed or forgotten")
+
+    def _part(self, placed: PlacedTurn, first: int, last: int) -> str:
+        """Returns the lines of a turn between two lines of its file."""
+        rows = placed.turn.content.split("\n")
+        return "\n".join(rows[max(0, first - placed.content_line) : max(0, last - placed.content_line + 1)])
+
+    def turn(self, source: str) -> Words | None:
+        """Returns the message that a line's source `TRANSCRIPT#TURN` names; None if it is not there."""
+        path, _, number = source.rpartition("#")
+        for placed in self.turns(path):
+            if str(placed.turn.number) == number:
+                turn = placed.turn
+                day = f"{turn.at:%Y-%m-%d}"
+                return Words(_flat(turn.content), path, placed.start, placed.end, turn.name or turn.role, day)
+        return None
+
+    def turns(self, path: str) -> tuple[PlacedTurn, ...]:
+        """Returns the messages of a transcript; none if it cannot be read, or if the file is no transcript."""
+        if not path.startswith(CONVERSATIONS):
+            return ()
+        if path not in self._turns:
+            try:
+                self._turns[path] = tuple(self.memory.transcripts.read(path).turns)
+            except ContextManagerError:
+                self._turns[path] = ()
+        return self._turns[path]
+
+    def lines(self, path: str) -> list[str]:
+        """Returns the lines of a file; none if it cannot be read."""
+        if path not in self._texts:
+            try:
+                self._texts[path] = (self.memory.files.text_or_none(path) or "").split("\n")
+            except ContextManagerError:
+                self._texts[path] = [""]
+            if self._texts[path] == [""]:
+                self._texts[path] = []
+        return self._texts[path]
+
+
+def where(words: Words) -> str:
+    """Returns where a passage comes from, for people: `user, 2026-03-21` or `reference › general`."""
+    if words.is_turn:
+        return " · ".join(filter(None, (words.speaker, words.day)))
+    return words.path.removeprefix("knowledge/").removesuffix(".md").replace("/", " › ")
+
+
+def by_kind(rows: Sequence[Mapping[str, object]]) -> list[tuple[str, int]]:
+    """Returns the tokens of included candidates by the kind of their source, most first."""
+    sums: dict[str, int] = {}
+    for row in rows:
+        tokens = row.get("tokens")
+        if row.get("included") and isinstance(tokens, int) and tokens:
+            kind = kind_of(str(row.get("source") or row.get("id") or ""), str(row.get("slot") or ""))
+            sums[kind] = sums.get(kind, 0) + tokens
+    return sorted(sums.items(), key=lambda one: -one[1])
+
+
+_KINDS = {
+    "raw/conversations/": "conversations",
+    "knowledge/projects/": "projects",
+    "knowledge/people/": "people",
+    "knowledge/identity/": "identity",
+    "knowledge/memory/": "MEMORY.md",
+    "knowledge/journal/": "journals",
+    "knowledge/reference/": "general page",
+    "knowledge/": "other pages",
+    "topics/": "topics",
+}
+
+
+def kind_of(source: str, slot: str) -> str:
+    """Returns the kind of a source, for people."""
+    return next((kind for prefix, kind in _KINDS.items() if source.startswith(prefix)), slot or "other")
+
+
+def _flat(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"

@@ -1,0 +1,81 @@
+"""The screen "Topics": which topics exist, which were active when, whether they were of use, and a box to try one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from anyio.to_thread import run_sync
+from starlette.responses import Response
+
+from mcp_server.context.try_message import try_message
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from mcp_server.page.answer import Page, Routes
+from mcp_server.relevance.clarity_views import session_meant
+from mcp_server.topics import gate_log
+from mcp_server.topics.listing import list_topics, switch
+
+LOOKED_BACK = 5_000
+"""Decisions of the log that are counted."""
+
+SHOWN = 25
+"""Decisions in which a topic was activated that are listed."""
+
+LONGEST_TRIED = 4_000
+"""Characters of a message that is tried."""
+
+
+async def show_topics(page: Page) -> Response:
+    """Answers with all topics, and with what the message `try` would activate."""
+    memory = page.memory
+    session = await _session(memory)
+    tried = page.query.get("try", "")[:LONGEST_TRIED]
+    counts, fired = await run_sync(_decisions, memory)
+    return page.show(
+        "topics.html",
+        view=await list_topics(memory, session),
+        session=session,
+        counts=counts,
+        fired=fired,
+        tried=tried,
+        trial=await try_message(memory, tried) if tried.strip() else None,
+    )
+
+
+async def switch_topic(page: Page) -> Response:
+    """Switches a topic on or off in the conversation last heard of."""
+    form = await page.form()
+    done = await switch(
+        page.memory, form.get("name", ""), await session_meant(page.memory, None), on=form.get("on") == "yes"
+    )
+    return page.back(form, "/topics", done.markdown)
+
+
+async def _session(memory: Memory) -> str | None:
+    try:
+        return await session_meant(memory, None)
+    except NotFound:
+        return None
+
+
+def _decisions(memory: Memory) -> tuple[dict[str, dict[str, Any]], list[Mapping[str, Any]]]:
+    """Returns for each topic how often it was activated, of use and not, and when last; and the last activations."""
+    counts: dict[str, dict[str, Any]] = {}
+    fired: list[Mapping[str, Any]] = []
+    for line in islice(gate_log.decisions(memory), LOOKED_BACK):
+        if not line.get("gate_result"):
+            continue
+        one = counts.setdefault(
+            str(line.get("topic_name")), {"fired": 0, "useful": 0, "useless": 0, "last": line.get("timestamp")}
+        )
+        one["fired"] += 1
+        one["useful"] += line.get("was_useful") is True
+        one["useless"] += line.get("was_useful") is False
+        if len(fired) < SHOWN:
+            fired.append(line)
+    return counts, fired
+
+
+ROUTES: Routes = (("GET", "/topics", show_topics), ("POST", "/topics", switch_topic))

@@ -1,0 +1,178 @@
+"""`context-manager page`: serves the page from a process of its own, and opens it in the browser."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import webbrowser
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import anyio
+import uvicorn
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
+from mcp_server.page.door import CODE_SECONDS, Door
+from mcp_server.page.site import application
+from mcp_server.serve.http import Connection, bound
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+HOST = "127.0.0.1"
+IDLE_SECONDS = 30 * 60
+"""Seconds after its last request in which a page in the background ends. An open page asks every second."""
+
+UNTIL_IDLE = "--until-idle"
+OPENED = "The page is open in your browser."
+NO_BROWSER = "No browser could be opened here. Run `context-manager page` in a terminal: it prints an address."
+
+
+def run(workspace: Path | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool = False) -> None:
+    """Serves the page until it is interrupted, or with `until_idle` until nobody has looked at it for a while.
+
+    Raises NotFound if there is no memory, Unavailable if the port is in use.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        anyio.run(_serve, workspace, environ, port, browser, until_idle)
+
+
+def run_in_background(workspace: Path | None) -> str:
+    """Starts the page in a process that outlives this one, and returns what that one said. Raises Unavailable."""
+    chosen = ["--workspace", str(workspace)] if workspace else []
+    command = "from mcp_server.cli.start import main; raise SystemExit(main())"
+    started = subprocess.Popen(
+        [sys.executable, "-c", command, *chosen, "page", UNTIL_IDLE],
+        env={**os.environ, "TERM": ""},  # without a terminal, browsers for terminals are no use
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert started.stdout is not None
+    with started.stdout:
+        said = started.stdout.readline().strip()
+    if said != OPENED:
+        started.wait()
+        raise Unavailable(said.removeprefix("context-manager: ") or "the page did not start; `context-manager doctor`")
+    started.returncode = 0  # the process goes on; nobody waits for it
+    return said
+
+
+class _Visited:
+    """An ASGI application that knows when it was last asked."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.last = time.monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.last = time.monotonic()
+        await self._app(scope, receive, send)
+
+
+async def _serve(
+    workspace: Path | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool
+) -> None:
+    from mcp_server.app import catch_up, maintain, open_memory
+
+    async with open_memory(workspace, environ, if_missing="refuse") as memory:
+        listening = bound(HOST, port)
+        door = Door(listening.getsockname()[1])
+
+        async def opened() -> Memory:
+            return memory
+
+        app = _Visited(application(opened, door))
+        config = uvicorn.Config(
+            app,
+            http=Connection,
+            log_level="warning",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+        server = uvicorn.Server(config)
+        await catch_up(memory)
+
+        async def end_when_idle() -> None:
+            while True:
+                left = app.last + IDLE_SECONDS - time.monotonic()
+                if left <= 0:
+                    server.should_exit = True
+                    return
+                await anyio.sleep(left)
+
+        async def invite() -> None:
+            if not until_idle:
+                await _invite(door, memory.disk.local, browser)
+            elif await run_sync(_open_browser, _address(door), memory.disk.local):
+                _say(OPENED, sys.stdout)
+                await end_when_idle()
+            else:
+                _say(NO_BROWSER, sys.stdout)
+                server.should_exit = True
+
+        async with maintain(memory, environ), anyio.create_task_group() as tasks:
+            tasks.start_soon(invite)
+            await server.serve(sockets=[listening])
+            tasks.cancel_scope.cancel()
+
+
+async def _invite(door: Door, folder: Path, browser: bool) -> None:
+    """Opens the browser, and prints an address; on a terminal, a new one each time that Enter is pressed."""
+    address = _address(door)
+    opened = browser and await run_sync(_open_browser, address, folder)
+    told = OPENED if opened else "Open this address in your browser:"
+    _say(f"{told}\n  {address}\nIt works once, within {CODE_SECONDS:.0f} seconds. Ctrl+C ends the page.")
+    if not sys.stdin.isatty():
+        return
+    _say("Press Enter for a new address.")
+    while await run_sync(sys.stdin.readline, abandon_on_cancel=True):
+        _say(f"  {_address(door)}")
+
+
+def _address(door: Door) -> str:
+    return f"http://{HOST}:{door.port}/open#{door.new_code()}"
+
+
+def _open_browser(address: str, folder: Path) -> bool:
+    """Opens an address in the browser by a file that redirects to it: programs can read each other's arguments.
+
+    Returns False if there is no browser. The file is readable by this user only, and is deleted when its code is not
+    valid any more.
+    """
+    handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        shown = escape(address, quote=True)
+        file.write(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0; url={shown}"><a href="{shown}">Open the memory</a>\n'
+        )
+    path = Path(name)
+    try:
+        opened = webbrowser.open(path.as_uri())
+    except webbrowser.Error:
+        opened = False
+    if not opened:
+        path.unlink(missing_ok=True)
+        return False
+    timer = threading.Timer(CODE_SECONDS, lambda: path.unlink(missing_ok=True))
+    timer.daemon = True
+    timer.start()
+    return True
+
+
+def _say(text: str, to: TextIO | None = None) -> None:
+    print(text, file=to or sys.stderr, flush=True)

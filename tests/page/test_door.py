@@ -1,0 +1,212 @@
+"""The page's door and its answers, without a browser: who comes in, and what every answer carries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from mcp_server.memory import Memory
+from mcp_server.page.door import CODE_SECONDS, MAX_CODES, Door
+from mcp_server.page.site import application
+
+pytestmark = pytest.mark.anyio
+
+ROOT = "http://127.0.0.1:8766"
+OWN = {"sec-fetch-site": "same-origin", "origin": ROOT}
+SCREENS = ("/now", "/days", "/knows", "/find", "/topics", "/state")
+
+
+class Seconds:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def visitor(memory: Memory, door: Door) -> AsyncIterator[httpx2.AsyncClient]:
+    async def opened() -> Memory:
+        return memory
+
+    transport = httpx2.ASGITransport(app=application(opened, door))
+    async with httpx2.AsyncClient(transport=transport, base_url=ROOT) as client:
+        yield client
+
+
+@pytest.fixture
+async def seconds() -> Seconds:
+    return Seconds()
+
+
+@pytest.fixture
+async def door(seconds: Seconds) -> Door:
+    return Door(8766, now=seconds)
+
+
+@pytest.fixture
+async def outside(memory: Memory, door: Door) -> AsyncIterator[httpx2.AsyncClient]:
+    async with visitor(memory, door) as client:
+        yield client
+
+
+@pytest.fixture
+async def inside(memory: Memory, door: Door) -> AsyncIterator[httpx2.AsyncClient]:
+    async with visitor(memory, door) as client:
+        assert (await client.post("/open", content=door.new_code(), headers=OWN)).status_code == 204
+        yield client
+
+
+async def test_a_code_opens_the_page_once(outside: httpx2.AsyncClient, door: Door) -> None:
+    code = door.new_code()
+    first = await outside.post("/open", content=code, headers=OWN)
+    assert first.status_code == 204
+    cookie = first.headers["set-cookie"]
+    assert cookie.startswith("cm-8766=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert (await outside.get("/now")).status_code == 200
+    assert (await outside.post("/open", content=code, headers=OWN)).status_code == 403
+
+
+async def test_a_code_expires(outside: httpx2.AsyncClient, door: Door, seconds: Seconds) -> None:
+    code = door.new_code()
+    seconds.now = CODE_SECONDS + 1
+    assert (await outside.post("/open", content=code, headers=OWN)).status_code == 403
+    assert (await outside.post("/open", content=door.new_code(), headers=OWN)).status_code == 204
+
+
+async def test_the_oldest_of_too_many_codes_is_dropped(door: Door) -> None:
+    codes = [door.new_code() for _ in range(MAX_CODES + 1)]
+    assert door.admit(codes[0]) is None
+    assert door.admit(codes[1])
+
+
+async def test_a_wrong_code_opens_nothing(door: Door) -> None:
+    door.new_code()
+    for given in ("", "x", "é", "\udcff"):
+        assert door.admit(given) is None
+
+
+async def test_without_the_cookie_every_address_leads_to_the_door(outside: httpx2.AsyncClient) -> None:
+    for path in ("/", *SCREENS, "/now/live", "/forget", "/nothing"):
+        answer = await outside.get(path)
+        assert answer.status_code == 303, path
+        assert answer.headers["location"].startswith("/open?to=")
+    assert (await outside.get("/now", headers={"hx-request": "true"})).status_code == 401
+    for path in ("/pause", "/forget", "/knows/decide", "/leave"):
+        assert (await outside.post(path, headers=OWN)).status_code == 401, path
+
+
+async def test_a_rebound_name_is_turned_away(inside: httpx2.AsyncClient) -> None:
+    for host in ("evil.example", "evil.example:8766", "127.0.0.1", "127.0.0.1:80", "localhost.:8766", ""):
+        assert (await inside.get("/now", headers={"host": host})).status_code == 421, host
+
+
+FOREIGN: tuple[dict[str, str], ...] = (
+    {},
+    {"sec-fetch-site": "same-origin"},
+    {"origin": ROOT},
+    {"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:3000"},
+    {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:3000"},
+    {"sec-fetch-site": "same-origin", "origin": "http://localhost:8766"},
+    {"sec-fetch-site": "cross-site", "origin": "http://evil.example"},
+    {"sec-fetch-site": "same-origin", "origin": "null"},
+)
+
+
+async def test_only_the_page_itself_may_change_anything(inside: httpx2.AsyncClient) -> None:
+    for headers in FOREIGN:
+        for path in ("/pause", "/open", "/leave"):
+            assert (await inside.post(path, headers=headers)).status_code == 403, headers
+    assert "Paused everywhere" not in (await inside.get("/now")).text
+
+
+async def test_every_answer_forbids_foreign_scripts_frames_and_caches(
+    inside: httpx2.AsyncClient, outside: httpx2.AsyncClient
+) -> None:
+    for client, path in ((inside, "/now"), (inside, "/no"), (outside, "/now"), (outside, "/static/style.css")):
+        headers = (await client.get(path)).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["cache-control"] == "no-store"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+async def test_only_the_pages_own_files_are_served(inside: httpx2.AsyncClient) -> None:
+    for path in ("/static/../door.py", "/static/%2e%2e/door.py", "/static/..%2fdoor.py", "/static/x"):
+        assert (await inside.get(path)).status_code == 404, path
+
+
+async def test_signing_out_ends_the_cookie(inside: httpx2.AsyncClient) -> None:
+    cookies = dict(inside.cookies)
+    assert (await inside.post("/leave", headers=OWN)).status_code == 303
+    inside.cookies.update(cookies)
+    assert (await inside.get("/now")).status_code == 303
+
+
+async def test_the_servers_token_opens_the_page_any_number_of_times(memory: Memory) -> None:
+    async with visitor(memory, Door(8766, token="secret")) as client:
+        assert "password" in (await client.get("/open")).text
+        for _ in range(2):
+            assert (await client.post("/open", content="secret", headers=OWN)).status_code == 204
+        assert (await client.post("/open", content="secrets", headers=OWN)).status_code == 403
+
+
+async def test_an_empty_memory_says_what_to_do(inside: httpx2.AsyncClient) -> None:
+    for screen, said in {
+        "/now": "context-manager install",
+        "/days": "a new memory",
+        "/knows": "context-manager import",
+        "/find": "context-manager import",
+        "/topics": "No topic has come in yet.",
+        "/state": "No conversation is open.",
+    }.items():
+        answer = await inside.get(screen)
+        assert answer.status_code == 200
+        assert said in answer.text
+
+
+WRONG = {
+    "/nothing": 404,
+    "/now/0000": 404,
+    "/now?kind=x": 400,
+    "/knows?view=x": 400,
+    "/knows/edit?path=knowledge/memory/MEMORY.md&mark=x": 409,
+    "/knows/archive?path=knowledge/none.md": 404,
+    "/find?q=x&since=soon": 200,
+    "/find/file?path=.local/state.db": 404,
+    "/find/file?path=../../etc/passwd": 403,
+    "/find/file": 400,
+    "/find/passage?path=raw/conversations/none.md": 404,
+    "/days?day=x": 200,
+    "/days/commit/ffffffff": 404,
+    "/days/checkpoint/ckp_none": 404,
+    "/forget?path=knowledge/none.md&first=1&last=2": 404,
+    "/topics?try=" + "x" * 10_000: 200,
+}
+
+
+async def test_a_wrong_address_gets_an_explanation(inside: httpx2.AsyncClient) -> None:
+    for path, status in WRONG.items():
+        answer = await inside.get(path)
+        assert answer.status_code == status, path
+        assert "<main" in answer.text
+
+
+async def test_a_redirection_stays_on_the_page(inside: httpx2.AsyncClient) -> None:
+    for given, to in (
+        ("//evil.example", "/now"),
+        ("/\\evil.example", "/now"),
+        ("https://x", "/now"),
+        ("/days", "/days"),
+    ):
+        answer = await inside.post("/resume", data={"back": given}, headers=OWN)
+        assert (answer.status_code, answer.headers["location"]) == (303, to)
