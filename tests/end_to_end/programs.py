@@ -149,21 +149,12 @@ class Desk:
         """Returns what a command of ours prints."""
         return _ran([str(COMMAND), "--workspace", str(self.workspace), *arguments], self.env, self.project)
 
-    @contextmanager
-    def serving(self) -> Iterator[None]:
-        """Keeps a server on the memory, so that hooks get their answer however slowly a client's own server starts."""
-        command = [str(COMMAND.with_name("context-manager-mcp")), "--hooks", "--workspace", str(self.workspace)]
-        server = subprocess.Popen(command, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        assert server.stdin
-        try:
-            end = time.monotonic() + PATIENCE
-            while not (self.workspace / ".local" / protocol.ADDRESS).exists():
-                assert time.monotonic() < end, "the server does not listen"
-                time.sleep(0.1)
-            yield
-        finally:
-            server.stdin.close()
-            server.wait(PATIENCE)
+    def wait_for_server(self) -> None:
+        """Waits until a server on the memory listens to hooks."""
+        end = time.monotonic() + PATIENCE
+        while not (self.workspace / ".local" / protocol.ADDRESS).exists():
+            assert time.monotonic() < end, "the server does not listen"
+            time.sleep(0.1)
 
     @contextmanager
     def patient(self) -> Iterator[None]:

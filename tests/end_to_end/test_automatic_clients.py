@@ -14,11 +14,14 @@ import pytest
 
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.programs import PROGRAMS, Desk, Program
-from tests.end_to_end.servers import transcripts, turns
+from tests.end_to_end.servers import served, transcripts, turns
+
+pytestmark = pytest.mark.anyio
 
 FACT = "For your notes: the staging database of the harbour app is called walrus and listens on port 6543. Now run it."
 ABOUT_IT = "Which port does the staging database listen on?"
 PUSHED = "Memory compiled for this message."
+WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
 SMALL_TALK = "Thanks, great!"
 
 
@@ -30,7 +33,7 @@ def api() -> Iterator[FakeModels]:
 
 
 @pytest.mark.parametrize("program", [pytest.param(program, id=name) for name, program in PROGRAMS.items()])
-def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_recorded_with_its_tools(
+async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_recorded_with_its_tools(
     program: Program, api: FakeModels, tmp_path: Path
 ) -> None:
     desk = Desk(api, tmp_path / "my home")
@@ -38,15 +41,16 @@ def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_recorde
     before = desk.files()
     assert json.loads(desk.our("install", program.client, "--json"))["works"]
 
-    with desk.serving(), desk.patient():
-        for prompt in (FACT, ABOUT_IT, SMALL_TALK):
-            desk.ask(program, prompt)
+    with desk.patient():
+        async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
+            desk.wait_for_server()
+            for prompt in (FACT, ABOUT_IT, SMALL_TALK):
+                desk.ask(program, prompt)
     bearing, thanks = (
         next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
     )
     assert "port 6543" in bearing.everything
-    assert PUSHED in bearing.everything
-    assert PUSHED not in thanks.everything
+    assert WITH_THE_PROMPT not in thanks.everything
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
 
