@@ -74,6 +74,8 @@ def respond(
     Without `event` the input's `hook_event_name` is used. `workspace` and `client` are the command's arguments.
     """
     began = time.monotonic()
+    if _is_run_by_copilot(client, payload, environ):
+        return _explain_silence(environ, "Copilot CLI ran a hook of Claude Code; its own hook does the work")
     extra = _environment_values(environ, client)
     event = event or _event_name(payload)
     root = os.path.abspath(
@@ -110,6 +112,16 @@ def respond(
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
     kept = "; the next server records the conversation" if event in protocol.LATER else ""
     return _explain_silence(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
+
+
+def _is_run_by_copilot(client: str | None, payload: bytes, environ: Mapping[str, str]) -> bool:
+    """Returns whether Copilot CLI runs a hook that is in a project's file for Claude Code (tried with 1.0.102).
+
+    Claude Code always names its transcript, also if Copilot's shell started it. Copilot names its own, or none.
+    """
+    if client or not environ.get("COPILOT_CLI"):
+        return False
+    return b'"transcript_path"' not in payload or b"session-state" in payload
 
 
 def _is_ours(root: str) -> bool:
