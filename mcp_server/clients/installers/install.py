@@ -249,8 +249,8 @@ def _original(record: FileRecord) -> bytes | None:
 def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
     """Returns the file's bytes without our part, and without objects that we made and that are now empty."""
     text, where = file.text, str(file.path)
-    if opencode.command_in(text):
-        return b""
+    if client.hooks and client.hooks.plugin and file.path.suffix == ".js":
+        return b"" if opencode.command_in(text) else file.data or b""
     toml = client.form == "toml" and file.path.suffix == ".toml"  # Codex has its hooks in a JSON file
     try:
         if toml or client.form == "json":
