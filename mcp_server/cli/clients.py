@@ -26,7 +26,6 @@ from mcp_server.cli.printing import (
 from mcp_server.errors import Refused
 
 if TYPE_CHECKING:
-    from mcp_server.clients.adapters.adapter import Adapter
     from mcp_server.clients.importers.imported import ImportReport
     from mcp_server.clients.installers.install import Done
     from mcp_server.clients.installers.known import Client, Machine
@@ -162,8 +161,10 @@ async def _history(
     adapter = client.hooks
     if adapter is None or planned.project is not None or answer is False:
         return None
+    from mcp_server.clients.importers.run import conversations_in
+
     folder = adapter.transcripts_folder(machine.environ, machine.home)
-    count, size = await run_sync(_transcripts, folder, adapter)
+    count, size = await run_sync(conversations_in, folder, adapter)
     if not count:
         return None
     if answer is None:
@@ -191,15 +192,6 @@ async def _history(
     if not as_json:
         print_text(report.markdown)
     return report
-
-
-def _transcripts(folder: Path, adapter: Adapter) -> tuple[int, int]:
-    """Returns the number of session transcripts in a client's folder, and their bytes."""
-    from mcp_server.clients.importers.claude_code.reading import SUBAGENTS, transcripts
-
-    found = [file for file in transcripts(folder, adapter) if isinstance(file, Path)]
-    sizes = [file.stat().st_size for file in found if SUBAGENTS not in file.parts]
-    return len(sizes), sum(sizes)
 
 
 def _install_print(planned: Plan, as_json: bool) -> None:

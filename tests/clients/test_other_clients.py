@@ -16,7 +16,7 @@ from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.hooks import command, offline
 from mcp_server.clients.hooks.events import handle
 from mcp_server.clients.importers.claude_code.recording import capture
-from mcp_server.clients.importers.run import import_path
+from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, said
@@ -173,6 +173,7 @@ async def test_opencode_is_recorded_from_its_database_without_what_hooks_added(m
     assert is_the_conversation(spoken(memory, "ses_1"))
     assert spoken(memory, "ses_1-agent-ses_2") == ["Look at the boats."]
     assert "Memory compiled" not in "".join(transcripts(memory.disk.root).values())
+    assert conversations_in(file.parent, ADAPTERS["opencode"])[0] == 1
     report = await import_path(memory, file.parent)
     assert (report.format, report.new_turns) == ("opencode", 0)
 

@@ -56,6 +56,11 @@ async def import_database(
         report.redacted += done.redacted
 
 
+def count(database: Path) -> int:
+    """Returns the number of sessions, without subagents'. Raises as `capture` does."""
+    return sum(not parent for _, parent, _ in opencode_database.sessions(database))
+
+
 async def _record(
     memory: Memory, database: Path, session: str, write: Write, project: str | None = None, *, anew: bool = False
 ) -> AsyncIterator[RecordedSession]:

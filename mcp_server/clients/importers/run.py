@@ -313,6 +313,16 @@ async def _import_transcripts(
         watch(Progress(done, total, file.name))
 
 
+def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
+    """Returns the number of a client's conversations in its folder, without subagents', and their bytes."""
+    if adapter.is_database:
+        database = folder / DATABASE
+        return (opencode.count(database), database.stat().st_size) if database.is_file() else (0, 0)
+    found = [file for file in transcripts(folder, adapter) if isinstance(file, Path)]
+    sizes = [file.stat().st_size for file in found if reading.SUBAGENTS not in file.parts]
+    return len(sizes), sum(sizes)
+
+
 def _with_sizes(path: Path, adapter: Adapter) -> list[tuple[Path | Skipped, int]]:
     """Returns the transcripts at `path` with their bytes. A file that was just deleted has none."""
     return [
