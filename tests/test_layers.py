@@ -5,7 +5,6 @@ import only pure files. Rooms form no circle: each imports only rooms that stand
 """
 
 from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path
@@ -161,6 +160,7 @@ LOCAL_ONLY = {
     "mcp_server.clients.hooks.offline": "searches without a server",
     "mcp_server.clients.hooks.listener": "writes the address of the local listener",
     "mcp_server.clients.installers.config_file": "writes files of clients",
+    "mcp_server.clients.importers.opencode": "reads another program's database",
     "mcp_server.status.doctor": "reports this machine's SQLite",
     "mcp_server.forgetting.target": "reads all objects of git and all files on disk",
     "mcp_server.forgetting.forget": "rewrites git's history and cleans all files on disk",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration to add by hand; change nothing.")
 @click.option("--show", is_flag=True, help="Show what would change, as a diff; change nothing.")
 @click.option("--project", is_flag=True, help="Only for the project of the current folder.")
-@click.option("--hooks/--no-hooks", default=True, help="Claude Code: record and add context automatically.")
+@click.option("--hooks/--no-hooks", default=True, help="Clients with hooks: record and add context automatically.")
 @click.option(
     "--import/--no-import", "bring_in", default=None, help="Import the client's earlier conversations, or do not ask."
 )
@@ -105,7 +105,7 @@ async def _install(
     from mcp_server.context import briefs
 
     done = await run_sync(install, memory, planned)
-    command, arguments = launch.serving(*(("--hooks",) if len(planned.changes) > 1 else ()))
+    command, arguments = launch.serving(*(("--hooks",) if planned.hooks else ()))
     tried = await handshake([command, *arguments], machine.environ, whole=planned.client.whole_environment)
     if not as_json:
         _say_installed(planned, done)
@@ -158,18 +158,19 @@ async def _history(
     client = planned.client
     if client.history and not as_json and fresh:
         click.echo(client.history)
-    if client.name != "claude-code" or planned.project is not None or answer is False:
+    adapter = client.hooks
+    if adapter is None or planned.project is not None or answer is False:
         return None
-    from mcp_server.clients.importers.claude_code.reading import projects_folder
+    from mcp_server.clients.importers.run import conversations_in
 
-    folder = projects_folder(machine.environ)
-    count, size = await run_sync(_transcripts, folder)
+    folder = adapter.transcripts_folder(machine.environ, machine.home)
+    count, size = await run_sync(conversations_in, folder, adapter)
     if not count:
         return None
     if answer is None:
         if as_json or not fresh:
             return None
-        offer = f"{count:,} conversations ({size / 1e6:,.1f} MB) of Claude Code are in {folder}."
+        offer = f"{count:,} conversations ({size / 1e6:,.1f} MB) of {client.title} are in {folder}."
         if not sys.stdin.isatty():
             click.echo(f"{offer} Import them with: context-manager import {folder}")
             return None
@@ -185,18 +186,12 @@ async def _history(
         def watch(step: Progress) -> None:
             bar(step.done, step.total, step.label)
 
-        report = await import_path(memory, folder, kind="claude-code", watch=watch)
+        report = await import_path(memory, folder, kind=adapter.client, watch=watch)
     with working("Indexing …"):
         await catch_up(memory)
     if not as_json:
         print_text(report.markdown)
     return report
-
-
-def _transcripts(folder: Path) -> tuple[int, int]:
-    """Returns the number of session transcripts in Claude Code's folder, and their bytes."""
-    sizes = [file.stat().st_size for file in folder.glob("*/*.jsonl")]
-    return len(sizes), sum(sizes)
 
 
 def _install_print(planned: Plan, as_json: bool) -> None:
@@ -286,7 +281,7 @@ def uninstall_command(
         chosen = client_named(client)
         folder = project_folder(Path.cwd()) if project else None
         say_done(chosen, with_records(lambda memory: taken_out(memory, chosen, machine, folder, undo=undo)), as_json)
-        _say_plugin(plugin if chosen.hooks and not as_json else None)
+        _say_plugin(plugin if chosen.name == "claude-code" and not as_json else None)
         return
     deleting = with_memory(_deletion) if purge else None
     if deleting is not None and not apply:

@@ -9,6 +9,7 @@ import click
 
 from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import examples, json_option, print_result, progress, working
+from mcp_server.clients.adapters import ADAPTERS
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["auto", "claude-code", "claude-ai", "chatgpt", "markdown", "memory"]),
+    type=click.Choice(["auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory"]),
     default="auto",
     show_default=True,
     help="The format of PATH; auto detects it.",

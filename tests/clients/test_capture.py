@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.app import open_memory
-from mcp_server.clients.importers.claude_code.reading import projects_folder
+from mcp_server.clients.adapters import claude_code
 from mcp_server.clients.importers.claude_code.recording import CURSORS, capture
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.observe import NewTurn, observe
@@ -260,8 +260,9 @@ async def test_only_claude_codes_own_transcripts_are_read(memory: Memory, projec
 
 
 def test_the_projects_folder_moves_with_claude_codes_own_variable(tmp_path: Path) -> None:
-    assert projects_folder({"CLAUDE_CONFIG_DIR": str(tmp_path)}) == tmp_path / "projects"
-    assert projects_folder({}) == Path.home() / ".claude" / "projects"
+    folder = claude_code.ADAPTER.transcripts_folder
+    assert folder({"CLAUDE_CONFIG_DIR": str(tmp_path)}, Path.home()) == tmp_path / "projects"
+    assert folder({}, Path.home()) == Path.home() / ".claude" / "projects"
 
 
 async def test_nothing_in_a_file_makes_it_fail(memory: Memory, projects: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 REMINDER = "<system-reminder>"
 
@@ -88,7 +88,7 @@ class FakeAnthropic:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> FakeAnthropic:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -99,7 +99,16 @@ class FakeAnthropic:
         self._server.server_close()
         self._thread.join()
 
-    def _respond(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _reply(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | str:
+        """Returns the reply to a POST request: a JSON object, or a stream of events."""
+        if "count_tokens" in path:
+            return {"input_tokens": 100}
+        if "/v1/messages" not in path:
+            return {}
+        message = self._respond(body)
+        return "".join(_events(message)) if body.get("stream") else message
+
+    def _respond(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole message that answers one request."""
         asked = Asked(body)
         number = next(self._numbers)
@@ -140,14 +149,9 @@ class FakeAnthropic:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
-                if "count_tokens" in self.path:
-                    return self._send(b'{"input_tokens": 100}')
-                if "/v1/messages" not in self.path:
-                    return self._send(b"{}")
-                message = api._respond(body)
-                if body.get("stream"):
-                    return self._send("".join(_events(message)).encode(), "text/event-stream")
-                return self._send(json.dumps(message).encode())
+                reply = api._reply(self.path, body)
+                kind = "application/json" if isinstance(reply, dict) else "text/event-stream"
+                self._send((json.dumps(reply) if isinstance(reply, dict) else reply).encode(), kind)
 
             def _send(self, body: bytes, kind: str = "application/json") -> None:
                 self.send_response(200)

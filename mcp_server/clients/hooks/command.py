@@ -41,11 +41,14 @@ NOTHING: Mapping[str, str] = {}
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the command with the arguments `[EVENT] [--workspace DIR]`. Returns 0 always: exit code 2 is a veto."""
+    """Runs the command with the arguments `[EVENT] [--workspace DIR] [--client NAME]`.
+
+    Returns 0 always: exit code 2 is a veto.
+    """
     try:
-        event, workspace = _parse_arguments(arguments)
+        event, workspace, client = _parse_arguments(arguments)
         payload = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
-        respond(event, payload, workspace, os.environ, _show)
+        respond(event, payload, workspace, os.environ, _show, client)
     except BaseException:  # the user's prompt must go on after any error
         if os.environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
             sys.excepthook(*sys.exc_info())
@@ -64,13 +67,16 @@ def respond(
     workspace: str | None,
     environ: Mapping[str, str],
     show: Callable[[str], object] = len,
+    client: str | None = None,
 ) -> str:
     """Returns the hook's output for its input `payload`: JSON in ASCII, or nothing. Calls `show` to print it.
 
-    Without `event` the input's `hook_event_name` is used. `workspace` is the user's argument.
+    Without `event` the input's `hook_event_name` is used. `workspace` and `client` are the command's arguments.
     """
     began = time.monotonic()
-    extra = _environment_values(environ)
+    if _is_run_by_copilot(client, payload, environ):
+        return _explain_silence(environ, "Copilot CLI ran a hook of Claude Code; its own hook does the work")
+    extra = _environment_values(environ, client)
     event = event or _event_name(payload)
     root = os.path.abspath(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
@@ -106,6 +112,16 @@ def respond(
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
     kept = "; the next server records the conversation" if event in protocol.LATER else ""
     return _explain_silence(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
+
+
+def _is_run_by_copilot(client: str | None, payload: bytes, environ: Mapping[str, str]) -> bool:
+    """Returns whether Copilot CLI runs a hook that is in a project's file for Claude Code (tried with 1.0.102).
+
+    Claude Code always names its transcript, also if Copilot's shell started it. Copilot names its own, or none.
+    """
+    if client or not environ.get("COPILOT_CLI"):
+        return False
+    return b'"transcript_path"' not in payload or b"session-state" in payload
 
 
 def _is_ours(root: str) -> bool:
@@ -204,7 +220,7 @@ def _answer_from_disk(
         text = "" if fields.get("source") == "resume" or fields.get("agent_id") else offline.brief(local, fields)
     if not text:
         return ""
-    answer = offline.output_text(event, text, what)
+    answer = offline.output_text(event, text, what, extra.get("client"))
     show(answer)
     offline.enqueue(local, event, {**fields, "printed": text})
     return answer
@@ -231,18 +247,18 @@ def _enqueue(local: str, event: str, payload: bytes, extra: Mapping[str, str]) -
     return enqueue(local, event, _fields(payload, extra))
 
 
-def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None]:
-    """Returns event and workspace. Ignores unknown words: a typing error must not stop a prompt."""
-    event = workspace = None
+def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None, str | None]:
+    """Returns event, workspace and client. Ignores unknown words: a typing error must not stop a prompt."""
+    event = None
+    named: dict[str, str | None] = {}
     words = iter(arguments)
     for word in words:
-        if word == "--workspace":
-            workspace = next(words, None)
-        elif word.startswith("--workspace="):
-            workspace = word.partition("=")[2]
+        name, equals, value = word.partition("=")
+        if name in ("--workspace", "--client"):
+            named[name] = value if equals else next(words, None)
         elif not word.startswith("-"):
             event = event or word
-    return event, workspace
+    return event, named.get("--workspace"), named.get("--client")
 
 
 def _event_name(payload: bytes) -> str:
@@ -263,9 +279,10 @@ def _shorten(payload: bytes) -> bytes:
     return json.dumps(_fields(payload, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _environment_values(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the values of a request that come from the environment (`protocol.FROM_ENVIRONMENT`)."""
+def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[str, str]:
+    """Returns the values of a request that are not in the hook's input (`protocol.FROM_ENVIRONMENT`)."""
     seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
+    seen["client"] = client
     found = {name: value for name, value in seen.items() if value}
     return {**found, "paused": "1"} if _is_set(environ.get(protocol.PAUSE_VARIABLE)) else found
 

@@ -17,6 +17,7 @@ prompt goes on.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,8 +28,11 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
+from mcp_server.clients.adapters import ADAPTERS, claude_code
+from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.hooks import offline
-from mcp_server.clients.importers.claude_code import SOURCE
+from mcp_server.clients.importers import opencode
+from mcp_server.clients.importers.claude_code.messages import without_inserted
 from mcp_server.clients.importers.claude_code.recording import capture, subagent_session
 from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
@@ -58,13 +62,13 @@ PROMPTS = "prompts"
 """Namespace of the state: session → prompts that are not in any transcript yet."""
 
 MOST_PROMPTS = 50
-CLIENT = "claude-code"
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """A hook's validated input: a field that is missing or of another type is empty."""
 
+    adapter: Adapter
     session: str
     transcript: Path | None
     folder: str | None
@@ -78,7 +82,9 @@ class Given:
 
     @property
     def caller(self) -> Caller:
-        return Caller(source=SOURCE, client=CLIENT, explicit_sessions=True, folder=self.folder)
+        return Caller(
+            source=self.adapter.source, client=self.adapter.client, explicit_sessions=True, folder=self.folder
+        )
 
 
 async def handle(memory: Memory, event: str, given: Mapping[str, object]) -> dict[str, object]:
@@ -104,17 +110,17 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     for entry in offline.reports(str(memory.disk.local), read.session):  # the queue may handle them only later
         await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
-    return {} if said is None else output(said)
+    return offline.output(said.event, said.text, said.line, read.adapter.client) if said and said.text else {}
 
 
-async def take_back(memory: Memory, given: Mapping[str, object], output: Mapping[str, object]) -> None:
+async def take_back(memory: Memory, event: str, given: Mapping[str, object], output: Mapping[str, object]) -> None:
     """Records that the client did not receive a hook's output, so that its text may be pushed again. Never raises."""
     read = read_input(given)
-    said = output.get("hookSpecificOutput")
-    if not read.session or not isinstance(said, dict):
+    said = output.get("hookSpecificOutput", output)
+    if not read.session or not isinstance(said, dict) or "additionalContext" not in said:
         return
     try:
-        await push.take_back(memory, read.session, said["hookEventName"], said["additionalContext"], read.caller)
+        await push.take_back(memory, read.session, event, said["additionalContext"], read.caller)
     except Exception as error:  # the next events must still be answered
         log.warning("a text that no hook received still counts as sent: %s", error)
 
@@ -125,16 +131,6 @@ async def _count_printed(memory: Memory, event: str, read: Given) -> None:
         await push.count_printed(memory, read.session, event, read.source, read.printed, at, read.caller)
 
 
-def output(said: push.Injection) -> dict[str, object]:
-    """Returns the output for the client: the text for its model, the line for its user."""
-    if not said.text:
-        return {}
-    return {
-        "hookSpecificOutput": {"hookEventName": said.event, "additionalContext": said.text},
-        "systemMessage": said.line,
-    }
-
-
 def read_input(given: Mapping[str, object]) -> Given:
     """Returns the validated fields of a hook's input."""
 
@@ -142,21 +138,30 @@ def read_input(given: Mapping[str, object]) -> Given:
         value = given.get(name)
         return value if isinstance(value, str) and "\0" not in value else ""
 
+    adapter = ADAPTERS.get(text("client"), claude_code.ADAPTER)
     session = text("session_id").strip()
-    transcript = text("transcript_path")
+    session = session if len(session) <= LONGEST_ID and session.isprintable() else ""
     printed = given.get("printed")
     return Given(
-        session=session if len(session) <= LONGEST_ID and session.isprintable() else "",
-        transcript=Path(transcript) if transcript else None,
+        adapter=adapter,
+        session=session,
+        transcript=_transcript(adapter, text("transcript_path"), session),
         folder=text("project_dir") or text("cwd") or None,
         agent=text("agent_id"),
-        prompt=text("prompt"),
+        prompt=without_inserted(text("prompt")).strip(),
         source=text("source"),
-        last_message=text("last_assistant_message"),
+        last_message=next(filter(None, map(text, offline.ANSWERS)), ""),
         printed=printed if isinstance(printed, str) and printed.strip() else None,
         paused=given.get("paused") is True,
         at=time_of_epoch(given["at"]) if "at" in given else None,
     )
+
+
+def _transcript(adapter: Adapter, path: str, session: str) -> Path | None:
+    """Returns the path of the transcript, which some clients name only at some events."""
+    if not (session and adapter.session_file) or (path and not adapter.is_database):
+        return Path(path) if path else None
+    return adapter.transcripts_folder(os.environ, Path.home()) / adapter.session_file(session)
 
 
 async def _on_session_start(memory: Memory, given: Given) -> push.Injection | None:
@@ -284,7 +289,12 @@ async def _capture(
         return False
     try:
         with anyio.move_on_after(limit):
-            await capture(memory, given.transcript, cwd=given.folder, final=final, stopped=stopped)
+            if given.adapter.is_database:
+                await opencode.capture(memory, given.transcript, given.session)
+            else:
+                await capture(
+                    memory, given.transcript, adapter=given.adapter, cwd=given.folder, final=final, stopped=stopped
+                )
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
             raise  # a queued event stays in the queue and is retried

@@ -181,7 +181,7 @@ class _Answerer:
             try:
                 await client.send(json.dumps(output).encode("ascii") + b"\n")
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await events.take_back(self.memory, given, output)
+                await events.take_back(self.memory, event, given, output)
                 raise
 
 

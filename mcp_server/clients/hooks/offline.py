@@ -29,9 +29,13 @@ FIELDS = (
     "agent_id",
     "agent_type",
     "last_assistant_message",
+    "prompt_response",
     "stop_hook_active",
 )
 """The fields of a hook's input that are used. The client's transcript has the rest, such as a tool's response."""
+
+ANSWERS = ("last_assistant_message", "prompt_response")
+"""The fields with the model's last answer; the second is Gemini CLI's."""
 
 LONGEST_TEXT = 200_000
 """Characters of a field; a longer one is cut."""
@@ -69,7 +73,7 @@ def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
     A session's later event of the same name replaces the earlier one, because it includes the earlier one's work.
     Reports of printed texts are all kept: their names contain the text's hash.
     """
-    kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
+    kept = {name: fields[name] for name in fields if name not in ("prompt", *ANSWERS)}
     folder = os.path.join(local, protocol.QUEUE)
     _make_private(folder)
     name = f"{_name(str(fields.get('session_id')))}-{_name(event)}"
@@ -144,15 +148,23 @@ def find_passages(local: str, fields: Mapping[str, object], deadline: float) -> 
     return by_keywords.looked_up(local, prompt, session, projects, sent, deadline)
 
 
-def output_text(event: str, text: str, what: str) -> str:
-    """Returns the JSON that gives a text to the client's model, and a line with its size to the user.
+FLAT = ("copilot", "opencode")
+"""Clients that take the text at the top of the output and ignore `hookSpecificOutput`."""
+
+
+def output(event: str, text: str, line: str, client: object) -> dict[str, object]:
+    """Returns the output for a client: a text for its model, and a line for its user."""
+    if client in FLAT:
+        return {"additionalContext": text}
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
+
+
+def output_text(event: str, text: str, what: str, client: str | None) -> str:
+    """Returns `output` as JSON, with the text's size in the line.
 
     The number of tokens is an estimate: counting takes longer than the rest of the command.
     """
-    line = f"memory: {what}, about {len(text) // 4:,} tokens"
-    return json.dumps(
-        {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
-    )
+    return json.dumps(output(event, text, f"memory: {what}, about {len(text) // 4:,} tokens", client))
 
 
 def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | None]:

@@ -36,8 +36,8 @@ INJECTING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
 LATER = ("Stop", "SessionEnd", "PreCompact", "PostCompact")
 """Events that the next server handles if no server runs."""
 
-FROM_ENVIRONMENT = ("project_dir", "window", "paused")
-"""Values of a request that the command takes from its environment."""
+FROM_ENVIRONMENT = ("project_dir", "window", "paused", "client")
+"""Values of a request that the command takes from its environment, and the client that `--client` names."""
 
 LONGEST_SAID = 200_000
 """Bytes. Of a longer input (a tool's whole response) the command sends only the needed fields, each cut."""

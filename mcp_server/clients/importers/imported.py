@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Literal
 
+from mcp_server.clients.adapters.adapter import Recorded
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
@@ -207,7 +208,7 @@ class ImportReport:
         return lines
 
 
-Format = Literal["claude-code", "claude-ai", "chatgpt", "markdown"]
+Format = Recorded | Literal["claude-ai", "chatgpt", "markdown"]
 
 
 @dataclass(frozen=True, slots=True)

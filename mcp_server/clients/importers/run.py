@@ -16,9 +16,10 @@ from pathlib import Path, PurePosixPath
 
 import anyio
 
-from mcp_server.clients.importers import chatgpt, claude_ai, exports, markdown
-from mcp_server.clients.importers.claude_code import reading
-from mcp_server.clients.importers.claude_code import recording as claude_code
+from mcp_server.clients.adapters import ADAPTERS
+from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.importers import chatgpt, claude_ai, exports, markdown, opencode
+from mcp_server.clients.importers.claude_code import reading, recording
 from mcp_server.clients.importers.claude_code.messages import lines
 from mcp_server.clients.importers.claude_code.reading import transcripts
 from mcp_server.clients.importers.imported import (
@@ -39,6 +40,8 @@ from mcp_server.memory import Memory
 HEAD = 256 * 1024
 """Bytes that are read: a long first message may come before the first key that identifies the format."""
 
+DATABASE = ADAPTERS["opencode"].file_names
+
 _LINES, _FILES = 50, 20
 """Lines of a transcript, and transcripts of a folder, that are read."""
 
@@ -50,11 +53,14 @@ def detect(path: Path) -> Format:
         NotFound: there is nothing at `path`.
         Invalid: the format is unknown; the message says what to do.
     """
+    if path.name == DATABASE or (path / DATABASE).is_file():
+        return "opencode"
     if path.is_dir():
         if found := _by_marks(exports.head(path, HEAD)):
             return found
-        if any(is_claude_code(file) for file in islice(_jsonl(path), _FILES)):
-            return "claude-code"
+        for file in islice(_jsonl(path), _FILES):
+            if client := transcript_client(file):
+                return client
         if any(found.suffix.lower() in markdown.SUFFIXES for found, _ in markdown.listing(path)):
             return "markdown"
         raise Invalid(f"{path}: no file in it has a known format; give a folder of transcripts or notes, or --format")
@@ -62,8 +68,8 @@ def detect(path: Path) -> Format:
         raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
     if path.suffix.lower() in markdown.SUFFIXES:
         return "markdown"
-    if path.suffix == reading.SUFFIX and is_claude_code(path):
-        return "claude-code"
+    if path.suffix == reading.SUFFIX and (client := transcript_client(path)):
+        return client
     if path.suffix.lower() == exports.SUFFIX:
         exports.parts(path)  # raises for a broken one
         if found := _by_marks(exports.head(path, HEAD)):
@@ -82,16 +88,15 @@ def detect(path: Path) -> Format:
     raise Invalid(f"{path} is neither markdown nor a known conversation file; give its format with --format")
 
 
-def is_claude_code(path: Path) -> bool:
-    """Returns True if one of the first lines has a session id and a type, as Claude Code's lines do."""
+def transcript_client(path: Path) -> Format | None:
+    """Returns the client whose transcript this is, by its first lines; None if no client's."""
     try:
         with path.open("rb") as file:
-            return any(
-                line.fields is not None and "sessionId" in line.fields and "type" in line.fields
-                for line in islice(lines(file, 0), _LINES)
-            )
+            first = [line.fields for line in islice(lines(file, 0), _LINES) if line.fields is not None]
     except OSError:
-        return False
+        return None
+    found = next((each for each in ADAPTERS.values() if any(map(each.is_line, first))), None)
+    return found.client if found else None
 
 
 def _head(path: Path) -> bytes:
@@ -148,10 +153,13 @@ async def import_path(
         case "markdown":
             label = name or short_name(path if path.is_dir() else path.with_suffix(""))
             await _import_markdown(memory, path, label, watch, report, written)
-        case "claude-code":
-            await _import_claude_code(memory, path, project, anew, watch, report)
         case "claude-ai" | "chatgpt":
             await _import_export(memory, path, project, anew, watch, report, written)
+        case "opencode":
+            database = path / DATABASE if path.is_dir() else path
+            await opencode.import_database(memory, database, project, report, anew=anew)
+        case client:
+            await _import_transcripts(memory, path, ADAPTERS[client], project, anew, watch, report)
     if written or report.new_turns:
         committed, why_not = await commit_together(memory, f"import {label}", written)
         report.commit = committed or why_not or "nothing to commit"
@@ -272,17 +280,25 @@ async def _record(memory: Memory, session: ImportedSession, report: ImportReport
     report.redacted += sum(one.redacted for one in recorded)
 
 
-async def _import_claude_code(
-    memory: Memory, path: Path, project: str | None, anew: bool, watch: Watch, report: ImportReport
+async def _import_transcripts(
+    memory: Memory,
+    path: Path,
+    adapter: Adapter,
+    project: str | None,
+    anew: bool,
+    watch: Watch,
+    report: ImportReport,
 ) -> None:
     files: list[tuple[Path, int]] = []
-    for found, size in await anyio.to_thread.run_sync(_with_sizes, path):
+    for found, size in await anyio.to_thread.run_sync(_with_sizes, path, adapter):
         if isinstance(found, Skipped):
             report.skip(found)
         else:
             files.append((found, size))
     if not files and not report.skipped_count:
-        raise NotFound(f"{path} holds no transcript (.jsonl); give the folder of one project, or of all projects")
+        raise NotFound(
+            f"{path} holds no transcript ({adapter.file_names}); give the folder of one project, or of all projects"
+        )
     done, total = 0, sum(size for _, size in files)
     for file, size in files:
 
@@ -290,18 +306,28 @@ async def _import_claude_code(
             watch(Progress(done + offset, total, label))
 
         try:
-            await claude_code.import_file(memory, file, project, report, anew=anew, told=told)
+            await recording.import_file(memory, file, project, report, adapter=adapter, anew=anew, told=told)
         except ContextManagerError as error:
             report.skip(Skipped(file.name, str(error)))
         done += size
         watch(Progress(done, total, file.name))
 
 
-def _with_sizes(path: Path) -> list[tuple[Path | Skipped, int]]:
+def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
+    """Returns the number of a client's conversations in its folder, without subagents', and their bytes."""
+    if adapter.is_database:
+        database = folder / DATABASE
+        return (opencode.count(database), database.stat().st_size) if database.is_file() else (0, 0)
+    found = [file for file in transcripts(folder, adapter) if isinstance(file, Path)]
+    sizes = [file.stat().st_size for file in found if reading.SUBAGENTS not in file.parts]
+    return len(sizes), sum(sizes)
+
+
+def _with_sizes(path: Path, adapter: Adapter) -> list[tuple[Path | Skipped, int]]:
     """Returns the transcripts at `path` with their bytes. A file that was just deleted has none."""
     return [
         (found, found.stat().st_size if isinstance(found, Path) and found.exists() else 0)
-        for found in transcripts(path)
+        for found in transcripts(path, adapter)
     ]
 
 

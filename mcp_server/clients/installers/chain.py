@@ -14,8 +14,10 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server import __version__
+from mcp_server.clients.adapters import claude_code, opencode
+from mcp_server.clients.adapters.adapter import SECONDS
 from mcp_server.clients.hooks import command, listener, protocol, queue
-from mcp_server.clients.installers import claude_code_hooks, config_file, entries
+from mcp_server.clients.installers import config_file, entries, hook_entries
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
 from mcp_server.clients.installers.known import CLIENTS, Client, Machine
@@ -88,7 +90,7 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
     except ContextManagerError as error:
         return Found(client, project, path, "broken", str(error))
     names = entries.ours(servers)
-    plugin = plugin_of(machine) if client.hooks else None
+    plugin = plugin_of(machine) if client.hooks is claude_code.ADAPTER else None
     if not names:
         plugin = plugin if project is None else None
         state: State = "plugin" if plugin else "not installed" if client.here(machine) else "not here"
@@ -107,12 +109,15 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
 
 
 def _hooks_found(client: Client, machine: Machine, project: Path | None) -> dict[str, dict[str, Any]]:
-    if not client.hooks:
+    path = hooks_place(client.hooks, machine, project)
+    if path is None:
         return {}
-    path = hooks_place(machine, project)
     text = config_file.read(path).text
+    if client.hooks and client.hooks.plugin:
+        command = opencode.command_in(text)
+        return {"plugin": {"command": command[0], "args": command[1:]}} if command else {}
     entries.refuse_comments(client, text, str(path))
-    return claude_code_hooks.present(text, str(path))
+    return hook_entries.present(text, str(path))
 
 
 Start = tuple[bool, tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -202,11 +207,11 @@ def _hooks(found: Found, machine: Machine) -> Check:
     again = f"context-manager install {found.client.name}{' --project' if found.project else ''}"
     if not found.hooks:
         return Check(name, False, "none: nothing is recorded or brought in by itself", again, matters=False)
-    lacking = [event for event in claude_code_hooks.EVENTS if event not in found.hooks]
+    lacking = [event for event in found.client.hooks.events if event not in found.hooks] if found.client.hooks else []
     if lacking:
         return Check(name, False, f"missing: {', '.join(lacking)}", again)
     took = 0.0
-    for words in dict.fromkeys(tuple(_no_event(claude_code_hooks.words_of(hook))) for hook in found.hooks.values()):
+    for words in dict.fromkeys(tuple(_no_event(hook_entries.words_of(hook))) for hook in found.hooks.values()):
         problem = missing(words, machine.environ)
         if not problem:
             problem, took = _run_hook(words, machine)
@@ -217,7 +222,7 @@ def _hooks(found: Found, machine: Machine) -> Check:
 
 def _no_event(words: list[str]) -> list[str]:
     """Returns the hook command without the event, which does nothing and exits with 0."""
-    return [word for word in words if word not in claude_code_hooks.EVENTS]
+    return [word for word in words if word not in (*SECONDS, "EVENT")]
 
 
 def _run_hook(words: Sequence[str], machine: Machine) -> tuple[str, float]:

@@ -62,6 +62,8 @@ def words_of(entry: object) -> list[str]:
     command = entry.get("command")
     if isinstance(command, Mapping):
         return [str(command.get("path", "")), *_strings(command.get("args"))]
+    if isinstance(command, list):
+        return _strings(command)
     return [command, *_strings(entry.get("args"))] if isinstance(command, str) else []
 
 
@@ -98,10 +100,8 @@ def remove(client: Client, container: Container, text: str, where: str) -> str:
     return text
 
 
-def remove_empty(client: Client, path: Container, text: str, where: str) -> str:
-    """Returns `text` without the object or list at `path`, if that is empty."""
-    if client.form == "toml":
-        return text  # removing our table removes an empty parent
+def remove_empty(path: Container, text: str, where: str) -> str:
+    """Returns the text of a JSON file without the object or list at `path`, if that is empty."""
     node = jsonc.get(jsonc.parse(text, where), path)
     return jsonc.remove(text, path, where) if node is not None and node.value in ({}, []) else text
 

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mcp_server.clients.installers import claude_code_hooks, config_file, entries
+from mcp_server.clients.adapters import opencode
+from mcp_server.clients.installers import config_file, entries, hook_entries
 from mcp_server.clients.installers.config_file import ConfigFile, digest
 from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
@@ -164,8 +165,7 @@ def uninstall(
     files = {file.path: file for file in installation.files} if installation else {}
     path, container = place(client, machine, project)
     paths = {str(path): path}
-    if client.hooks:
-        hooks = hooks_place(machine, project)
+    if hooks := hooks_place(client.hooks, machine, project):
         paths[str(hooks)] = hooks
     paths |= {name: Path(name) for name in files}
     done = tuple(_remove_from(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
@@ -249,12 +249,16 @@ def _original(record: FileRecord) -> bytes | None:
 def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
     """Returns the file's bytes without our part, and without objects that we made and that are now empty."""
     text, where = file.text, str(file.path)
+    if client.hooks and client.hooks.plugin and file.path.suffix == ".js":
+        return b"" if opencode.command_in(text) else file.data or b""
+    toml = client.form == "toml" and file.path.suffix == ".toml"  # Codex has its hooks in a JSON file
     try:
-        text = entries.remove(client, container, text, where)
-        if client.hooks:
-            text = claude_code_hooks.remove(text, where)
-        for way in sorted(made, key=len, reverse=True):
-            text = entries.remove_empty(client, tuple(way), text, where)
+        if toml or client.form == "json":
+            text = entries.remove(client, container, text, where)
+        if client.hooks and not toml:
+            text = hook_entries.remove(text, where)
+        for way in () if toml else sorted(made, key=len, reverse=True):
+            text = entries.remove_empty(tuple(way), text, where)
     except Invalid as error:
         raise Invalid(f"{error}; our entry is still in it") from None
     return file.encoded(text)

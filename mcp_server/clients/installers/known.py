@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mcp_server.clients.adapters import claude_code, codex, copilot, gemini, opencode, qwen
+from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.errors import NotFound
 
 
@@ -66,11 +68,13 @@ class Client:
     form: Literal["json", "toml"] = "json"
     plain: bool = False
     """True if it reads strict JSON only: a comment makes it ignore the whole file."""
+    joined: bool = False
+    """True if its entries have command and arguments in one list, `command`."""
     also: Mapping[str, Any] = field(default_factory=dict)
     """Fields of its entries besides `command` and `args`."""
     programs: tuple[str, ...] = ()
     """Commands that prove that it is installed, before its folder exists."""
-    hooks: bool = False
+    hooks: Adapter | None = None
     whole_environment: bool = False
     """True if servers get its whole environment (tried), not only some variables."""
     afterwards: str = _AGAIN
@@ -81,7 +85,7 @@ class Client:
     def here(self, machine: Machine) -> bool:
         """Returns True if this client seems to be installed on this machine."""
         file = self.file(machine)
-        folder = claude_code_settings(machine).parent if self.hooks else file.parent
+        folder = self.hooks.folder.of(machine.environ, machine.home) if self.hooks else file.parent
         return file.exists() or folder.is_dir() or any(machine.which(program) for program in self.programs)
 
 
@@ -106,9 +110,11 @@ def _claude_code(machine: Machine) -> Path:
     return machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json"
 
 
-def claude_code_settings(machine: Machine) -> Path:
-    """Returns the file with Claude Code's hooks for all projects."""
-    return machine.place("CLAUDE_CONFIG_DIR", machine.home / ".claude") / "settings.json"
+def _opencode(machine: Machine) -> Path:
+    """Returns the file of OpenCode, which reads both names and merges them."""
+    folder = machine.config_folder() / "opencode"
+    with_comments = folder / "opencode.jsonc"
+    return with_comments if with_comments.is_file() else folder / "opencode.json"
 
 
 def _vscode(machine: Machine) -> Path:
@@ -141,7 +147,7 @@ CLIENTS: tuple[Client, ...] = (
         plain=True,
         also={"type": "stdio"},
         programs=("claude",),
-        hooks=True,
+        hooks=claude_code.ADAPTER,
         whole_environment=True,
         afterwards="Sessions that you start from now on have it; /mcp and /hooks in Claude Code show it.",
     ),
@@ -194,6 +200,34 @@ CLIENTS: tuple[Client, ...] = (
         lambda machine: machine.place("GEMINI_CLI_HOME", machine.home) / ".gemini" / "settings.json",
         project=".gemini/settings.json",
         programs=("gemini",),
+        hooks=gemini.ADAPTER,
+    ),
+    Client(
+        "qwen",
+        "Qwen Code",
+        lambda machine: machine.home / ".qwen" / "settings.json",
+        project=".qwen/settings.json",
+        programs=("qwen",),
+        hooks=qwen.ADAPTER,
+    ),
+    Client(
+        "copilot",
+        "Copilot CLI",
+        lambda machine: machine.place("COPILOT_HOME", machine.home / ".copilot") / "mcp-config.json",
+        also={"type": "local", "tools": ["*"]},
+        programs=("copilot",),
+        hooks=copilot.ADAPTER,
+    ),
+    Client(
+        "opencode",
+        "OpenCode",
+        _opencode,
+        container=("mcp",),
+        project="opencode.json",
+        also={"type": "local", "enabled": True},
+        joined=True,
+        programs=("opencode",),
+        hooks=opencode.ADAPTER,
     ),
     Client(
         "codex",
@@ -203,7 +237,9 @@ CLIENTS: tuple[Client, ...] = (
         project=".codex/config.toml",
         form="toml",
         programs=("codex",),
-        afterwards="Start Codex again; /mcp shows it. A project's own file counts only where Codex trusts the project.",
+        hooks=codex.ADAPTER,
+        afterwards="Start `codex` and trust the hooks in /hooks: Codex skips them until you do. /mcp shows the server. "
+        "A project's files count only if Codex trusts it.",
     ),
 )
 
@@ -220,6 +256,9 @@ _ALIASES = {
     "devin": "windsurf",
     "devin-desktop": "windsurf",
     "gemini-cli": "gemini",
+    "qwen-code": "qwen",
+    "copilot-cli": "copilot",
+    "github-copilot": "copilot",
 }
 
 

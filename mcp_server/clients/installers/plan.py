@@ -7,15 +7,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from mcp_server.clients.installers import claude_code_hooks, config_file, entries, jsonc, toml_edit
+from mcp_server.clients.adapters import claude_code, opencode
+from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.installers import config_file, entries, hook_entries, jsonc, toml_edit
 from mcp_server.clients.installers.config_file import ConfigFile
-from mcp_server.clients.installers.known import Client, Machine, claude_code_settings
+from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.errors import ContextManagerError, Refused, Unavailable
 
 PACKAGE = "context-manager-mcp"
@@ -36,10 +39,10 @@ class Launch:
         command, *arguments = self.server
         return command, [*arguments, *more, *self._named()]
 
-    def hook(self, event: str) -> tuple[str, list[str]]:
-        """Returns the command and the arguments of a client's hook."""
+    def hook(self, event: str, client: str | None = None) -> tuple[str, list[str]]:
+        """Returns the command and the arguments of a client's hook. Without `client` it is Claude Code's."""
         command, *arguments = self.cli
-        return command, [*arguments, "hook", event, *self._named()]
+        return command, [*arguments, "hook", event, *(("--client", client) if client else ()), *self._named()]
 
     def _named(self) -> list[str]:
         return ["--workspace", str(self.workspace)] if self.workspace else []
@@ -144,6 +147,8 @@ class Plan:
     name: str
     """The name of our entry."""
     changes: tuple[Change, ...]
+    hooks: bool
+    """Whether hooks are installed too."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -159,8 +164,7 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     configuration for a project, Conflict if our names are taken.
     """
     notes = []
-    hooks = hooks and client.hooks
-    if client.hooks and (plugin := plugin_of(machine)):
+    if client.hooks is claude_code.ADAPTER and (plugin := plugin_of(machine)):
         raise Refused(
             f"the plugin {plugin} is enabled in {client.title} and brings the server and the hooks already; "
             f"keep it, or take it out first: claude plugin disable {plugin}"
@@ -170,20 +174,25 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
         notes.append(f"{client.title} does not seem to be on this machine; it finds the entry when it is.")
     file = config_file.read(path)
     text = _readable(client, file)
-    command, arguments = launch.serving(*(("--hooks",) if hooks else ()))
-    fields = {**client.also, "command": command, "args": arguments}
+    adapter = client.hooks if hooks else None
+    place_of_hooks = hooks_place(adapter, machine, project)
+    command, arguments = launch.serving(*(("--hooks",) if place_of_hooks else ()))
+    started = {"command": [command, *arguments]} if client.joined else {"command": command, "args": arguments}
+    fields = {**client.also, **started}
     after, name = entries.put(client, container, text, fields, str(path))
     if name != entries.NAMES[0] and name not in entries.servers(client, container, text, str(path)):
         notes.append(f"{path} has another server named {entries.NAMES[0]!r}, so ours is called {name!r}.")
-    changes = [Change(file, after, _made(client, (*container, name), text), _snippet(client, container, name, fields))]
-    if hooks:
-        changes.append(_hooks(client, machine, launch, project))
+    made = () if client.form == "toml" else _made((*container, name), text)
+    changes = [Change(file, after, made, _snippet(client, container, name, fields))]
+    if adapter and place_of_hooks:
+        one_file = changes.pop() if place_of_hooks == path else None
+        changes.append(_hooks(client, adapter, machine, launch, place_of_hooks, one_file))
     for change in changes:
         if change.changes:
             config_file.refuse_read_only(change.file)
         if project is not None and change.file.path.is_relative_to(project):
             notes.append(f"{change.file.path} names a path of this machine: keep it out of what you share.")
-    return Plan(client, project, name, tuple(changes), tuple(notes))
+    return Plan(client, project, name, tuple(changes), bool(place_of_hooks), tuple(notes))
 
 
 def place(client: Client, machine: Machine, project: Path | None) -> tuple[Path, tuple[str, ...]]:
@@ -195,20 +204,21 @@ def place(client: Client, machine: Machine, project: Path | None) -> tuple[Path,
         return client.file(machine), client.container
     if client.project is not None:
         return project / client.project, client.container
-    if client.hooks:  # Claude Code has its private project settings in its own file
+    if client.hooks is claude_code.ADAPTER:  # it has private project settings in its own file
         return client.file(machine), ("projects", project.as_posix(), *client.container)
     raise Refused(f"{client.title} has no configuration for a single project; leave out --project")
 
 
-def hooks_place(machine: Machine, project: Path | None) -> Path:
-    """Returns the file with Claude Code's hooks, for all projects or for one."""
-    return claude_code_settings(machine) if project is None else project / ".claude" / "settings.local.json"
+def hooks_place(adapter: Adapter | None, machine: Machine, project: Path | None) -> Path | None:
+    """Returns the file with a client's hooks, for all projects or for one; None if there is no such file."""
+    return adapter.hooks_file(machine.environ, machine.home, project) if adapter else None
 
 
 def plugin_of(machine: Machine) -> str | None:
     """Returns the name of our plugin if Claude Code has it enabled, else None."""
+    adapter = claude_code.ADAPTER
     try:
-        settings = config_file.read(claude_code_settings(machine))
+        settings = config_file.read(adapter.folder.of(machine.environ, machine.home) / adapter.hooks)
         root = jsonc.parse(settings.text, str(settings.path)).root
     except ContextManagerError:  # reported when the file is read to be changed
         return None
@@ -225,15 +235,32 @@ def project_folder(folder: Path) -> Path:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
-def _hooks(client: Client, machine: Machine, launch: Launch, project: Path | None) -> Change:
-    path = hooks_place(machine, project)
+def _hooks(
+    client: Client, adapter: Adapter, machine: Machine, launch: Launch, path: Path, server: Change | None
+) -> Change:
+    """Returns the change that adds our hooks. `server` is the change of the same file that adds the server, if any."""
+    if adapter.plugin:
+        return _plugin(adapter, adapter.plugin, launch, path)
+    file = server.file if server else config_file.read(path)
+    before = _readable(client, file)
+    text = server.after if server else before
+    claude = adapter is claude_code.ADAPTER
+    hook = launch.hook if claude else partial(launch.hook, client=adapter.client)
+    handlers = hook_entries.wanted(adapter, hook, shell=not claude or machine.system != "win32")
+    after = hook_entries.put(text, handlers, str(path), adapter.hooks_begin)
+    made = [way for event in handlers for way in _made(("hooks", event, ""), before)]
+    snippet = hook_entries.put(server.snippet if server else "", handlers, "", adapter.hooks_begin)
+    ways = dict.fromkeys([*(server.made if server else ()), *made])
+    return Change(file, after, tuple(ways), snippet.rstrip("\n"))
+
+
+def _plugin(adapter: Adapter, text: Callable[[str, list[str]], str], launch: Launch, path: Path) -> Change:
+    """Returns the change that writes our plugin. Raises Refused if another file has its name."""
     file = config_file.read(path)
-    text = _readable(client, file)
-    handlers = claude_code_hooks.wanted(launch.hook, shell=machine.system != "win32")
-    after = claude_code_hooks.put(text, handlers, str(path))
-    made = [way for event in handlers for way in _made(client, ("hooks", event, ""), text)]
-    snippet = {"hooks": {event: [{"hooks": [handler]}] for event, handler in handlers.items()}}
-    return Change(file, after, tuple(dict.fromkeys(made)), json.dumps(snippet, ensure_ascii=False, indent=2))
+    if file.text and not opencode.command_in(file.text):
+        raise Refused(f"{path} is not ours; move it away and try again")
+    after = text(*launch.hook("EVENT", client=adapter.client))
+    return Change(file, after, (), after.rstrip("\n"))
 
 
 def _readable(client: Client, file: ConfigFile) -> str:
@@ -242,10 +269,8 @@ def _readable(client: Client, file: ConfigFile) -> str:
     return file.text
 
 
-def _made(client: Client, path: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
-    """Returns the paths of the objects above `path` that are not in `text`."""
-    if client.form == "toml":
-        return ()
+def _made(path: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
+    """Returns the paths of the objects above `path` that are not in `text`, a JSON file."""
     document = jsonc.parse(text, "")
     ways = (path[:depth] for depth in range(1, len(path)))
     return tuple(way for way in ways if jsonc.get(document, way) is None)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcp_server.clients.installers import config_file
+from mcp_server.clients.installers import config_file, hook_entries
 from mcp_server.clients.installers.chain import look
+from mcp_server.clients.installers.entries import words_of
 from mcp_server.clients.installers.install import install, record_of, uninstall
 from mcp_server.clients.installers.known import CLIENTS, Client, client_named
 from mcp_server.clients.installers.plan import Launch, Plan, plan
@@ -49,7 +51,12 @@ def with_ours(client: Client, document: dict[str, Any]) -> dict[str, Any]:
     for key in client.container:
         servers = servers.setdefault(key, {})
     name = "context-manager" if "memory" in servers else "memory"
-    servers[name] = {**client.also, "command": SERVER, "args": ["--hooks"] if client.hooks else []}
+    arguments = ["--hooks"] if client.hooks else []
+    started = {"command": [SERVER, *arguments]} if client.joined else {"command": SERVER, "args": arguments}
+    servers[name] = {**client.also, **started}
+    if client.name in ("gemini", "qwen") and client.hooks:  # servers and hooks are in one file
+        handlers = hook_entries.wanted(client.hooks, partial(launch().hook, client=client.name))
+        expected["hooks"] = {event: [{"hooks": [handler]}] for event, handler in handlers.items()}
     return expected
 
 
@@ -93,7 +100,7 @@ async def test_a_missing_file_is_made_for_the_user_alone_and_goes_with_its_folde
     assert "does not seem to be on this machine" in found.notes[0]
     install(memory, found)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert said(client, file.read_bytes())[client.container[0]]["memory"]["command"] == SERVER
+    assert SERVER in words_of(said(client, file.read_bytes())[client.container[0]]["memory"])
     assert {one.what for one in uninstall(memory, client, machine(home))} == {"deleted"}
     assert list(home.iterdir()) == []
 
@@ -172,8 +179,9 @@ async def test_installing_again_changes_nothing_and_a_new_path_only_that(
     install(memory, planned(client, home, moved))
     assert file.read_bytes() != once
     entry = said(client, file.read_bytes())[client.container[0]]["memory"]
-    assert entry["command"] == "/elsewhere/context-manager-mcp"
-    assert entry["args"][-2:] == ["--workspace", "/my memory"]
+    command, *arguments = words_of(entry)
+    assert command == "/elsewhere/context-manager-mcp"
+    assert arguments[-2:] == ["--workspace", "/my memory"]
     uninstall(memory, client, machine(home))
     assert file.read_bytes() == data
 
@@ -192,7 +200,7 @@ async def test_an_entry_made_by_hand_is_brought_up_to_date_and_keeps_what_else_i
     install(memory, planned(client, home))
     servers = said(client, file.read_bytes())[key]
     assert list(servers) == ["mem"]
-    assert servers["mem"]["command"] == SERVER
+    assert words_of(servers["mem"])[0] == SERVER
     assert servers["mem"]["startup_timeout_sec"] == 20
     uninstall(memory, client, machine(home), undo=True)
     assert file.read_bytes() == data

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.installers.known import CLIENTS, claude_code_settings, client_named
+from mcp_server.clients.adapters import claude_code
+from mcp_server.clients.installers.known import CLIENTS, client_named
 from mcp_server.clients.installers.plan import project_folder
 from mcp_server.errors import NotFound
 from tests.clients.installers.homes import machine
@@ -19,6 +20,9 @@ LINUX = {
     "windsurf": ".codeium/windsurf/mcp_config.json",
     "zed": ".config/zed/settings.json",
     "gemini": ".gemini/settings.json",
+    "qwen": ".qwen/settings.json",
+    "copilot": ".copilot/mcp-config.json",
+    "opencode": ".config/opencode/opencode.json",
     "codex": ".codex/config.toml",
 }
 SUPPORT = "Library/Application Support"
@@ -48,7 +52,7 @@ def test_variables_move_them(tmp_path: Path) -> None:
         GEMINI_CLI_HOME=str(tmp_path / "gm"),
     )
     assert client_named("claude-code").file(moved) == tmp_path / "cc/.claude.json"
-    assert claude_code_settings(moved) == tmp_path / "cc/settings.json"
+    assert claude_code.ADAPTER.hooks_file(moved.environ, moved.home, None) == tmp_path / "cc/settings.json"
     assert client_named("zed").file(moved) == tmp_path / "xdg/zed/settings.json"
     assert client_named("vscode").file(moved) == tmp_path / "xdg/Code/User/mcp.json"
     assert client_named("codex").file(moved) == tmp_path / "cx/config.toml"

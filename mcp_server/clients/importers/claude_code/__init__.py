@@ -1,4 +1,5 @@
-"""Reads Claude Code transcripts: `~/.claude/projects/<folder>/<session>.jsonl`, one JSON object a line.
+"""Reads transcripts: `~/.claude/projects/<folder>/<session>.jsonl`, one JSON object a line, and those of other clients,
+whose lines `clients/adapters` converts to this form.
 
 The format is undocumented and changes. Unknown lines are left out and counted by kind; they never cause an error.
 
@@ -7,5 +8,3 @@ The format is undocumented and changes. Unknown lines are left out and counted b
     reading.py    a file, from where the last reading ended → batches of turns; which files belong together
     recording.py  batches → recorded sessions: the import of files, and live capture for hooks
 """
-
-SOURCE = "import:claude-code"

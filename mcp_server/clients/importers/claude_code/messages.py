@@ -66,7 +66,8 @@ def _fields(raw: bytes) -> tuple[Mapping[str, Any] | None, str]:
 COMPACTED = "compact_boundary"
 
 _INSERTED = re.compile(
-    r"^[ \t]*<(system-reminder|ide_opened_file|ide_selection|user-prompt-submit-hook)>", re.MULTILINE
+    r"^[ \t]*<(system-reminder|ide_opened_file|ide_selection|user-prompt-submit-hook|hook_context|qwen:[\w-]+)>",
+    re.MULTILINE,
 )
 """The first line of a block that the client (or our hook) inserts into a user's message."""
 
@@ -108,7 +109,7 @@ def queued_text(fields: Mapping[str, Any]) -> tuple[str, str]:
 
 def clean(content: object) -> tuple[str, str]:
     """Returns a message's text without the blocks that the client inserted; if none is left, "" and why."""
-    text = _without_inserted(_joined(content)).strip()
+    text = without_inserted(_joined(content)).strip()
     for opening, why in _WRAPPERS:
         if text.startswith(opening):
             return "", why
@@ -161,7 +162,7 @@ def kind_of(fields: Mapping[str, Any]) -> str:
     return f"system: {word(fields.get('subtype'))}" if kind == "system" else f"line of type {kind}"
 
 
-def _without_inserted(text: str) -> str:
+def without_inserted(text: str) -> str:
     """Returns `text` without `<system-reminder>…</system-reminder>` and similar blocks; unclosed ones stay."""
     kept: list[str] = []
     position, unclosed = 0, set[str]()

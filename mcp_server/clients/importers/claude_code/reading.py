@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from mcp_server.clients.adapters import claude_code
+from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.importers.claude_code.messages import TORN, lines
 from mcp_server.clients.importers.claude_code.threads import Place, Said, Threads
 from mcp_server.clients.importers.imported import Skipped
@@ -22,20 +24,13 @@ from mcp_server.text.redaction import redact
 
 SUFFIX = ".jsonl"
 SUBAGENTS = "subagents"
-CONFIG_VARIABLE = "CLAUDE_CONFIG_DIR"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SESSION_ID = re.compile(r"[^\x00-\x20\x7f-\x9f\ud800-\udfff][^\x00-\x1f\x7f-\x9f\ud800-\udfff]{0,99}")
 _LOOKED_AT = 200  # lines
 
 
-def projects_folder(environ: Mapping[str, str]) -> Path:
-    """Returns the folder of Claude Code's transcripts: `$CLAUDE_CONFIG_DIR/projects`, else `~/.claude/projects`."""
-    configured = environ.get(CONFIG_VARIABLE)
-    return (Path(configured).expanduser() if configured else Path.home() / ".claude") / "projects"
-
-
-def transcripts(path: Path) -> Iterator[Path | Skipped]:
+def transcripts(path: Path, adapter: Adapter = claude_code.ADAPTER) -> Iterator[Path | Skipped]:
     """Yields the transcripts at `path` (a file, a project's folder, or all projects), and skipped links out of it.
 
     They are ordered by the time of their last change, so that a copy comes after its original.
@@ -50,7 +45,7 @@ def transcripts(path: Path) -> Iterator[Path | Skipped]:
         folders.sort()
         for name in sorted(names):
             file = Path(folder, name)
-            if file.suffix != SUFFIX:
+            if not file.match(adapter.file_names):
                 continue
             if not file.resolve().is_relative_to(root):
                 yield Skipped(str(file.relative_to(path)), "a link that leads out of the folder")
@@ -66,14 +61,15 @@ def subagents(transcript: Path) -> list[Path]:
     return [file for file in found if file.is_file() and file.resolve().is_relative_to(folder.resolve())]
 
 
-def session_of(path: Path, file: BinaryIO) -> str:
+def session_of(path: Path, file: BinaryIO, adapter: Adapter = claude_code.ADAPTER) -> str:
     """Returns the session of a file: its name if that is a UUID, else the first session id in its lines."""
     if _UUID.fullmatch(path.stem):
         return path.stem
     for line in islice(lines(file, 0), _LOOKED_AT):
-        named = line.fields.get("sessionId") if line.fields else None
-        if isinstance(named, str) and _SESSION_ID.fullmatch(named):
-            return named
+        for fields in adapter.lines(line.fields or {}):
+            named = fields.get("sessionId")
+            if isinstance(named, str) and _SESSION_ID.fullmatch(named):
+                return named
     return re.sub(r"[^\w-]+", "-", path.stem)[:64].strip("-_") or "session"
 
 
@@ -168,6 +164,7 @@ def batches(
     cursor: Cursor,
     skipped: Counter[str],
     *,
+    adapter: Adapter = claude_code.ADAPTER,
     final: bool,
     only_whole: bool = False,
     most_turns: int | None = None,
@@ -184,7 +181,7 @@ def batches(
         start = cursor if _is_the_same(file, cursor, found.st_size) else Cursor()
         if start.offset == 0 and start.reached == 0:
             start = replace(start, place=Place(at=datetime.fromtimestamp(int(found.st_mtime), UTC)))
-        session = session_of(path, file)
+        session = session_of(path, file, adapter)
         threads = Threads(start.place)
         quiet, turns, end = start, start.turns, start.offset
         said: list[Said] = []
@@ -204,14 +201,15 @@ def batches(
             if line.fields is None:
                 threads.skipped[line.why] += 1
                 continue
-            before = threads.place() if line.fields.get("type") == "assistant" else None
-            new = threads.read(line.fields, line.start)
-            said += new
-            turns += len(new)
-            characters += sum(len(one.turn.content) + 300 * len(one.turn.tool_calls) for one in new)
+            for fields in adapter.lines(line.fields):
+                before = threads.place() if fields.get("type") == "assistant" else None
+                new = threads.read(fields, line.start)
+                said += new
+                turns += len(new)
+                characters += sum(len(one.turn.content) + 300 * len(one.turn.tool_calls) for one in new)
+                if threads.waiting_since == line.start and before is not None:
+                    quiet = Cursor(offset=line.start, turns=turns, place=before)
             waiting = threads.waiting_since
-            if waiting == line.start and before is not None:
-                quiet = Cursor(offset=line.start, turns=turns, place=before)
             if len(said) >= (most_turns or MOST_TURNS) or characters >= (most_characters or MOST_CHARACTERS):
                 here = Cursor(offset=end, turns=turns, place=threads.place()) if waiting is None else quiet
                 place = file.tell()

@@ -1,4 +1,4 @@
-"""Records Claude Code's transcripts: whole files (import), or the new lines of an open session (capture).
+"""Records clients' transcripts: whole files (import), or the new lines of an open session (capture).
 
 Both read on from the same stored cursor: a missed hook loses nothing, and importing a captured file adds nothing.
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.importers.claude_code import SOURCE
+from mcp_server.clients.adapters import claude_code
+from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.importers.claude_code.reading import (
     Batch,
     Cursor,
     batches,
     cursor_from,
     project_place,
-    projects_folder,
     subagents,
 )
 from mcp_server.clients.importers.claude_code.threads import MAIN
@@ -40,7 +40,9 @@ MOST_TURNS, MOST_CHARACTERS = 256, 1_000_000
 """The most that is recorded in one piece."""
 
 
-def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None) -> Iterator[ImportedSession]:
+def sessions_in(
+    batch: Batch, adapter: Adapter, cwd: str | None = None, project: str | None = None
+) -> Iterator[ImportedSession]:
     """Yields the parts of a batch: of the session itself, and of each subagent in the same file.
 
     The project is `project`, else that of the folder in the file, else that of `cwd`.
@@ -53,7 +55,7 @@ def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None
         yield ImportedSession(
             session_id=batch.session if agent == MAIN else subagent_session(batch.session, agent),
             turns=tuple(of_agent),
-            source=SOURCE,
+            source=adapter.source,
             project=project or place.name,
             folder=place.folder,
             model=batch.model,
@@ -73,6 +75,7 @@ async def import_file(
     project: str | None,
     report: ImportReport,
     *,
+    adapter: Adapter = claude_code.ADAPTER,
     anew: bool = False,
     told: Callable[[int], None] = lambda _: None,
 ) -> None:
@@ -95,9 +98,9 @@ async def import_file(
         age = memory.clock() - datetime.fromtimestamp(found.st_mtime, UTC)
         growing = timedelta(0) <= age < STILL_WRITTEN
         offsets = [0]
-        pieces = batches(file, cursor, skipped, final=True, only_whole=growing, told=offsets.append)
+        pieces = batches(file, cursor, skipped, adapter=adapter, final=True, only_whole=growing, told=offsets.append)
         while (batch := await run_sync(next, pieces, None)) is not None:
-            for part in sessions_in(batch, project=project):
+            for part in sessions_in(batch, adapter, project=project):
                 is_known = part.session_id in known or await memory.state.session(part.session_id) is not None
                 recorded = await record_session(memory, part)
                 known.add(part.session_id)
@@ -129,6 +132,7 @@ async def capture(
     memory: Memory,
     transcript: Path,
     *,
+    adapter: Adapter = claude_code.ADAPTER,
     cwd: str | None = None,
     final: bool = False,
     stopped: bool = False,
@@ -138,19 +142,20 @@ async def capture(
 
     No content of a file causes an error. The last answer is left for the next time. `stopped` (the client has stopped
     answering) includes it if it seems complete, `final` always. `cwd` comes from the hook; the folder in the file takes
-    precedence. The transcript must be in the folder `projects`, by default Claude Code's own.
+    precedence. The transcript must be in the folder `projects`, by default the client's own.
 
     Raises:
         Refused: the path is outside that folder, or is no transcript.
         NotFound, Unavailable: there is no such file (yet), or it cannot be read.
     """
     new = 0
-    for path in await run_sync(_with_subagents, transcript, projects or projects_folder(os.environ)):
+    folder = projects or adapter.transcripts_folder(os.environ, Path.home())
+    for path in await run_sync(_with_subagents, transcript, folder, adapter):
         cursor = cursor_from(await memory.state.get(CURSORS, str(path)))
-        pieces = _new_batches(path, cursor, final, stopped)
+        pieces = _new_batches(path, cursor, adapter, final, stopped)
         try:
             while (batch := await run_sync(next, pieces, None)) is not None:
-                for part in sessions_in(batch, cwd):
+                for part in sessions_in(batch, adapter, cwd):
                     new += (await append_turns(memory, part)).new_turns
                 cursor = await _advance(memory, path, cursor, batch)
         except FileNotFoundError:
@@ -160,7 +165,7 @@ async def capture(
     return new
 
 
-def _new_batches(path: Path, cursor: Cursor, final: bool, stopped: bool) -> Iterator[Batch]:
+def _new_batches(path: Path, cursor: Cursor, adapter: Adapter, final: bool, stopped: bool) -> Iterator[Batch]:
     """Yields the batches of a transcript after `cursor`; none if the file has not changed since then."""
     found = path.stat()
     same = (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns)
@@ -170,6 +175,7 @@ def _new_batches(path: Path, cursor: Cursor, final: bool, stopped: bool) -> Iter
         path,
         cursor,
         Counter(),
+        adapter=adapter,
         final=final or stopped,
         only_whole=not final,
         most_turns=MOST_TURNS,
@@ -177,13 +183,13 @@ def _new_batches(path: Path, cursor: Cursor, final: bool, stopped: bool) -> Iter
     )
 
 
-def _with_subagents(transcript: Path, projects: Path) -> list[Path]:
+def _with_subagents(transcript: Path, projects: Path, adapter: Adapter) -> list[Path]:
     """Returns the real path of a transcript, and those of its subagents. Raises as `capture` does."""
     path, folder = transcript.expanduser().resolve(), projects.expanduser().resolve()
     if not path.is_relative_to(folder):
-        raise Refused(f"{transcript} does not lie in {folder}, where Claude Code keeps its transcripts")
-    if path.suffix != ".jsonl" or (path.exists() and not path.is_file()):
-        raise Refused(f"{transcript} is no transcript: give the path of a .jsonl file")
+        raise Refused(f"{transcript} does not lie in {folder}, where {adapter.title} keeps its transcripts")
+    if not path.match(adapter.file_names) or (path.exists() and not path.is_file()):
+        raise Refused(f"{transcript} is no transcript: its name is not like {adapter.file_names}")
     if not path.exists():
         raise NotFound(f"there is no transcript at {transcript} yet")
     return [path, *subagents(path)]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from mcp_server.clients.adapters.adapter import CONTINUES
 from mcp_server.clients.importers.claude_code import messages
 from mcp_server.clients.importers.imported import as_mapping, as_text, parse_time, result_text, tool_call
 from mcp_server.conversations.imports import ImportedTurn
@@ -107,6 +108,7 @@ class Threads:
         """Returns the turns that this line, which begins at byte `start`, completes."""
         self._at = parse_time(fields.get("timestamp")) or self._at
         self.cwd = self.cwd or as_text(fields.get("cwd")) or None
+        self.model = as_text(fields.get("model")) or self.model
         given = as_text(fields.get("uuid"))
         agent = self._thread(fields, given)
         kind = fields.get("type")
@@ -157,8 +159,10 @@ class Threads:
             return []
         message = as_mapping(fields.get("message"))
         request = as_text(fields.get("requestRef")) or as_text(fields.get("requestId"))
-        key = (as_text(message.get("id")) or _id_of(fields), request)
         answer = self._answers.get(agent)
+        key = (as_text(message.get("id")) or _id_of(fields), request)
+        if key[0] == CONTINUES:
+            key = answer.key if answer is not None and not answer.results else (_id_of(fields), "")
         said = self._close_answer(agent) if answer is not None and answer.key != key else []
         answer = self._answers.get(agent)
         if answer is None:
@@ -174,7 +178,8 @@ class Threads:
     def _block(self, block: Mapping[str, Any], answer: _Answer, fields: Mapping[str, Any]) -> None:
         kind = as_text(block.get("type"))
         if kind == "text":
-            if text := as_text(block.get("text")).strip("\n"):
+            text = as_text(block.get("text")).strip("\n")
+            if text and text not in answer.texts:  # Gemini CLI writes a message again when its tools have run
                 answer.texts.append(text)
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
             call_id = as_text(block.get("id")) or f"call-{len(answer.calls)}"

@@ -1,8 +1,8 @@
-"""Adds our hooks to Claude Code's `settings.json`, one command for each event, and leaves other hooks alone.
+"""Adds our hooks to a client's file, one command for each event, and leaves other hooks alone.
 
 The commands run in a shell and end with `; exit 0`, which sh, bash and PowerShell understand, so that a missing command
-is no error. On Windows the client starts our command without a shell: Git's shell and PowerShell quote differently, and
-a shell needs four processes instead of one.
+is no error. On Windows Claude Code starts our command without a shell: Git's shell and PowerShell quote differently,
+and a shell needs four processes instead of one.
 """
 
 from __future__ import annotations
@@ -12,20 +12,10 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.installers import jsonc
 
 Hook = Callable[[str], tuple[str, list[str]]]
-
-EVENTS: dict[str, dict[str, Any]] = {
-    "SessionStart": {"timeout": 5},
-    "UserPromptSubmit": {"timeout": 8},
-    "PostToolUse": {"timeout": 5, "async": True},
-    "Stop": {"timeout": 5},
-    "PreCompact": {"timeout": 5},
-    "PostCompact": {"timeout": 5},
-    "SessionEnd": {"timeout": 2},
-}
-"""The events, and Claude Code's time limits in seconds; a test compares them with the plugin's."""
 
 _SILENT = "; exit 0"
 _SILENT_BEFORE = " 2>/dev/null || true"
@@ -36,11 +26,11 @@ Spot = tuple[int, int, bool]
 """The position of one of our handlers: index of its group, index in the group, and whether it is alone there."""
 
 
-def wanted(hook: Hook, *, shell: bool = True) -> dict[str, dict[str, Any]]:
-    """Returns event → our handler. Without `shell` the client starts the command itself (Windows)."""
+def wanted(adapter: Adapter, hook: Hook, *, shell: bool = True) -> dict[str, dict[str, Any]]:
+    """Returns the client's event → our handler. Without `shell` the client starts the command itself (Windows)."""
     handlers = {}
-    for event, also in EVENTS.items():
-        command, arguments = hook(event)
+    for event, (ours, also) in adapter.events.items():
+        command, arguments = hook(ours)
         words = {"command": shlex.join((command, *arguments)) + _SILENT}
         handlers[event] = {"type": "command", **(words if shell else {"command": command, "args": arguments}), **also}
     return handlers
@@ -57,8 +47,15 @@ def words_of(handler: Mapping[str, Any]) -> list[str]:
         return []
 
 
-def put(text: str, handlers: Mapping[str, Mapping[str, Any]], where: str) -> str:
-    """Returns `text` with exactly these handlers of ours. Other hooks stay where they are."""
+def put(
+    text: str, handlers: Mapping[str, Mapping[str, Any]], where: str, begin: Mapping[str, Any] | None = None
+) -> str:
+    """Returns `text` with exactly these handlers of ours. Other hooks stay where they are.
+
+    `begin` are keys that a new file must have.
+    """
+    for key, value in (begin or {}).items() if not text.strip() else ():
+        text = jsonc.put(text, (key,), value, where)
     for event in _events(text, where):
         spots = list(_spots(text, event, where))
         keep = spots[:1] if event in handlers else []

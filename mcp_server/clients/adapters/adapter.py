@@ -1,0 +1,137 @@
+"""What differs between clients with hooks: their files, their events, and the lines of their transcripts.
+
+    events       a client's event → one of ours, which `context-manager hook EVENT --client NAME` gets as its argument
+    transcripts  the lines of a client's own transcript → lines as Claude Code writes them, which `importers` reads
+
+Our events have Claude Code's names. Every client has one file in this folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Fields = Mapping[str, Any]
+
+Recorded = Literal["claude-code", "codex", "gemini", "qwen", "copilot", "opencode"]
+"""The clients with hooks."""
+
+CONTINUES = "continues"
+"""Message id of a line that belongs to the answer before it, unless that answer has tool results already."""
+
+
+def _unchanged(fields: Fields) -> Iterable[Fields]:
+    return (fields,)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A client's folder: `default` in the home folder, or `below` in the folder that an environment variable names."""
+
+    default: str
+    variable: str = ""
+    below: str = ""
+
+    def of(self, environ: Mapping[str, str], home: Path) -> Path:
+        """Returns the folder on a machine."""
+        named = environ.get(self.variable, "").strip()
+        return Path(named).expanduser() / self.below if named else home / self.default
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One client with hooks."""
+
+    client: Recorded
+    """Its name for `install`."""
+    title: str
+    events: Mapping[str, tuple[str, Mapping[str, Any]]]
+    """Its event → our event, and further fields of the handler, such as the time limit."""
+    folder: Folder
+    hooks: str
+    """Its file with hooks, in its folder."""
+    transcripts: str
+    """The folder of its transcripts, in its folder or in `data`."""
+    data: Folder | None = None
+    project_hooks: str | None = None
+    """Its file with the hooks of one project."""
+    hooks_begin: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that its file with hooks must have."""
+    file_names: str = "*.jsonl"
+    """The pattern of its transcripts' names."""
+    session_file: Callable[[str], str] | None = None
+    """Session → path of its transcript below `transcripts`, if hooks do not always name it."""
+    plugin: Callable[[str, list[str]], str] | None = None
+    """Command and arguments of a hook → the text of its file with hooks, if that is a program."""
+    is_database: bool = False
+    """True if all its sessions are in one database."""
+    lines: Callable[[Fields], Iterable[Fields]] = _unchanged
+    """A line of its transcript → lines in Claude Code's form."""
+    is_line: Callable[[Fields], bool] = lambda fields: False
+    """Returns True for a line that only this client's transcripts have near their beginning."""
+
+    @property
+    def source(self) -> str:
+        """The source of its turns."""
+        return f"import:{self.client}"
+
+    def hooks_file(self, environ: Mapping[str, str], home: Path, project: Path | None) -> Path | None:
+        """Returns the file with hooks, for all projects or for one; None if a project has none."""
+        if project is not None:
+            return project / self.project_hooks if self.project_hooks else None
+        return self.folder.of(environ, home) / self.hooks
+
+    def transcripts_folder(self, environ: Mapping[str, str], home: Path) -> Path:
+        """Returns the folder of the client's transcripts."""
+        return (self.data or self.folder).of(environ, home) / self.transcripts
+
+
+def mapping(value: object) -> Fields:
+    """Returns `value` if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def tool_use(call_id: object, name: object, given: object) -> dict[str, Any]:
+    """Returns the content block of a tool call."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def tool_result(call_id: object, output: object, failed: bool = False) -> dict[str, Any]:
+    """Returns the content block of a tool's output."""
+    return {"type": "tool_result", "tool_use_id": call_id, "content": output, "is_error": failed}
+
+
+def blocks_of_parts(parts: object) -> list[dict[str, Any]]:
+    """Returns the content blocks for a message's parts in the form of Gemini's API, without the model's thoughts."""
+    blocks: list[dict[str, Any]] = []
+    for part in map(mapping, parts if isinstance(parts, list) else ()):
+        call, response = mapping(part.get("functionCall")), mapping(part.get("functionResponse"))
+        if call:
+            blocks.append(tool_use(call.get("id"), call.get("name"), call.get("args")))
+        elif response:
+            said = mapping(response.get("response"))
+            output = said.get("output") or said.get("error")
+            blocks.append(tool_result(response.get("id"), output, "error" in said))
+        elif "text" in part and not part.get("thought"):
+            blocks.append({"type": "text", "text": part["text"]})
+    return blocks
+
+
+def limits(names: Mapping[str, str], *, milliseconds: bool = False) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Returns `Adapter.events` for a client's event → ours, with the time limits that our events need."""
+    factor = 1000 if milliseconds else 1
+    return {name: (ours, {"timeout": SECONDS[ours] * factor}) for name, ours in names.items()}
+
+
+SECONDS = {
+    "SessionStart": 5,
+    "UserPromptSubmit": 8,
+    "PostToolUse": 5,
+    "Stop": 5,
+    "PreCompact": 5,
+    "PostCompact": 5,
+    "SessionEnd": 2,
+}
+"""Our events, and the seconds after which a client may stop the command. The command itself needs 1.5 at most."""

@@ -1,0 +1,67 @@
+"""Gemini CLI 0.61: `~/.gemini/settings.json`; `~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl`.
+
+A line is a message, or a change of the session (`$set`). A message is written again, with the same id, when its tools
+have run. Time limits are in milliseconds. PreCompress also comes before small prompts, so it means no compaction.
+Without a window (`gemini -p`) the text for the start of a session is put before the prompt, in `<hook_context>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mcp_server.clients.adapters.adapter import Adapter, Fields, Folder, blocks_of_parts, limits, mapping, tool_use
+
+_FOLDER = re.compile(r"^\s*- \*\*Workspace Directories:\*\*\s+- (.+)$", re.MULTILINE)
+
+
+def lines(fields: Fields) -> Iterator[Fields]:
+    """Yields the lines for one line. The results of tools are in the line of their call, and not read twice."""
+    begin = {"timestamp": fields.get("timestamp"), "uuid": fields.get("id")}
+    if "sessionId" in fields:
+        yield {**begin, "type": "system", "sessionId": fields["sessionId"]}
+    elif "$set" in fields:
+        messages = mapping(fields["$set"]).get("messages")
+        first = mapping(messages[0]) if isinstance(messages, list) and messages else {}
+        for block in blocks_of_parts(first.get("content")):
+            if found := _FOLDER.search(str(block.get("text"))):
+                yield {**begin, "type": "system", "cwd": found[1]}
+    elif fields.get("type") == "user":
+        content = fields.get("content")
+        blocks = content if isinstance(content, str) else blocks_of_parts(content)
+        if isinstance(blocks, str) or not any(block["type"] == "tool_result" for block in blocks):
+            yield {**begin, "type": "user", "message": {"content": blocks}}
+    elif fields.get("type") == "gemini":
+        content = fields.get("content")
+        texts = [{"text": content}] if isinstance(content, str) else content
+        answer = blocks_of_parts(texts)
+        calls = fields.get("toolCalls")
+        for call in map(mapping, calls if isinstance(calls, list) else ()):
+            answer.append(tool_use(call.get("id"), call.get("name"), call.get("args")))
+            answer += blocks_of_parts(call.get("result"))
+        usage = {"input_tokens": mapping(fields.get("tokens")).get("input")}
+        message = {"id": fields.get("id"), "model": fields.get("model"), "content": answer, "usage": usage}
+        yield {**begin, "type": "assistant", "message": {**message, "stop_reason": None if calls else "end_turn"}}
+
+
+ADAPTER = Adapter(
+    client="gemini",
+    title="Gemini CLI",
+    events=limits(
+        {
+            "SessionStart": "SessionStart",
+            "BeforeAgent": "UserPromptSubmit",
+            "AfterTool": "PostToolUse",
+            "AfterAgent": "Stop",
+            "SessionEnd": "SessionEnd",
+        },
+        milliseconds=True,
+    ),
+    folder=Folder(".gemini", "GEMINI_CLI_HOME", ".gemini"),
+    hooks="settings.json",
+    project_hooks=".gemini/settings.json",
+    transcripts="tmp",
+    file_names="session-*.jsonl",
+    lines=lines,
+    is_line=lambda fields: "sessionId" in fields and "projectHash" in fields,
+)

@@ -1,0 +1,89 @@
+"""Records OpenCode's sessions from its database: each message once, when it is complete.
+
+The cursor of a session is the id of its last recorded message, so that a missed hook loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.clients.adapters import opencode
+from mcp_server.clients.importers.claude_code.reading import Batch, Cursor
+from mcp_server.clients.importers.claude_code.recording import sessions_in
+from mcp_server.clients.importers.claude_code.threads import Place, Threads
+from mcp_server.clients.importers.imported import ImportReport
+from mcp_server.conversations.imports import ImportedSession, RecordedSession, append_turns, record_session
+from mcp_server.memory import Memory
+from mcp_server.storage.local import opencode_database
+
+CURSORS = "captured"
+"""Namespace of the state: real path of the database and session → the last recorded message."""
+
+MOST_MESSAGES = 200
+"""Messages that are recorded in one piece."""
+
+Write = Callable[[Memory, ImportedSession], Awaitable[RecordedSession]]
+
+
+async def capture(memory: Memory, database: Path, session: str) -> int:
+    """Records new complete messages of a session and of its subagents, and returns the number of turns.
+
+    Raises NotFound if there is no database, Unavailable if it cannot be read.
+    """
+    return sum([done.new_turns async for done in _record(memory, database, session, append_turns)])
+
+
+async def import_database(
+    memory: Memory, database: Path, project: str | None, report: ImportReport, *, anew: bool = False
+) -> None:
+    """Records all sessions from their cursors, or with `anew` from their beginnings, and adds the result to `report`.
+
+    Raises as `capture` does.
+    """
+    known: set[str] = set()
+    async for done in _record(memory, database, "", record_session, project, anew=anew):
+        if done.session not in known:
+            known.add(done.session)
+            report.sessions += 1
+            report.new_sessions += bool(done.new_turns and not done.repeated_turns)
+        report.turns += done.new_turns + done.repeated_turns
+        report.new_turns += done.new_turns
+        report.redacted += done.redacted
+
+
+def count(database: Path) -> int:
+    """Returns the number of sessions, without subagents'. Raises as `capture` does."""
+    return sum(not parent for _, parent, _ in opencode_database.sessions(database))
+
+
+async def _record(
+    memory: Memory, database: Path, session: str, write: Write, project: str | None = None, *, anew: bool = False
+) -> AsyncIterator[RecordedSession]:
+    database = await run_sync(database.resolve)
+    for found, parent, folder in await run_sync(opencode_database.sessions, database, session):
+        key = f"{database}#{found}"
+        stored = None if anew else await memory.state.get(CURSORS, key)
+        messages = await run_sync(opencode_database.messages, database, found, stored["after"] if stored else "")
+        for batch, last in _batches(messages, found, parent):
+            for part in sessions_in(batch, opencode.ADAPTER, folder, project):
+                yield await write(memory, part)
+            await memory.state.put(CURSORS, key, {"after": last})
+
+
+def _batches(messages: list[dict[str, Any]], session: str, parent: str) -> Iterator[tuple[Batch, str]]:
+    """Yields the turns of the messages before the first incomplete one, each batch with the id of its last message."""
+    complete = list(takewhile(opencode.is_complete, messages))
+    for start in range(0, len(complete), MOST_MESSAGES):
+        threads = Threads(Place())
+        said = []
+        for message in complete[start : start + MOST_MESSAGES]:
+            for line in opencode.lines({**message, "subagent": session if parent else ""}):
+                said += threads.read(line, 0)
+            last = message["id"]
+        said += threads.finish()
+        yield Batch(parent or session, tuple(said), Cursor(), threads.cwd, threads.model), last

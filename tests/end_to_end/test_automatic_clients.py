@@ -1,0 +1,61 @@
+"""Real clients with our hooks: a fact of one session is in a request of the next one, without a tool call.
+
+Every turn is recorded, with its tools, and nothing is left in a client's configuration after `uninstall`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.fake_models import FakeModels
+from tests.end_to_end.programs import PROGRAMS, Desk, Program
+from tests.end_to_end.servers import served, transcripts, turns
+
+pytestmark = pytest.mark.anyio
+
+FACT = "For your notes: the staging database of the harbour app is called walrus and listens on port 6543. Now run it."
+ABOUT_IT = "Which port does the staging database listen on?"
+PUSHED = "Memory compiled for this message."
+WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
+SMALL_TALK = "Thanks, great!"
+
+
+@pytest.fixture
+def api() -> Iterator[FakeModels]:
+    with FakeModels() as running:
+        running.commands["Now run it"] = "echo ran"
+        yield running
+
+
+@pytest.mark.parametrize("program", [pytest.param(program, id=name) for name, program in PROGRAMS.items()])
+async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_recorded_with_its_tools(
+    program: Program, api: FakeModels, tmp_path: Path
+) -> None:
+    desk = Desk(api, tmp_path / "my home")
+    desk.prepare(program)
+    before = desk.files()
+    assert json.loads(desk.our("install", program.client, "--json"))["works"]
+
+    with desk.patient():
+        async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
+            desk.wait_for_server()
+            for prompt in (FACT, ABOUT_IT, SMALL_TALK):
+                desk.ask(program, prompt)
+    bearing, thanks = (
+        next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
+    )
+    assert "port 6543" in bearing.everything
+    assert WITH_THE_PROMPT not in thanks.everything
+    desk.our("uninstall", program.client)
+    assert {name: data for name, data in desk.files().items() if name in before} == before
+
+    recorded = {said[0][1].strip('"'): [line for _, line in said[1:]] for said in turns(desk.workspace).values()}
+    tool, answer = recorded[FACT]
+    assert re.match(r"> \[tool:\w+\] say so → .*ran", tool)
+    assert (answer, recorded[ABOUT_IT]) == ("Fine.", ["Fine."])
+    assert PUSHED not in "".join(transcripts(desk.workspace).values())
