@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import os
 import pkgutil
@@ -19,10 +20,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 import types
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 from mcp_server.tokens import TokenCounter
 
@@ -128,6 +132,7 @@ def _preload() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     TokenCounter().count("This loads the vocabulary of tokens.")
+    gc.freeze()  # no forked process looks through all this for garbage
 
 
 def _read(connection: socket.socket) -> tuple[list[str], list[int]]:
@@ -175,5 +180,36 @@ def _run(request: list[str]) -> None:
         exec(compile(program, "<string>", "exec"), main.__dict__)
 
 
+def _exit_code(request: list[str]) -> int:
+    """Runs a request, and returns the code with which the interpreter would end."""
+    try:
+        _run(request)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    else:
+        return 0
+    return 1
+
+
+def _exit(code: int) -> NoReturn:
+    """Ends this process as the interpreter does, except that it frees no object: that takes half a second of CPU."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        code = code or 120
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
-    _run(_wait_for_request(sys.argv[1]))
+    _exit(_exit_code(_wait_for_request(sys.argv[1])))

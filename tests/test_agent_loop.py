@@ -18,7 +18,7 @@ WINDOW = 1_000
 
 
 @pytest.fixture
-async def memory(workspace: Path) -> AsyncIterator[AgentMemory]:
+async def memory(workspace: Path, empty_memory: None) -> AsyncIterator[AgentMemory]:
     async with AgentMemory.open(workspace, project="boat", environ=KEYWORDS_ONLY) as opened:
         yield opened
 
@@ -50,21 +50,35 @@ class Agent:
         return [str(message["content"]) for message in self.messages]
 
 
-async def test_the_context_stays_within_its_share_and_every_word_is_recorded_once(memory: AgentMemory) -> None:
+async def test_the_context_stays_within_its_share_and_what_is_recovered_comes_back_as_it_was(
+    memory: AgentMemory,
+) -> None:
     agent = Agent()
     loop = agent.loop(memory)
-    await agent.talk(loop, 0, 20)
+    await agent.talk(loop, 0, 14)
     status = await loop.before_response(WINDOW)
     assert status.pct_used < 0.7
     assert agent.handed
     assert any(text.startswith(NOTE) for text in agent.texts())
     turns = await session_turns(memory.memory, loop.session)
-    assert [turn.content for turn in turns if turn.role == "agent"] == [f"Noted {number}." for number in range(20)]
-    assert sum(turn.role == "user" for turn in turns) == 20
+    assert [turn.content for turn in turns if turn.role == "agent"] == [f"Noted {number}." for number in range(14)]
+    assert sum(turn.role == "user" for turn in turns) == 14
     assert turns[0].content == "You keep a logbook."
     kept = [message for message in agent.messages if "mine" in message]
     assert kept  # what else an agent keeps in a message is still in it
     assert agent.messages[0] == {"role": "system", "content": "You keep a logbook."}
+
+    done = await loop.compact()
+    recovered = await memory.recover(done.dropped[0], apply=True)
+    assert recovered.content not in agent.texts()
+    status = await loop.before_response(WINDOW)
+    assert status.needs_compaction
+    await loop.compact()
+    assert recovered.content in agent.texts()
+    order = [turn.content for turn in await session_turns(memory.memory, loop.session)]
+    places = [order.index(text) for text in agent.texts() if text in order]
+    assert places == sorted(places)
+    assert len(order) == 29
 
 
 async def test_nothing_is_asked_for_while_there_is_room(memory: AgentMemory) -> None:
@@ -81,35 +95,17 @@ async def test_nothing_is_asked_for_while_there_is_room(memory: AgentMemory) -> 
     assert all(one is two for one, two in zip(agent.messages, before, strict=True))
 
 
-async def test_what_is_recovered_comes_back_in_its_place_as_the_message_it_was(memory: AgentMemory) -> None:
-    agent = Agent()
-    loop = agent.loop(memory)
-    await agent.talk(loop, 0, 20)
-    done = await loop.compact()
-    recovered = await memory.recover(done.dropped[0], apply=True)
-    assert recovered.content not in agent.texts()
-    status = await loop.before_response(WINDOW)
-    assert status.needs_compaction
-    await loop.compact()
-    assert recovered.content in agent.texts()
-    turns = await session_turns(memory.memory, loop.session)
-    order = [turn.content for turn in turns]
-    places = [order.index(text) for text in agent.texts() if text in order]
-    assert places == sorted(places)
-    assert len(turns) == 41
-
-
 async def test_another_process_goes_on_with_the_list(memory: AgentMemory) -> None:
     agent = Agent()
     first = agent.loop(memory, session="telegram-7")
-    await agent.talk(first, 0, 14)
+    await agent.talk(first, 0, 10)
     done = await first.compact()
     second = agent.loop(memory, session="telegram-7")
     await second.before_response(WINDOW)
-    assert len(await session_turns(memory.memory, "telegram-7")) == 29
+    assert len(await session_turns(memory.memory, "telegram-7")) == 21
     await memory.recover(done.dropped[0], apply=True)
-    await agent.talk(second, 14, 16)
-    assert len(await session_turns(memory.memory, "telegram-7")) == 32  # the last answer is heard with what comes next
+    await agent.talk(second, 10, 12)
+    assert len(await session_turns(memory.memory, "telegram-7")) == 24  # the last answer is heard with what comes next
 
 
 async def test_what_stands_around_the_messages_counts_as_the_agent_counts_it(memory: AgentMemory) -> None:
@@ -119,7 +115,7 @@ async def test_what_stands_around_the_messages_counts_as_the_agent_counts_it(mem
         return 300 + sum(memory.memory.tokens.count(text) for text in agent.texts())
 
     loop = agent.loop(memory, get_token_count=count)
-    await agent.talk(loop, 0, 12)
+    await agent.talk(loop, 0, 9)
     await loop.before_response(WINDOW)
     done = await loop.compact()
     assert done.tokens_after == await count()

@@ -77,15 +77,14 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, mo
     run("search", "ladder")  # the index knows what was written by hand
     values = {"CHUNK": chunk, "PROPOSAL": proposal["id"], "OLD": "boats"}
     changed: dict[str, list[str]] = {}
+    before = held(workspace)
     for command in COMMANDS:
         for more in ((), ("--json",)):
-            before = held(workspace)
             assert run(*(values.get(word, word) for word in command.split()), *more), command
-            after = held(workspace)
-            if after != before:
-                changed[" ".join((command, *more))] = [
-                    name for name in sorted({*before, *after}) if before.get(name) != after.get(name)
-                ]
+        after = held(workspace)
+        if after != before:
+            changed[command] = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        before = after
     assert changed == {}
 
 
@@ -108,7 +107,7 @@ async def test_no_tool_that_only_shows_changes_a_byte(
             ("recover", {"query": "tulips"}),
             ("recover", {"id": "knowledge/memory/MEMORY.md@HEAD"}),
         ]
+        before = held(tmp_path)
         for tool, arguments in looks:
-            before = held(tmp_path)
             assert await call(client, tool, **arguments)
             assert held(tmp_path) == before, (tool, arguments)

@@ -7,6 +7,8 @@ import only pure files. Rooms form no circle: each imports only rooms that stand
 from __future__ import annotations
 import ast
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -78,6 +80,7 @@ def room_of(module: str) -> str:
     return parts[1] if parts[0] == "mcp_server" and len(parts) > 1 else parts[0]
 
 
+@cache
 def imports(file: Path) -> list[str]:
     """Returns the full names of what a file imports: modules, and names within modules as `module.name`."""
     found: list[str] = []
@@ -91,40 +94,40 @@ def imports(file: Path) -> list[str]:
 
 
 OURS = {name_of(file): file for file in FILES}
-ARROWS = {
-    name: {
-        target
-        for found in imports(file)
-        for target in (found, found.rpartition(".")[0])
-        if target in OURS and target != name and (target == found or found not in OURS)
+
+
+@cache
+def arrows() -> Mapping[str, set[str]]:
+    """Returns for each module the modules of ours that it imports."""
+    return {
+        name: {
+            target
+            for found in imports(file)
+            for target in (found, found.rpartition(".")[0])
+            if target in OURS and target != name and (target == found or found not in OURS)
+        }
+        for name, file in OURS.items()
     }
-    for name, file in OURS.items()
-}
 
 
+@cache
 def verbs() -> set[str]:
     """Returns the modules that reach a port, directly or through what they import."""
     found = {name for name in OURS if room_of(name) in {"storage", "memory", "logs"}}
-    while more := {name for name, targets in ARROWS.items() if name not in found and targets & found}:
+    while more := {name for name, targets in arrows().items() if name not in found and targets & found}:
         found |= more
     return found
-
-
-VERBS = verbs()
 
 
 def wrong_arrows(names: set[str]) -> set[tuple[str, str]]:
     """Returns the pairs of rooms whose modules among `names` import a room that stands after theirs in `ORDER`."""
     wrong = set()
     for name in names:
-        for target in ARROWS[name] & names:
+        for target in arrows()[name] & names:
             here, there = room_of(name), room_of(target)
             if PORTS.isdisjoint((here, there)) and ORDER.index(there) > ORDER.index(here):
                 wrong.add((here, there))
     return wrong
-
-
-STILL_WRONG: set[tuple[str, str]] = set()
 
 
 def test_every_room_has_its_place_in_the_order() -> None:
@@ -132,11 +135,11 @@ def test_every_room_has_its_place_in_the_order() -> None:
 
 
 def test_pure_files_import_only_pure_files_of_rooms_before_theirs() -> None:
-    assert wrong_arrows(set(OURS) - VERBS) == set()
+    assert wrong_arrows(set(OURS) - verbs()) == set()
 
 
 def test_verbs_import_only_rooms_before_theirs() -> None:
-    assert wrong_arrows(VERBS) == STILL_WRONG
+    assert wrong_arrows(verbs()) == set()
 
 
 def test_storage_imports_only_pure_files() -> None:
@@ -144,7 +147,7 @@ def test_storage_imports_only_pure_files() -> None:
         (name, target)
         for name in OURS
         if room_of(name) == "storage"
-        for target in ARROWS[name] & VERBS
+        for target in arrows()[name] & verbs()
         if room_of(target) != "storage"
     }
     assert not wrong
@@ -192,7 +195,7 @@ def test_pure_rooms_read_no_clock_no_file_and_no_chance() -> None:
     wrong = {
         (name, found)
         for name, file in OURS.items()
-        if room_of(name) in PURE_ROOMS or (name not in VERBS and room_of(name) in {"context", "knowledge", "search"})
+        if room_of(name) in PURE_ROOMS or (name not in verbs() and room_of(name) in {"context", "knowledge", "search"})
         for found in imports(file)
         if found.split(".")[0] in IMPURE
     }

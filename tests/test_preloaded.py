@@ -17,7 +17,22 @@ sys.exit(3)
 """
 
 
-@pytest.mark.parametrize("program", [SHOWS, "import os; os.kill(os.getpid(), 9)", "raise ValueError('é')"])
+ENDS = """
+import atexit, threading, time
+atexit.register(print, "after the thread")
+threading.Thread(target=lambda: print("thread", time.sleep(0.1))).start()
+"""
+PROGRAMS = {
+    "shows": SHOWS,
+    "killed": "import os; os.kill(os.getpid(), 9)",
+    "raises": "raise ValueError('é')",
+    "says why": "import sys; sys.exit('because é')",
+    "interrupted": "raise KeyboardInterrupt",
+    "ends": ENDS,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_a_forked_process_does_what_a_fresh_one_does(tmp_path: Path, program: str) -> None:
     def ran(command: list[str]) -> tuple[int, str, str]:
         env = {**os.environ, "ONLY": "here", "PYTHONDONTWRITEBYTECODE": "1"}

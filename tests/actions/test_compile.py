@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.inputs import CompileInputs, differing_fields
+from mcp_server.context.compiler import Compiled
+from mcp_server.context.inputs import differing_fields
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.read import read
@@ -40,14 +40,6 @@ async def past(memory: Memory, clock: Clock) -> Memory:
     return memory
 
 
-async def test_a_message_brings_back_what_was_said_about_it(past: Memory) -> None:
-    result = await compiled(past, "Where is my passport?")
-    assert "user: My passport lies in the blue drawer of the kitchen." in result.text
-    assert result.receipt.gate is not None
-    assert result.receipt.gate.open
-    assert result.receipt.generation
-
-
 async def test_a_message_about_nothing_stored_brings_nothing(past: Memory) -> None:
     result = await compiled(past, "ok thanks")
     assert "passport" not in result.text
@@ -61,12 +53,6 @@ async def test_without_a_message_the_sessions_last_user_turn_is_asked(past: Memo
     result = await compiled(past, session="now")
     assert result.inputs.message == "Do I still have my passport in the drawer?"
     assert "blue drawer of the kitchen" in result.text
-
-
-async def test_the_session_of_the_connection_is_meant_where_none_is_named(past: Memory) -> None:
-    await say(past, "Where is the passport?")
-    result = await compile_context(past, CompileRequest(), Caller(session="now"))
-    assert result.inputs.session == "now"
 
 
 async def test_what_the_client_has_in_its_window_is_not_sent_again(past: Memory) -> None:
@@ -148,11 +134,6 @@ async def test_a_file_that_cannot_be_read_is_left_out(past: Memory, workspace: P
     assert "blue drawer" in (await compiled(past, "Where is my passport?")).text
 
 
-async def test_quotes_and_dashes_in_a_message_are_no_operators(past: Memory) -> None:
-    result = await compiled(past, 'Where is my "passport" -- category:person -drawer?')
-    assert "blue drawer" in result.text
-
-
 async def test_a_tool_is_told_that_a_budget_is_too_small_and_a_resource_is_cut(past: Memory) -> None:
     with pytest.raises(Invalid, match="at least 128"):
         await compiled(past, "Where is my passport?", budget=127, strict=True)
@@ -164,18 +145,6 @@ async def test_a_tool_is_told_that_a_budget_is_too_small_and_a_resource_is_cut(p
 async def test_an_unknown_session_is_named_with_the_nearest(past: Memory) -> None:
     with pytest.raises(NotFound, match="garden"):
         await compiled(past, session="gardem")
-
-
-async def test_a_huge_message_is_taken(past: Memory) -> None:
-    result = await compiled(past, "Where is my passport? " + "x" * 3_000_000, budget=500)
-    assert result.tokens <= 500
-
-
-async def test_stored_inputs_compile_to_the_stored_hash(past: Memory) -> None:
-    await say(past, "Where is my passport?", "sent", delivery="replace")
-    result = await compiled(past, session="sent")
-    again = compile_inputs(CompileInputs.from_json(result.inputs.to_json()), past.tokens.count)
-    assert again.sha256 == result.sha256
 
 
 async def test_without_any_index_the_files_are_read_and_the_receipt_says_so(memory: Memory) -> None:

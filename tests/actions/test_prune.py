@@ -15,11 +15,10 @@ from mcp_server.knowledge.anchor import anchor
 from mcp_server.knowledge.pruning import Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
-from mcp_server.pressure.prune import STRATEGIES, last_session, prune
+from mcp_server.pressure.prune import last_session, prune
 from mcp_server.storage.logs import advisor_path
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.pressing import limited
-from tests.workspaces import bytes_of
 
 pytestmark = pytest.mark.anyio
 
@@ -51,22 +50,6 @@ async def converse(memory: Memory, delivery: Delivery = "replace") -> None:
 
 async def asked(memory: Memory, strategy: str, *, dry_run: bool = True, target: int | None = None) -> Pruned:
     return await prune(memory, strategy, "s", dry_run, CALLER, target=target)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_a_dry_run_leaves_every_byte_as_it_was(
-    small: Memory, workspace: Path, clock: Clock, strategy: str
-) -> None:
-    await converse(small)
-    knowledge(workspace, "knowledge/reference/old.md", "# Old\n")
-    memory_file(small, 300)
-    await small.state.log_access("knowledge/x.md", "read", clock())
-    clock.forward(days=200)
-    before = bytes_of(workspace)
-    pruned = await asked(small, strategy, target=10 if strategy == "compact" else None)
-    assert pruned.changes or strategy in ("auto", "clarity")
-    assert "nothing has changed" in pruned.markdown or not pruned.changes
-    assert bytes_of(workspace) == before
 
 
 async def test_compact_takes_what_matters_least_and_it_can_come_back(small: Memory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.conversations.read import read
-from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.memory import Memory
 from mcp_server.text.destinations import MEMORY
 
@@ -16,13 +16,6 @@ PATH = "knowledge/reference/lines.md"
 @pytest.fixture
 def lines(memory: Memory) -> None:
     memory.files.write_atomic(PATH, "".join(f"line {number}\n" for number in range(1, 101)))
-
-
-@pytest.mark.usefixtures("lines")
-async def test_some_lines(memory: Memory) -> None:
-    answer = await read(memory, PATH, 3, 4)
-    assert answer.text == "line 3\nline 4"
-    assert answer.markdown.startswith(f"{PATH}, lines 3-4 of 100")
 
 
 @pytest.mark.usefixtures("lines")
@@ -69,11 +62,6 @@ async def test_stored_text_cannot_pass_for_the_hosts(memory: Memory) -> None:
 async def test_lines_that_do_not_exist(memory: Memory, start: int, end: int | None) -> None:
     with pytest.raises(Invalid, match="has lines 1 to 100"):
         await read(memory, PATH, start, end)
-
-
-async def test_the_nearest_name_is_offered(memory: Memory) -> None:
-    with pytest.raises(NotFound, match=r"MEMORY\.md"):
-        await read(memory, "knowledge/memory/MEMORI.md")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from mcp.server.subscriptions import ResourceUpdated
 
 from tests.preloaded import python
-from tests.serving import ERAS, ROOT, Mode, Updates, call, environment, process, resource, say
+from tests.serving import ROOT, call, environment, process, resource, say
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +21,8 @@ def transcripts(root: Path) -> list[str]:
     return [path.read_text() for path in sorted((root / "raw").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Path, mode: Mode) -> None:
-    async with process(tmp_path, client="claude-ai", mode=mode) as client:
+async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Path) -> None:
+    async with process(tmp_path, client="claude-ai") as client:
         boat = await say(client, "I keep a blue boat in Senj.", delivery="replace")
         cake = await say(client, "Which cake shall I bake?", delivery="replace")
         assert await say(client, "A fine harbour.", "agent", session=boat) == boat
@@ -87,22 +86,6 @@ async def settled(events: object) -> None:
             await anext(events)  # type: ignore[call-overload]
             continue
         return
-
-
-@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-async def test_an_older_client_hears_of_an_edit_by_hand_and_of_another_process(tmp_path: Path) -> None:
-    uri = "context://compiled/s"
-    updates = Updates()
-    async with process(tmp_path, mode="legacy", updates=updates) as client:
-        await say(client, "Hello", session="s")
-        await client.subscribe_resource(uri)
-        await updates.quiet()
-        (tmp_path / "knowledge" / "memory" / "MEMORY.md").write_text("# Memory\n\n- The boat is blue.\n")
-        await updates.wait_for(uri)
-        await updates.quiet()
-        async with process(tmp_path, mode="legacy") as other:
-            await say(other, "I keep a blue boat in Senj.", session="t")
-            await updates.wait_for(uri)
 
 
 def test_what_was_acknowledged_before_stdin_closed_is_on_disk_and_the_server_ends(tmp_path: Path) -> None:

@@ -76,23 +76,6 @@ async def test_a_new_email_brings_the_triage_and_what_it_subscribes_to(tmp_path:
     assert "subscription of email-triage" in receipt
 
 
-async def test_a_pull_request_brings_the_review_and_express_does_not(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
-    async with served(root) as server:
-        session = await say(server.client, "Please express it differently, I approve")
-        without_examples(root)
-        write(root, "topics/github-pr-review.md", REVIEW)
-        write(root, "knowledge/procedures/code-review.md", "# Code review\n\nTwo pairs of eyes.\n")
-        assert await say(server.client, "Express it again, I approve", session=session)
-        assert "GitHub PR review" not in await resource(server.client, f"context://compiled/{session}")
-        await say(server.client, "Can you review the PR that just came in?", session=session)
-        compiled = await resource(server.client, f"context://compiled/{session}")
-        topics = await resource(server.client, "context://topics")
-    assert "read the diff, run the tests" in compiled
-    assert "Two pairs of eyes." in compiled
-    assert "github-pr-review: **active** (pattern “review”, for 3 more exchanges)" in topics
-
-
 async def test_python_2_in_an_answer_is_corrected_until_the_agent_speaks_again(tmp_path: Path) -> None:
     root = tmp_path / "memory"
     async with served(root) as server:

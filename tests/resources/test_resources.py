@@ -40,12 +40,20 @@ async def test_a_file_of_the_memory_is_a_resource(tmp_path: Path) -> None:
         assert "MEMORY.md" in str(missing.value)
 
 
-@pytest.mark.parametrize("path", ["../x", "%2e%2e/x", "a/%2e%2e/%2e%2e/x", "/etc/passwd", "%00", ".local/state.db"])
-async def test_no_uri_leads_out_of_the_workspace(tmp_path: Path, path: str) -> None:
+LEAVING = [
+    *("../x", "a/../../x", "%2e%2e/x", "a/%2e%2e/%2e%2e/x", "/etc/passwd", "%00"),
+    *(".local/state.db", ".git/config"),
+]
+
+
+async def test_a_uri_that_leads_out_of_the_workspace_is_the_callers_mistake(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        with pytest.raises(MCPError) as refusal:
-            await resource(client, f"memory://{path}")
-    assert "Error creating resource" not in str(refusal.value)
+        await say(client, "Hello")
+        for path in LEAVING:
+            with pytest.raises(MCPError) as refusal:
+                await resource(client, f"memory://{path}")
+            assert refusal.value.error.code == INVALID_PARAMS, path
+            assert "Error creating resource" not in str(refusal.value)
 
 
 async def test_a_handle_with_any_characters_has_a_uri(tmp_path: Path) -> None:
@@ -93,12 +101,3 @@ async def test_what_all_share_and_the_list_of_conversations_fit_the_budget_toget
     assert "<system-reminder>" not in compiled
     assert "the sea" in compiled
     assert TokenCounter().count(compiled) <= 8192
-
-
-@pytest.mark.parametrize("path", ["../x", "%2e%2e/x", "%00", ".local/state.db", ".git/config", "a/../../x"])
-async def test_a_refused_path_is_the_callers_mistake_and_not_an_internal_error(tmp_path: Path, path: str) -> None:
-    async with connected(tmp_path) as client:
-        await say(client, "Hello")
-        with pytest.raises(MCPError) as refusal:
-            await resource(client, f"memory://{path}")
-    assert refusal.value.error.code == INVALID_PARAMS

@@ -101,19 +101,22 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: str(sample)[:8])
-def test_every_form_of_key_that_redaction_knows_is_refused(root: Path, sample: str) -> None:
-    assert secrets(f"it is {sample}\n")
-    write(root, "knowledge/reference/a b č.md", f"# Keys\nit is {sample}\n")
+def test_every_form_of_key_that_redaction_knows_is_refused(root: Path) -> None:
+    files = {f"knowledge/reference/a b č {number}.md": sample for number, sample in enumerate(SAMPLES)}
+    for path, sample in files.items():
+        assert secrets(f"it is {sample}\n")
+        write(root, path, f"# Keys\nit is {sample}\n")
 
     told = commit(root)
 
     assert told.startswith("refused")
-    assert "knowledge/reference/a b č.md: what is added holds a secret" in told
-    assert sample not in told
+    for path, sample in files.items():
+        assert f"{path}: what is added holds a secret" in told
+        assert sample not in told
     assert attempt(root, "commit", "--quiet", "--no-verify", "--message", "m").returncode == 0
-    write(root, "knowledge/reference/a b č.md", f"# Keys\n\nit is {sample}\n")
-    assert commit(root) == ""  # it stood there before
+    for path, sample in files.items():
+        write(root, path, f"# Keys\n\nit is {sample}\n")
+    assert commit(root) == ""  # they stood there before
 
 
 def test_a_sealed_conversation_changes_only_with_the_trailer(root: Path) -> None:

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def made_workspace(tmp_path: Path, new_workspace: Path) -> None:
     """Copies a new workspace to `tmp_path`."""

@@ -49,14 +49,14 @@ async def test_nothing_is_deleted_where_nobody_can_be_asked(workspace: Path) -> 
         assert "No copy was found" in await call(client, "forget", text="the boiler runs at two bar", dry_run=False)
 
 
-@pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize(
-    ("reply", "deleted"),
+    ("mode", "reply", "deleted"),
     [
-        (YES, True),
-        (ElicitResult(action="accept", content={"delete": False}), False),
-        (ElicitResult(action="decline"), False),
-        (ElicitResult(action="cancel"), False),
+        ("auto", YES, True),
+        ("legacy", YES, True),
+        ("auto", ElicitResult(action="accept", content={"delete": False}), False),
+        ("legacy", ElicitResult(action="decline"), False),
+        ("auto", ElicitResult(action="cancel"), False),
     ],
 )
 async def test_only_the_users_yes_deletes(workspace: Path, mode: Mode, reply: ElicitResult, deleted: bool) -> None:

@@ -27,7 +27,8 @@ async def with_hooks(root: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_with_hooks_the_model_is_offered_no_tool_for_what_they_do(workspace: Path) -> None:
+async def test_with_hooks_the_model_is_offered_no_tool_for_what_they_do(tmp_path: Path) -> None:
+    workspace = tmp_path / "new"
     async with with_hooks(workspace) as client, connected(workspace) as without:
         listed = {tool.name for tool in (await client.list_tools()).tools}
         assert {tool.name for tool in (await without.list_tools()).tools} - listed == {"observe", "compile_context"}

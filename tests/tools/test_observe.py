@@ -20,13 +20,6 @@ async def test_a_message_is_on_disk_when_the_answer_comes_and_its_first_line_is_
         assert answer.startswith("session: ses_")
 
 
-async def test_the_same_turn_id_is_recorded_once_and_two_honest_repeats_twice(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        assert "turn 1 recorded" in await call(client, "observe", role="user", content="continue", turn_id="a")
-        assert "already" in await call(client, "observe", role="user", content="continue", turn_id="a")
-        assert "turn 2 recorded" in await call(client, "observe", role="user", content="continue", turn_id="b")
-
-
 async def test_a_secret_never_reaches_the_disk(tmp_path: Path) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     async with connected(tmp_path) as client:

@@ -21,12 +21,12 @@ async def test_a_range_of_a_file_is_read_and_a_cut_says_how_to_go_on(tmp_path: P
         assert "start=" in cut
 
 
-@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "knowledge/../../x", "a\0b", "CON", ".local/state.db"])
-async def test_no_path_leads_out_of_the_workspace(tmp_path: Path, path: str) -> None:
+async def test_no_path_leads_out_of_the_workspace(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        message = await refused(client, "read", path=path)
-        assert "Error executing" not in message
-        assert "root:" not in message
+        for path in ("../x", "/etc/passwd", "knowledge/../../x", "a\0b", "CON", ".local/state.db"):
+            message = await refused(client, "read", path=path)
+            assert "Error executing" not in message
+            assert "root:" not in message
 
 
 async def test_a_missing_file_offers_the_nearest(tmp_path: Path) -> None:

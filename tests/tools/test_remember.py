@@ -7,7 +7,7 @@ from mcp import Client
 from mcp.types import ElicitRequestParams, ElicitResult
 
 from mcp_server.serve.server import build
-from tests.serving import ERAS, Mode, connected, opener, process, refused, say, text
+from tests.serving import Mode, connected, opener, process, refused, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -55,14 +55,14 @@ async def test_a_change_of_identity_waits_where_the_client_cannot_ask(tmp_path: 
     assert len(list((tmp_path / ".local/pending").glob("*.json"))) == 1
 
 
-@pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize(
-    ("reply", "written", "pending"),
+    ("mode", "reply", "written", "pending"),
     [
-        (ElicitResult(action="accept", content={"write": True}), True, 0),
-        (ElicitResult(action="accept", content={"write": False}), False, 0),
-        (ElicitResult(action="decline"), False, 0),
-        (ElicitResult(action="cancel"), False, 1),
+        ("auto", ElicitResult(action="accept", content={"write": True}), True, 0),
+        ("legacy", ElicitResult(action="accept", content={"write": True}), True, 0),
+        ("auto", ElicitResult(action="accept", content={"write": False}), False, 0),
+        ("legacy", ElicitResult(action="decline"), False, 0),
+        ("auto", ElicitResult(action="cancel"), False, 1),
     ],
 )
 async def test_the_user_is_asked_where_the_client_can(

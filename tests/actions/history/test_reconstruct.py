@@ -57,16 +57,6 @@ async def filled(memory: Memory) -> None:
     await commit_changes(memory)
 
 
-async def test_the_live_tree_and_main_stay_as_they_are(memory: Memory) -> None:
-    await filled(memory)
-    before, commit = tree(memory.disk.root), head(memory.disk.root)
-    made = await reconstruct(memory, "again")
-    assert (made.conversations, made.before > 0, made.lines > 0) == (2, True, True)
-    assert tree(memory.disk.root) == before
-    assert head(memory.disk.root) == commit
-    assert [one.name for one in await reconstructions(memory)] == ["again"]
-
-
 async def test_the_same_extractors_make_the_same_memory(memory: Memory) -> None:
     await filled(memory)
     await reconstruct(memory, "again")

@@ -17,10 +17,8 @@ from mcp_server.conversations.sessions import session_turns
 from mcp_server.knowledge.anchor import anchor
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, ToolCall
-from mcp_server.pressure.pressure import plan
 from mcp_server.relevance.chunks import text_of
 from mcp_server.relevance.live_set import gauges, live_set
-from mcp_server.relevance.similar import Lookups
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
 
@@ -213,16 +211,6 @@ async def test_before_a_drop_its_decisions_go_into_the_journal_once(workspace: P
         assert row is not None
         assert text.count(f"- Decision: we bake with rye flour only. [src: {row.path}#1]") == 1
         assert text.count("- To-do: call the mason about the crack.") == 1
-
-
-async def test_a_dry_run_leaves_every_byte_as_it_was(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, limited(100_000), clock=clock) as memory:
-        await hold(memory, talk(16))
-    async with open_memory(workspace, limited(1000), clock=clock) as memory:
-        before = everything(workspace)
-        planned = await plan(memory, Lookups(memory, "s"), "compaction", asked=True)
-        assert planned.changes
-        assert everything(workspace) == before
 
 
 async def test_logs_can_be_switched_off_and_nothing_else_changes(workspace: Path, clock: Clock) -> None:

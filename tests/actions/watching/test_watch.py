@@ -26,19 +26,6 @@ async def active(memory: Memory, session: str = "s") -> dict[str, str]:
     return {row.name: row.by for row in view.topics if row.state == "active"}
 
 
-async def test_a_message_brings_its_topic_into_the_context_and_the_answer_says_so(memory: Memory) -> None:
-    write(memory, "topics/tea.md", TEA)
-    assert (await say(memory, "hello")).notes == ()
-    assert POT not in await context(memory)
-
-    said = await say(memory, "How about a cup of Tea?")
-
-    assert "topics now active: tea (pattern “Tea”)" in said.notes
-    assert POT in await context(memory)
-    assert await context(memory) == await context(memory)
-    assert (await say(memory, "More tea, please")).notes == ()  # it is active already
-
-
 async def test_a_topic_leaves_three_exchanges_after_it_last_fired(memory: Memory) -> None:
     write(memory, "topics/tea.md", TEA)
     await say(memory, "some tea")

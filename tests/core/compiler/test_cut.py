@@ -19,11 +19,6 @@ def mark(end: int) -> str:
     return f"[cut after {end}]"
 
 
-def test_a_text_that_fits_is_left_alone() -> None:
-    cut = beginning(SECTIONS, Room(1000), meter(), mark)
-    assert (cut.text, cut.whole) == (SECTIONS, True)
-
-
 def test_a_cut_falls_on_a_section_end_where_that_keeps_most() -> None:
     cut = beginning(SECTIONS, Room(110), meter(), mark)
     assert "## Lessons" not in cut.text
@@ -42,10 +37,6 @@ def test_a_text_without_a_sentence_ends_at_a_word() -> None:
     cut = beginning("word " * 500, Room(40), meter(), mark)
     assert cut.text.split("\n")[0].split() == ["word"] * cut.text.count("word")
     assert cut.text.count("word") > 20
-
-
-def test_without_room_for_the_mark_nothing_is_shown() -> None:
-    assert beginning(SECTIONS, Room(3), meter(), mark).text == ""
 
 
 def test_bytes_limit_as_tokens_do() -> None:
@@ -76,11 +67,6 @@ def test_a_sentence_that_is_too_long_itself_is_cut_at_a_word() -> None:
     shown = relevant_part("many words " * 100, frozenset({"words"}), 30, meter())
     assert shown.startswith("many words")
     assert shown.endswith(LEFT_OUT)
-
-
-def test_nothing_fits_into_nothing() -> None:
-    assert relevant_part("many words " * 100, frozenset(), 2, meter()) == ""
-    assert head_and_tail("many words " * 100, 0, meter()) == ""
 
 
 def test_small_needs_are_met_whole_and_large_ones_get_equal_parts() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.slots.history import exchanges, newest
+from mcp_server.context.slots.history import newest
 from mcp_server.model import ToolCall, Turn
 from tests.core.compiler.states import candidate, inputs, passage, tokens, turn
 
@@ -94,12 +94,6 @@ def test_tool_calls_are_one_line_each() -> None:
     call = ToolCall("grep", "TODO in src", "12 matches")
     text = compiled((turn(1), turn(2, "agent", "I looked.", tool_calls=(call,)))).text
     assert "agent: I looked.\n > [tool:grep] TODO in src → 12 matches" in text
-
-
-def test_an_exchange_is_a_user_turn_and_all_that_answers_it() -> None:
-    turns = [turn(1, "system"), turn(2, "user"), turn(3, "agent"), turn(4, "agent"), turn(5, "user")]
-    assert exchanges(turns) == [0, 0, 0, 0, 1]
-    assert exchanges(turns, 8) == [8, 8, 8, 8, 9]
 
 
 def test_of_a_long_session_only_what_could_fit_is_an_input_from_a_group_on() -> None:
