@@ -193,7 +193,8 @@ def _print_continuity(report: ContinuityReport) -> None:
             [
                 ("highest live share after a turn", f"{shares['highest_share']:.3f}"),
                 ("turns at 50% or more", f"{shares['share_at_least_half']:.3f}"),
-                ("largest drop in one step", f"{shares['largest_drop']:.3f}"),
+                ("largest drop of earlier text in one step", f"{shares['largest_drop']:.3f}"),
+                ("largest cut of a new message", f"{shares['largest_cut']:.3f}"),
                 ("dropped chunks", f"{found.dropped:,}"),
                 (f"back within {WITHIN} exchanges", f"{found.returned / max(1, found.dropped):.3f}"),
                 ("originals that cold storage has byte for byte", f"{found.exact.right:,} of {found.exact.of:,}"),

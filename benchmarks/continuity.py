@@ -57,13 +57,15 @@ COMPARED = 25
 class Pressure:
     """Measurements of the live context during the public conversations.
 
-    `shares` are the live shares after each turn of the 40% trigger and later, `drops` the share of the limit that each
-    relief freed. `evidence` are the shares of gold turns, one for each question, by place.
+    `shares` are the live shares after each turn of the 40% trigger and later. `drops` are the shares of the limit that
+    earlier chunks lost at a turn, `cuts` those that the turn itself lost at once: a message of half the limit cannot
+    stay whole. `evidence` are the shares of gold turns, one for each question, by place.
     """
 
     turns: int = 0
     shares: list[float] = field(default_factory=list)
     drops: list[float] = field(default_factory=list)
+    cuts: list[float] = field(default_factory=list)
     dropped: int = 0
     returned: int = 0
     exact: Share = field(default_factory=Share)
@@ -77,6 +79,7 @@ class Pressure:
             "median_share": percentile(self.shares, 0.5),
             "share_at_least_half": mean([share >= 0.5 for share in self.shares]),
             "largest_drop": max(self.drops, default=0.0),
+            "largest_cut": max(self.cuts, default=0.0),
             "reliefs": len(self.drops),
             "dropped": self.dropped,
             "returned": self.returned,
@@ -121,7 +124,7 @@ async def _press(bench: Workbench, conversation: Conversation, limit: int, found
     small = {**FAST, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": str(limit)}
     async with bench.temporary(small) as (memory, _):
         cold_since: dict[str, int] = {}
-        exchange, before = 0, 0
+        exchange, before = 0, dict[str, int]()
         for turn in (turn for session in conversation.sessions for turn in session.turns):
             exchange += turn.role == "user"
             new = NewTurn(
@@ -129,18 +132,22 @@ async def _press(bench: Workbench, conversation: Conversation, limit: int, found
             )
             await observe(memory, new, ASKER)
             await catch_up(memory)
-            live = await memory.live.tokens(SESSION)
-            now = {chunk.id for chunk in await memory.live.of(SESSION) if chunk.form == "cold"}
+            chunks = await memory.live.of(SESSION)
+            now = {chunk.id for chunk in chunks if chunk.form == "cold"}
+            after = {chunk.id: 0 if chunk.id in now else chunk.tokens for chunk in chunks}
+            live = sum(after.values())
             found.turns += 1
             if live >= 0.4 * limit or found.drops:
                 found.shares.append(live / limit)
-            if (freed := before + memory.tokens.count(turn.content) - live) > 0:
+            if freed := sum(max(0, tokens - after[chunk]) for chunk, tokens in before.items()):
                 found.drops.append(freed / limit)
+            new_tokens = sum(tokens for chunk, tokens in after.items() if chunk not in before)
+            found.cuts.append((memory.tokens.count(turn.content) - new_tokens) / limit)
             back = cold_since.keys() - now
             found.dropped += len(now - cold_since.keys())
             found.returned += sum(exchange - cold_since[chunk] <= WITHIN for chunk in back)
             cold_since = {chunk: cold_since.get(chunk, exchange) for chunk in now}
-            before = live
+            before = after
         await _ask(memory, conversation, found)
 
 

@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync
 from mcp_server.checkpoints.document import Checkpoint, Reason
 from mcp_server.checkpoints.session_state import notes_of, snapshot, topic_names, without_notes_texts
 from mcp_server.checkpoints.stored_inputs import Stored, stored
-from mcp_server.checkpoints.threads import summary
+from mcp_server.checkpoints.threads import announced, summary
 from mcp_server.context.compile import CompileRequest, gather
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations import sessions
@@ -31,7 +31,7 @@ from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.notes import Outcome
 from mcp_server.knowledge.notes import outcome as outcome_of
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
+from mcp_server.model import Caller, Turn
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
@@ -156,7 +156,7 @@ def _drafted(
         turn=turn,
         project=row.project,
         thread=summary(turns),
-        **of_notes(outcome),
+        **of_notes(outcome, turns),
         last_tool_call=notes.last_tool_call,
         files=notes.files,
         topics=topic_names(state.entries, session),
@@ -170,14 +170,16 @@ def _drafted(
     return _Draft(checkpoint, inputs.files if inputs else ())
 
 
-def of_notes(outcome: Outcome) -> dict[str, Any]:
-    """Returns the fields of a checkpoint that follow from the session's notes."""
+def of_notes(outcome: Outcome, turns: Sequence[Turn]) -> dict[str, Any]:
+    """Returns the fields of a checkpoint that follow from the session's notes. `turns` are those up to the
+    checkpoint."""
+    next_step = announced(turns, outcome.open_items)
     return {
         "decisions": outcome.decisions,
         "replaced": outcome.replaced,
         "rules": outcome.rules,
-        "open_items": outcome.open_items,
-        "next_step": outcome.open_items[-1] if outcome.open_items else "",
+        "open_items": tuple(one for one in outcome.open_items if one != next_step),
+        "next_step": next_step,
         "facts": tuple(fact for fact in outcome.facts if _NAMES.search(fact)),
     }
 

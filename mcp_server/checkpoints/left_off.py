@@ -10,11 +10,16 @@ from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.document import Checkpoint
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.slots.checkpoint import is_news
+from mcp_server.knowledge import notes
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.storage.checkpoint_files import CheckpointFiles, folder_of
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.yaml_line import moment_text
+
+SURE = {"decision": 0.6, "rule": 0.4, "open": 0.2}
+"""Probability from which on an item counts as sure, by kind. Of the items of eight working conversations 16% are below
+it, of those of 1,600 turns of small talk 68% (`benchmarks continuity`)."""
 
 
 async def left_off(
@@ -56,4 +61,13 @@ def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
         last_tool_call=checkpoint.last_tool_call,
         files=checkpoint.files,
         rules=checkpoint.rules,
+        next_step=checkpoint.next_step,
+        unsure=_unsure(checkpoint),
     )
+
+
+def _unsure(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Returns the items that the recognizer doubts, the least likely first; none if the checkpoint has no notes."""
+    stored = (checkpoint.state or {}).get("entries", {}).get(notes.NAMESPACE, {}).get(checkpoint.session)
+    shares = [(item.probability / SURE.get(item.kind, 1.0), item.text) for item in notes.from_dict(stored).items]
+    return tuple(text for share, text in sorted(shares) if share < 1)

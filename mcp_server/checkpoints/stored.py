@@ -69,7 +69,7 @@ async def forget(memory: Memory, session: str) -> None:
                 after = replace(
                     without_counts(before),
                     thread=summary(seen),
-                    **of_notes(came_to),
+                    **of_notes(came_to, seen),
                     last_tool_call=said.last_tool_call,
                     files=said.files,
                 )

@@ -100,7 +100,8 @@ class LeftOff:
     """The state of a conversation when its window was compacted, from a checkpoint.
 
     `id` and `path` are the checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the
-    checkpoint's last turn. Decisions, rules, items and files are listed newest last.
+    checkpoint's last turn. Decisions, rules, items and files are listed newest last. `unsure` are those that the
+    recognizer doubts, the least likely first.
     """
 
     id: str
@@ -113,6 +114,8 @@ class LeftOff:
     last_tool_call: ToolCall | None = None
     files: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
+    next_step: str = ""
+    unsure: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from mcp_server.text.yaml_line import moment_text, read_moment
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item
-from mcp_server.understanding.settling import Statement, same, settle
+from mcp_server.understanding.settling import Statement, covers, same, settle
 
 MAX_ITEMS, MAX_FILES = 400, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND
@@ -76,7 +76,7 @@ class Noted:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The texts of the decisions, rules, open items and facts in force at the end of the notes, and of the `replaced`
-    decisions, oldest first."""
+    decisions, oldest first. No text repeats one of another kind: what a rule says is no decision too."""
 
     decisions: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -153,14 +153,22 @@ def outcome(notes: Noted, model: Model) -> Outcome:
     ]
     settle(statements)
 
+    shown: list[Statement] = []
+
     def texts(kind: str, current: bool = True) -> tuple[str, ...]:
         kept: list[Statement] = []
         for one in statements:
-            if one.kind == kind and (one.state == "current") == current:
+            if (
+                one.kind == kind
+                and (one.state == "current") == current
+                and not any(covers(other, one) for other in shown)
+            ):
                 kept = [*(other for other in kept if not same(one, other)), one]
+        shown.extend(kept)
         return tuple(one.text for one in kept)
 
-    return Outcome(texts("decision"), texts("rule"), texts("open"), texts("fact"), texts("decision", current=False))
+    rules, open_items, decisions, facts = map(texts, ("rule", "open", "decision", "fact"))
+    return Outcome(decisions, rules, open_items, facts, texts("decision", current=False))
 
 
 def from_dict(stored: object) -> Noted:

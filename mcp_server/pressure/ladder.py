@@ -1,14 +1,14 @@
 """The ladder: decides which live chunks are shortened or dropped when a session grows.
 
-Curation, from 40% on: the chunks with the lowest scores, at or below the cutoff, go to cold storage until the gauge is
-a step below.
+Curation, from 40% on: chunks at or below the cutoff go to cold storage until the gauge is a step below, those with the
+lowest score per token first: a short chunk frees little, and is soon asked for again.
 
 Compaction, from 50% on, until the gauge is at 45%. Each step takes only what is still needed:
 
     1. tool results become one line
     2. large chunks become excerpts, protected ones too
     3. chunks between cutoff and keep are summarised
-    4. chunks below keep go to cold storage, the lowest score first
+    4. chunks below keep go to cold storage, the lowest score per token first
     5. every chunk of more than 200 tokens becomes an excerpt
     6. the others go, those that could not be compared before those at or above keep
 
@@ -77,12 +77,18 @@ def newest(chunks: Sequence[LiveChunk], rules: LadderRules) -> frozenset[str]:
     return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - rules.min_chunks_to_keep) :])
 
 
+def _worth(pair: Scored) -> float:
+    """Returns the score per token."""
+    chunk, score = pair
+    return score.total / max(1, chunk.tokens)
+
+
 def curate(scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules) -> list[Decision]:
-    """Returns a decision for every chunk, in the order given: keep or drop. The lowest scores at or below the cutoff go
+    """Returns a decision for every chunk, in the order given: keep or drop. Chunks at or below the cutoff go
     until `target` tokens are left."""
     decided: dict[str, Decision] = {}
     left = sum(chunk.tokens for chunk, _ in scored) - target
-    for chunk, score in sorted(scored, key=lambda pair: pair[1].total):
+    for chunk, score in sorted(scored, key=_worth):
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
         if not why and score.total <= rules.cutoff and left > 0:
             decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {rules.cutoff:g}", 0)
@@ -118,7 +124,7 @@ def compact(
         climb(texts, "excerpt", lambda chunk: most[chunk.id], "too long to stay whole")
 
     def order(pair: Scored) -> tuple[bool, bool, float]:
-        return pair[1].total >= rules.keep, pair[0].id in protected.unknown, pair[1].total
+        return pair[1].total >= rules.keep, pair[0].id in protected.unknown, _worth(pair)
 
     free = sorted((pair for pair in scored if not protected.why(pair[0])), key=order)  # of equals the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
@@ -135,7 +141,7 @@ def compact(
         ]
         between = f"score between {rules.cutoff:g} and {rules.keep:g}"
         climb(middling, "summarise", lambda chunk: min(chunk.tokens, rules.summary_tokens), between)
-    lowest = "the lowest score goes first"
+    lowest = "the lowest score for its size"
     climb([pair for pair in free if not any(order(pair)[:2])], "drop", lambda chunk: 0, lowest)
     excerpts(EXCERPT_TOKENS)
     climb(free, "drop", lambda chunk: 0, lowest)

@@ -80,12 +80,13 @@ def sentences(message: str) -> list[Sentence]:
         elif bullet := _BULLET.match(text):
             layout, text = "bullet", text[bullet.end() :]
             box = "" if bullet[1] is None else "open" if bullet[1] == " " else "ticked"
-        parts = _split(text)
+        parts = split(text)
         found += [Sentence(part, layout, option, "" if place else box) for place, part in enumerate(parts)]
     return found
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
+    """Returns the sentences of a line; a long one is cut at clause borders."""
     parts: list[str] = []
     for part in _END.split(text):
         if parts and _ABBREVIATION.search(parts[-1]):

@@ -183,8 +183,12 @@ def replaces(old: Statement, new: Statement, rarity: Rarity) -> float:
 
 def same(one: Statement, other: Statement) -> bool:
     """Whether two statements of one kind say the same: no content word of the shorter one is missing in the other."""
-    few, many = sorted((one.stems, other.stems), key=len)
-    return one.text == other.text or (len(few) >= 3 and few <= many)
+    return covers(one, other) or covers(other, one)
+
+
+def covers(one: Statement, other: Statement) -> bool:
+    """Whether a statement says all that another one says: no content word of the other one is missing in it."""
+    return one.text == other.text or (len(other.stems) >= 3 and other.stems <= one.stems)
 
 
 def _logistic(weights: Sequence[float], features: Sequence[float]) -> float:

@@ -1,36 +1,44 @@
 """The state of the conversation at its last checkpoint, which a model needs to continue after a compaction.
 
-The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, all
-decisions in force, rules and open items, and the touched files. If the items do not fit, each is shown by its
-beginning; if that is not enough, the oldest are left out.
+The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, the next
+step, all decisions in force, rules and open items, and the touched files. If the items do not fit, each is shortened;
+if that is not enough, those that the recognizer doubts are left out, then the oldest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, one_line
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
-from mcp_server.text.budget import Meter, Room, shared_out
+from mcp_server.text.budget import Meter, Room
+from mcp_server.understanding.features import CUES
+from mcp_server.understanding.sentences import split
 
 EXCHANGES = 8
 """Exchanges after a compaction in which contexts contain the state. Later, the conversation has taken it up."""
 
-LENGTHS = range(240, 20, -10)
-"""Characters of a decision: the first length with which all items fit."""
+LENGTHS = range(480, 30, -10)
+"""Characters of a decision: the first length with which all items fit. If even the last one is too long, the oldest
+items are left out."""
 
-TIMES = {"decisions": 1.0, "rules": 2.5, "open": 2.0}
+ENOUGH = 180
+"""Characters of a decision. If the items do not fit at this length, those that the recognizer doubts are left out first
+(`benchmarks continuity`: labeled decisions after a compaction .53, so .60)."""
+
+TIMES = {"decisions": 1.0, "open items": 2.0, "rules": 2.5}
 """By kind of item: the factor by which its line may be longer. There are few rules and open items, and they are needed
-in full."""
+in full. Also the order in which items are left out."""
 
-LONGEST_LINE, LONGEST_CALL, LONGEST_FILE = 140, 160, 100
+LONGEST_LINE, LONGEST_CALL, LONGEST_FILE, LONGEST_ITEM = 140, 160, 100, 1_000
 """Characters."""
 
 MOST_FILES = 10
-NEXT = "open items, the last one is the next step"
 
 
 def is_news(turns: Sequence[Turn], emptied: int) -> bool:
@@ -55,28 +63,47 @@ def _shown(stood: LeftOff, tokens: int, meter: Meter) -> Section:
         lines.extend(some)
         return _cost(some, meter)
 
-    for kind, some in (("thread", _thread(stood)), ("last tool call", _call(stood))):
+    ahead = [f"Next step: {one_line(stood.next_step, LONGEST_LINE)}"] if stood.next_step else []
+    for kind, some in (("thread", _thread(stood)), ("last tool call", _call(stood)), ("next step", ahead)):
         if some:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
-    decisions = tuple(one for one in stood.decisions if one not in stood.rules)
-    lists = (("rules", stood.rules), (NEXT, stood.open_items), ("decisions", decisions))
+    all_lists = {"rules": stood.rules, "open items": stood.open_items, "decisions": stood.decisions}
+    lists = {kind: entries for kind, entries in all_lists.items() if entries}
+    kept = _kept(stood, lists, left, meter)
 
-    def needs(longest: int) -> list[int]:
-        return [_cost(_bulleted(kind, entries, len(entries), longest), meter) for kind, entries in lists]
+    def fits(longest: int) -> bool:
+        return sum(_cost(_bulleted(kind, lists[kind], some, longest), meter) for kind, some in kept.items()) <= left
 
-    longest = next((most for most in LENGTHS if sum(needs(most)) <= left), LENGTHS[-1])
-    spare = 0
-    for (kind, entries), part in zip(lists, shared_out(needs(longest), left), strict=True):
-        spare += part
-        if entries:
-            fit = next(n for n in range(len(entries), -1, -1) if _fits(kind, entries, n, longest, spare, meter))
-            spent = show(
-                kind, _bulleted(kind, entries[-fit:] if fit else (), len(entries), longest), fit == len(entries)
-            )
-            spare, left = spare - spent, left - spent
+    longest = LENGTHS[min(bisect_left(LENGTHS, True, key=fits), len(LENGTHS) - 1)]
+    for kind, some in kept.items():
+        left -= show(kind, _bulleted(kind, lists[kind], some, longest), len(some) == len(lists[kind]))
     if row := _files(stood):
         show("files touched", row if _cost(row, meter) <= left else (), True)
     return Section("\n".join(lines) if len(lines) > 1 else "", tuple(considered))
+
+
+def _kept(stood: LeftOff, lists: Mapping[str, Sequence[str]], tokens: int, meter: Meter) -> dict[str, list[str]]:
+    """Returns the items of each kind that fit: at enough length if it suffices to leave out doubted ones, else at the
+    shortest length. Oldest first."""
+    items = [(kind, place) for kind in TIMES for place in range(len(lists.get(kind, ())))]
+    doubts = {text: place for place, text in enumerate(stood.unsure)}
+    doubted = sorted(
+        (one for one in items if lists[one[0]][one[1]] in doubts), key=lambda one: doubts[lists[one[0]][one[1]]]
+    )
+    titles = sum(_cost([_title(kind, entries, entries[1:])], meter) for kind, entries in lists.items())
+    gone: set[tuple[str, int]] = set()
+    for longest, weakest in ((ENOUGH, doubted), (LENGTHS[-1], items)):
+        costs = {
+            (kind, place): _cost(_lines(kind, [lists[kind][place]], longest), meter)
+            for kind, place in items
+            if (kind, place) not in gone
+        }
+        needed = titles + sum(costs.values())
+        for one in weakest:
+            if needed > tokens and one in costs:
+                gone.add(one)
+                needed -= costs[one]
+    return {kind: [text for at, text in enumerate(lists[kind]) if (kind, at) not in gone] for kind in lists}
 
 
 def _thread(stood: LeftOff) -> list[str]:
@@ -92,20 +119,51 @@ def _call(stood: LeftOff) -> list[str]:
     return [f"Last tool call: {one_line(said, LONGEST_CALL)}{result}"]
 
 
-def _fits(kind: str, entries: Sequence[str], newest: int, longest: int, tokens: int, meter: Meter) -> bool:
-    some = entries[-newest:] if newest else ()
-    return _cost(_bulleted(kind, some, len(entries), longest), meter) <= tokens
-
-
 def _cost(lines: Sequence[str], meter: Meter) -> int:
     return sum(map(meter.line, lines))
 
 
-def _bulleted(kind: str, entries: Sequence[str], of: int, longest: int) -> list[str]:
-    newest = f" (the newest {len(entries)} of {of})" if len(entries) < of else ""
-    title = f"{kind[0].upper()}{kind[1:]}{newest}:"
-    longest = min(LENGTHS[0], round(longest * TIMES[kind.partition(" ")[0]]))
-    return [title, *(f"- {one_line(one, longest)}" for one in entries)] if entries else []
+def _bulleted(kind: str, entries: Sequence[str], some: Sequence[str], longest: int) -> list[str]:
+    return [_title(kind, entries, some), *_lines(kind, some, longest)] if some else []
+
+
+def _title(kind: str, entries: Sequence[str], some: Sequence[str]) -> str:
+    of = f" ({len(some)} of {len(entries)})" if len(some) < len(entries) else ""
+    return f"{kind.capitalize()}{of}:"
+
+
+def _lines(kind: str, some: Sequence[str], longest: int) -> list[str]:
+    most = min(LENGTHS[0], round(longest * TIMES[kind]))
+    return [f"- {_shortened(text, most)}" for text in some]
+
+
+_ANSWERED = re.compile(r"(.+?) (\((?:answer|amended): .+\))")
+_REFUSED = re.compile(r"(.+?) \(refused: (.+)\)")
+_CHOOSES = re.compile(f"{CUES['propose'].pattern}|{CUES['choice'].pattern}", re.IGNORECASE)
+
+
+def _shortened(text: str, longest: int) -> str:
+    """Returns an item in at most `longest` characters: the user's answer, and of what it answers the sentences that
+    propose or choose something, then the first ones; rows of tables last."""
+    text = one_line(text, LONGEST_ITEM)
+    if len(text) <= longest:
+        return text
+    if (refused := _REFUSED.fullmatch(text)) and len(refused[1]) < longest // 2:
+        return f"{refused[1]} (refused: {one_line(refused[2], longest - len(refused[1]) - 13)})"
+    answered = _ANSWERED.fullmatch(text)
+    answer = f" {one_line(answered[2], 3 * longest // 5)}" if answered else ""
+    sentences = split(answered[1] if answered else text)
+    order = sorted(range(len(sentences)), key=lambda at: (" | " in sentences[at], not _CHOOSES.search(sentences[at])))
+    left = longest - len(answer)
+    chosen: set[int] = set()
+    for at in order:
+        if len(sentences[at]) + 2 <= left:
+            chosen.add(at)
+            left -= len(sentences[at]) + 2
+    if not chosen:
+        return one_line(sentences[order[0]], left - 1) + answer
+    shown = [f"{'' if at - 1 in chosen or not at else '… '}{sentences[at]}" for at in sorted(chosen)]
+    return " ".join(shown) + ("" if len(sentences) - 1 in chosen else " …") + answer
 
 
 def _files(stood: LeftOff) -> list[str]:

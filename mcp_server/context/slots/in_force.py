@@ -121,7 +121,11 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
 def _told(inputs: CompileInputs) -> frozenset[str]:
     """Returns the items that the section of the checkpoint shows."""
     stood = inputs.checkpoint
-    return frozenset(map(_compared, (*stood.decisions, *stood.rules, *stood.open_items))) if stood else frozenset()
+    return (
+        frozenset(map(_compared, (*stood.decisions, *stood.rules, *stood.open_items, stood.next_step)))
+        if stood
+        else frozenset()
+    )
 
 
 def _compared(text: str) -> str:

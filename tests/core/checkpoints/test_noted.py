@@ -40,6 +40,14 @@ def test_a_labeled_decision_counts_at_once_for_any_author() -> None:
     assert found.decisions == ("keep raw files for ever", "two cache files")
 
 
+def test_a_decision_that_a_rule_says_too_is_listed_once() -> None:
+    found = came_to(
+        said(("user", "Rule: stay on Python 3.11 in every image"), ("user", "Decision: stay on Python 3.11"))
+    )
+    assert found.rules == ("stay on Python 3.11 in every image",)
+    assert found.decisions == ()
+
+
 def test_small_talk_and_explanations_settle_nothing() -> None:
     talk = said(
         ("user", "hi, how are you today?"),

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.checkpoints.threads import summary
+from mcp_server.checkpoints.threads import announced, summary
 from mcp_server.model import Role, Turn
 from tests.core.checkpoints.injected import INJECTED
 
@@ -65,3 +65,22 @@ def test_what_is_injected_changes_nothing_of_the_summary(
 def test_whatever_was_said_the_summary_is_bounded(said: list[tuple[Role, str]]) -> None:
     turns = [turn(number, role, text) for number, (role, text) in enumerate(said, start=1)]
     assert len(summary(turns)) <= 400
+
+
+def test_the_next_step_is_what_was_announced_last_by_the_user_if_possible() -> None:
+    said: list[tuple[Role, str]] = [
+        ("user", "Merged. Next we do the load test."),
+        ("agent", "Done. Next steps: review of the role by Petar."),
+        ("user", "Good. That's it, we go on tomorrow with the staging rollout."),
+        ("agent", "See you tomorrow. What is the next step?"),
+    ]
+    turns = [turn(number, role, text) for number, (role, text) in enumerate(said, start=1)]
+    assert announced(turns, ()) == "That's it, we go on tomorrow with the staging rollout."
+    assert announced(turns[1:2], ()) == "Next steps: review of the role by Petar."
+
+
+def test_without_an_announcement_an_open_item_that_is_one_is_the_next_step_else_there_is_none() -> None:
+    turns = [turn(1, "user", "Thanks, that will do.")]
+    items = ("Next step: book the hall", "Somebody has to check the cache, I doubt it.")
+    assert announced(turns, items) == "Next step: book the hall"
+    assert announced(turns, items[1:]) == ""

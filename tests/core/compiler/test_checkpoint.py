@@ -26,6 +26,7 @@ STOOD = LeftOff(
     open_items=("call Ana about the winter berth",),
     last_tool_call=ToolCall("Bash", "pytest -q", "3 passed"),
     files=("src/ledger.py",),
+    next_step="order the paint",
 )
 
 
@@ -41,7 +42,8 @@ def test_a_context_says_where_the_conversation_stood_and_where_that_is_from() ->
         "Began with: How shall we store the ledger?\nLast asked: And the backups?",
         "Last tool call: Bash pytest -q → 3 passed",
         "Decisions:\n- Use SQLite for the ledger\n- Keep backups for thirty days",
-        "Open items, the last one is the next step:\n- call Ana about the winter berth",
+        "Next step: order the paint",
+        "Open items:\n- call Ana about the winter berth",
         "Files touched: src/ledger.py",
     ):
         assert said in text
@@ -57,7 +59,7 @@ def test_where_not_all_fit_the_newest_are_shown_and_counted() -> None:
     receipt = compiled(many, 1_000)
     assert "- Use file number 59 for" in receipt.text
     assert "- Use file number 0 for" not in receipt.text
-    assert "(the newest " in receipt.text
+    assert " of 60):" in receipt.text
     accounts = {one.id: one for one in receipt.receipt.considered if one.slot == "checkpoint"}
     assert not accounts["ckp_4f0c:decisions"].whole
     assert accounts["ckp_4f0c:open-items"].whole
@@ -81,6 +83,29 @@ def test_all_decisions_rules_and_open_items_are_in_it_each_by_its_beginning_if_n
     for name, texts in many.items():
         for number in range(len(texts)):
             assert f"- {name} number {number}: " in done.text
+
+
+def test_doubted_items_make_room_before_the_others_are_shortened_far() -> None:
+    sure = tuple(
+        f"Shelf number {number} gets oak. {'It carries the heavy books. ' * 4}".strip() for number in range(20)
+    )
+    chatter = tuple(f"Let's have number {number} of many nice days together and go out" for number in range(20))
+    stood = replace(STOOD, decisions=(*chatter, *sure), open_items=("call Ana", "what a day"))
+    full = compiled(replace(stood, unsure=("what a day", *chatter)), 1_900).text
+    assert all(one in full for one in sure)
+    assert " of 40):" in full and "what a day" not in full and "call Ana" in full
+    assert "what a day" in compiled(replace(stood, unsure=chatter[:1]), 4_000).text, "with room nothing is left out"
+
+
+def test_a_shortened_item_keeps_what_the_user_said_and_what_was_proposed() -> None:
+    rows = "part | noise | price NAU7802 | 50 nV | 1.60 HX711 | 90 nV | 0.80"
+    long = f"{rows} Both are in stock in Vienna and ship within a week. I'd take the NAU7802. (amended: but the one in DIP)"
+    no = f"No firmware over the air. (refused: {'A new image is sent in fragments over the radio. ' * 5})"
+    many = replace(STOOD, decisions=(long, no, *(f"{n} {'and some more of its reasons ' * 6}" for n in range(12))))
+    text = compiled(many, 1_100).text
+    assert "I'd take the NAU7802. (amended: but the one in DIP)" in text
+    assert "No firmware over the air. (refused: A new image is" in text
+    assert "50 nV" not in text
 
 
 def test_the_page_does_not_repeat_an_item_of_the_checkpoint() -> None:

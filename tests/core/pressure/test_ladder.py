@@ -62,6 +62,15 @@ def test_curation_takes_the_lowest_scores_and_no_more_than_it_must() -> None:
     assert (decided["c1"], decided["c2"]) == ("keep", "drop")
 
 
+def test_a_short_chunk_stays_when_a_long_one_of_about_the_same_score_makes_the_room() -> None:
+    scored = [chunk(1, 0.19, 20), chunk(2, 0.2, 900), *tail()]
+    assert [d.chunk.id for d in curate(scored, target=500) if d.action == "drop"] == ["c2"]
+    assert actions([chunk(1, 0.29, 20), chunk(2, 0.3, 190), *tail()], 200) == {
+        **{f"c{number}": "keep" for number in (1, *range(90, 95))},
+        "c2": "drop",
+    }
+
+
 def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped() -> None:
     guarded = [
         chunk(1, 0, important=True),
