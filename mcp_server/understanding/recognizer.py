@@ -424,7 +424,7 @@ def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Found]:
     """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
 
-    A plain acceptance ("No objections.") adds nothing to it and is not quoted, and neither are sentences about something
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted. Neither are sentences about something
     else: they share no word with the proposal, and the message does not take, change or refuse it.
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":

@@ -93,13 +93,14 @@ def test_doubted_items_make_room_before_the_others_are_shortened_far() -> None:
     stood = replace(STOOD, decisions=(*chatter, *sure), open_items=("call Ana", "what a day"))
     full = compiled(replace(stood, unsure=("what a day", *chatter)), 1_900).text
     assert all(one in full for one in sure)
-    assert " of 40):" in full and "what a day" not in full and "call Ana" in full
+    assert " of 40):" in full and "what a day" not in full
+    assert "call Ana" in full
     assert "what a day" in compiled(replace(stood, unsure=chatter[:1]), 4_000).text, "with room nothing is left out"
 
 
 def test_a_shortened_item_keeps_what_the_user_said_and_what_was_proposed() -> None:
     rows = "part | noise | price NAU7802 | 50 nV | 1.60 HX711 | 90 nV | 0.80"
-    long = f"{rows} Both are in stock in Vienna and ship within a week. I'd take the NAU7802. (amended: but the one in DIP)"
+    long = f"{rows} Both are in stock in Vienna. I'd take the NAU7802. (amended: but the one in DIP)"
     no = f"No firmware over the air. (refused: {'A new image is sent in fragments over the radio. ' * 5})"
     many = replace(STOOD, decisions=(long, no, *(f"{n} {'and some more of its reasons ' * 6}" for n in range(12))))
     text = compiled(many, 1_100).text
