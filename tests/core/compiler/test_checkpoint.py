@@ -101,7 +101,8 @@ def test_doubted_items_make_room_before_the_others_are_shortened_far() -> None:
 
 def test_a_shortened_item_keeps_what_the_user_said_and_what_was_proposed() -> None:
     rows = "part | noise | price NAU7802 | 50 nV | 1.60 HX711 | 90 nV | 0.80"
-    long = f"{rows} Both are in stock in Vienna. I'd take the NAU7802. (amended: but the one in DIP)"
+    proposal = f"{rows} Both are in stock in Vienna and ship within a week. I'd take the NAU7802."
+    long = f"{proposal} (amended: but the one in DIP)"
     no = f"No firmware over the air. (refused: {'A new image is sent in fragments over the radio. ' * 5})"
     many = replace(STOOD, decisions=(long, no, *(f"{n} {'and some more of its reasons ' * 6}" for n in range(12))))
     text = compiled(many, 1_100).text
