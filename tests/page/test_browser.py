@@ -144,9 +144,13 @@ def test_hostile_stored_text_runs_nothing(page: Page, root: str, bakery: Path) -
 
 def test_a_push_appears_on_the_open_page_by_itself(page: Page, root: str, bakery: Path) -> None:
     page.goto(f"{root}/now")
+    page.keyboard.press("j")
+    focused = page.evaluate("document.activeElement.id")
+    assert focused.startswith("decision-")
     prompt = "Does the hazelnut rule hold for every order?"
     assert push(bakery, "live", prompt)
     page.locator("a.push", has_text=prompt).wait_for()
+    assert page.evaluate("document.activeElement.id") == focused  # who moves by keyboard is not thrown out
 
 
 @pytest.mark.skipif(not AXE, reason="needs axe-core (npm), named by CM_AXE")
