@@ -37,7 +37,7 @@ def serve_command(
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port (default: a free one).")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--background", is_flag=True, help="Return at once; the page ends half an hour after the last look.")
-@click.option("--until-idle", is_flag=True, hidden=True)
+@click.option("--until-idle", is_flag=True, hidden=True, help="What --background starts.")
 def page_command(port: int, no_browser: bool, background: bool, until_idle: bool) -> None:
     """Look at the memory in the browser: what was added to prompts and why, what it knows, days, topics, problems.
 

@@ -178,3 +178,10 @@ def test_an_earlier_version_is_listed_shown_and_brought_back(run: Run, workspace
     assert "--query" in run("recover", listed["id"], "--query", "x", code=2)
     assert "--apply needs" in run("recover", "--apply", code=2)
     assert "context-manager:" in run("recover", "nothing", code=1)
+
+
+def test_status_shows_how_full_each_open_conversation_is(run: Run) -> None:
+    run("observe", "The greenhouse pump needs a new seal.")
+    shown = run("status")
+    assert "·········· 0% of 200,000  The greenhouse pump" in shown
+    assert "·" not in run("status", "--json")

@@ -27,9 +27,4 @@
     } else return;
     event.preventDefault();
   });
-  // A link of a dry run: the confirmation comes into the page, below its row, and takes the focus.
-  document.addEventListener("htmx:afterSwap", (event) => {
-    const first = event.target.querySelector("[autofocus]");
-    if (first) first.focus();
-  });
 })();
