@@ -21,7 +21,7 @@ from mcp_server.clients.hooks import protocol
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.node import BIN_VARIABLE
 
-PATIENCE = 180.0
+PATIENCE = 300.0
 COMMAND = Path(sys.executable).parent / "context-manager"
 
 

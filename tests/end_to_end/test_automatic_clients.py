@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.programs import PROGRAMS, Desk, Program
 from tests.end_to_end.servers import served, transcripts, turns
@@ -19,7 +20,9 @@ from tests.end_to_end.servers import served, transcripts, turns
 pytestmark = pytest.mark.anyio
 
 FACT = "For your notes: the staging database of the harbour app is called walrus and listens on port 6543. Now run it."
-ABOUT_IT = "Which port does the staging database listen on?"
+RULE = "Never deploy the harbour app on a Friday."
+KNOWN, QUESTION, KEY = FACTS[1]
+ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"
 PUSHED = "Memory compiled for this message."
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
 SMALL_TALK = "Thanks, great!"
@@ -41,6 +44,9 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     before = desk.files()
     assert json.loads(desk.our("install", program.client, "--json"))["works"]
 
+    desk.our("remember", RULE, "--kind", "rule")  # comes with the start of a session
+    desk.our("remember", KNOWN, "--path", "knowledge/reference/harbour.md")  # comes with a prompt only
+
     with desk.patient():
         async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
             desk.wait_for_server()
@@ -49,7 +55,12 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     bearing, thanks = (
         next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
     )
+    assert RULE in bearing.everything
     assert "port 6543" in bearing.everything
+    assert KEY in bearing.everything
+    assert WITH_THE_PROMPT in bearing.everything
+    assert RULE in thanks.everything
+    assert KEY not in thanks.everything
     assert WITH_THE_PROMPT not in thanks.everything
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
