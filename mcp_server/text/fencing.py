@@ -87,7 +87,7 @@ _INVISIBLE = re.compile(f"[{IGNORABLE}]+")
 with open(f"{__file__.rpartition('text')[0]}data/look_alikes.json", encoding="utf-8") as _file:  # noqa: PTH123
     _LOOKS = json.load(_file)
 """Characters that look like ASCII (Unicode TR 39 and NFKC): `look_alikes` of one character, and `ligatures` of several
-letters. Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license)."""
+letters. Written by `tests/text/update_look_alikes.py` from the library `disarm` (MIT license)."""
 
 _FOLDED = str.maketrans(
     {look: plain for plain, looks in _LOOKS["look_alikes"].items() for look in looks} | _LOOKS["ligatures"]

@@ -129,7 +129,7 @@ _REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
 RULES: list[tuple[str, list[str], int, str]] = json.loads(
     (Path(__file__).parents[1] / "data" / "secret_rules.json").read_text("utf-8")
 )
-"""Patterns of kingfisher-secret-scanner, written by `tests/core/text/update_secret_rules.py`: name, texts in lower case
+"""Patterns of kingfisher-secret-scanner, written by `tests/text/update_secret_rules.py`: name, texts in lower case
 one of which a match contains, group, pattern. Copyright of the rules: the Betterleaks authors (MIT license), the Veles
 and the Kingfisher authors (Apache License 2.0)."""
 

@@ -9,8 +9,8 @@ import pytest
 
 from mcp_server.cli.main import main
 from mcp_server.cli.topics_test import BAR, bar
-from tests.actions.watching.test_gate_log import write
 from tests.conftest import KEYWORDS_ONLY
+from tests.topics.test_gate_log import write
 
 TOPIC = """---
 type: topic

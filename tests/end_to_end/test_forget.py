@@ -20,8 +20,8 @@ from mcp_server.model import Caller
 from mcp_server.status.status import status
 from tests.conftest import Run
 from tests.end_to_end.servers import eventually
-from tests.forgetting import holding, in_git
 from tests.gitting import git
+from tests.holding import holding, in_git
 from tests.preloaded import python
 from tests.serving import PLAIN, call, environment, process, say
 

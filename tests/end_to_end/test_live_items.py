@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.understanding.talks import BERTH, HELLO
 from tests.end_to_end.servers import done, eventually, served
+from tests.understanding.talks import BERTH, HELLO
 
 pytestmark = pytest.mark.anyio
 PAGE = "knowledge/projects/atlas/context.md"

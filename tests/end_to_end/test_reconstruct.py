@@ -17,10 +17,10 @@ from mcp_server.conversations.imports import record_session
 from mcp_server.history.committing import commit_changes
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.reconstruct import reconstruct, reconstructions
-from tests.actions.history.test_reconstruct import OWN, head, tree
-from tests.actions.lifecycle.test_extract import ANA, talk
 from tests.end_to_end.servers import DATABASE_TROUBLE, Served, done, eventually, facts, served
 from tests.gitting import git, subjects
+from tests.knowledge.test_extract import ANA, talk
+from tests.knowledge.test_reconstruct import OWN, head, tree
 from tests.preloaded import python
 from tests.serving import PLAIN
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.actions.playbooks import EMAIL
 from tests.end_to_end.servers import done, eventually, served
 from tests.serving import call, resource, say
+from tests.topics.playbooks import EMAIL
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from mcp_server.app import open_memory
 from mcp_server.jobs.scheduler import fire_due
 from mcp_server.memory import Memory
 from mcp_server.topics.listing import list_topics
-from tests.actions.playbooks import context, say, write
 from tests.conftest import Clock
 from tests.serving import PLAIN
+from tests.topics.playbooks import context, say, write
 
 pytestmark = pytest.mark.anyio
 

@@ -25,11 +25,11 @@ from mcp_server.model import Caller
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage import logs
-from tests.actions.lifecycle.test_extract import ANA, LINE, talk
-from tests.actions.pressure.test_reword import BETTER, KNOBS, compact
 from tests.conftest import KEYWORDS_ONLY
 from tests.gitting import subjects
+from tests.knowledge.test_extract import ANA, LINE, talk
 from tests.llm.endpoint import Endpoint, Reply, endpoint
+from tests.pressure.test_reword import BETTER, KNOBS, compact
 
 pytestmark = pytest.mark.anyio
 GARBAGE = Reply("Well, that depends.")

@@ -14,8 +14,8 @@ from mcp_server.serve import _webhooks
 from mcp_server.serve.http import WebhookAccess, application
 from mcp_server.serve.server import build
 from mcp_server.topics.listing import list_topics
-from tests.actions.playbooks import context, say, write
 from tests.serving import PLAIN, opener
+from tests.topics.playbooks import context, say, write
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.types import ElicitRequestParams, ElicitResult
 
 from mcp_server.serve.server import build
-from tests.forgetting import holding
+from tests.holding import holding
 from tests.serving import ERAS, Mode, call, connected, opener, refused, say
 
 pytestmark = pytest.mark.anyio

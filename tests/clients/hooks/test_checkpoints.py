@@ -12,8 +12,8 @@ from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
-from tests.actions.playbooks import TEA, write
 from tests.clients.hooks.windows import ClaudeWindow, pushed
+from tests.topics.playbooks import TEA, write
 
 pytestmark = pytest.mark.anyio
 

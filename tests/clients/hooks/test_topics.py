@@ -7,9 +7,9 @@ import pytest
 from mcp_server.context import push
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
-from tests.actions.playbooks import TEA, write
 from tests.clients.hooks.boathouse import Open
 from tests.clients.hooks.windows import pushed
+from tests.topics.playbooks import TEA, write
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,185 @@
+"""What is pushed: the policy, on values."""
+
+from __future__ import annotations
+import pytest
+from mcp_server.context.push_policy import LONGEST, choose, visible_line
+from mcp_server.context.window_text import (asks_nothing, fingerprints, subject_words, was_sent)
+from mcp_server.model import GateSignal, Hit
+from mcp_server.text.passages import own_text
+from tests.context.states import knowledge, passage
+from typing import Any
+
+SIGNAL = GateSignal(True, "all", 0.5, 0.445)
+PATH = "raw/conversations/2026/05/01/0900-ses_old-tea.md"
+PAGE = "knowledge/projects/tea/context.md"
+NEEDED = 0.8
+PROMPT = "Which tea does Ana drink at the office?"
+
+
+def hit(text: str, score: float, turn: int = 7, cosine: float = 0.5, **more: Any) -> Hit:
+    made = passage(text, start=turn, unit=f"{PATH}#{turn}", **more)
+    return Hit(made, score, {"keywords": score}, cosine)
+
+
+def line(text: str, score: float, number: int = 9, section: str = "Key Decisions", cosine: float = 0.5) -> Hit:
+    made = knowledge(
+        f"- 2026-05-01: {text} [src: {PATH}#3]", PAGE, start=number, title=f"tea › {section}", category="project"
+    )
+    return Hit(made, score, {"keywords": score}, cosine)
+
+
+def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more: Any) -> list[str]:
+    sent, out = more.get("sent", frozenset()), more.get("out", {})
+    found = choose(message, NEEDED, lines, passages, SIGNAL, sent, out, more.get("allowance", 240))
+    return [own_text(one.hit.passage) for one in found if one.included]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "why"),
+    [
+        ("", "empty"),
+        ("  \n", "empty"),
+        ("/clear", "command"),
+        ("/compact keep the plan", "command"),
+        ("/plugin:cmd x", "command"),
+        ("!git status", "shell"),
+        ("# buy milk", "note"),
+        ("<command-name>/clear</command-name>", "client"),
+        ("<task-notification>done</task-notification>", "client"),
+        ("ok", "about anything"),
+        ("Thanks!", "about anything"),
+        ("👍", "about anything"),
+        ("continue", "about anything"),
+        ("yes please, go ahead", "about anything"),
+        ("yep, ship it", "about anything"),
+        ("alles klar, mach das", "about anything"),
+        ("2", "about anything"),
+        ("hvala", "about anything"),
+    ],
+)
+def test_what_asks_nothing_gets_nothing(prompt: str, why: str) -> None:
+    assert why in str(asks_nothing(prompt))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "why does the login loop?",
+        "/etc/hosts is wrong",
+        "#123 fails on CI",
+        "# Task\n\nRewrite the parser.",
+        "## Plan for the parser",
+        "koji port koristi baza?",
+        "ok, berth?",
+        "yes, use Postgres for the ledger",
+    ],
+)
+def test_what_is_about_something_may_get_something(prompt: str) -> None:
+    assert asks_nothing(prompt) is None
+    assert subject_words(prompt)
+
+
+TEA = "Ana drinks green tea at the office, never black."
+
+
+def test_a_passage_that_is_worth_its_tokens_goes_in() -> None:
+    assert chosen([], [hit(TEA, 0.7)]) == [TEA]
+
+
+def test_a_passage_that_is_worth_less_than_its_tokens_stays_out_and_the_reason_names_both() -> None:
+    text = "Something about the weather in a long sentence that says nothing of interest here. " * 4
+    weak = hit(text, 0.02, cosine=0.0)
+    better = [hit(f"Ana drinks green tea, pot {number}, at the office.", 0.7, number) for number in range(20, 29)]
+    found = choose(PROMPT, NEEDED, [], [*better, weak], SIGNAL, frozenset(), {}, 240)
+    assert not found[-1].included
+    assert "worth less than its" in found[-1].reason
+
+
+def test_the_best_go_in_first_while_the_allowance_lasts() -> None:
+    good, better = hit("Ana has a blue pot for the tea.", 0.4, turn=20), hit(TEA, 0.8, turn=10)
+    assert chosen([], [better, good], allowance=24) == [TEA]
+    assert chosen([], [better, good], allowance=0) == []
+
+
+def test_a_line_of_the_page_goes_in_and_the_turn_that_says_the_same_does_not() -> None:
+    said = line(TEA, 0.7)
+    assert chosen([said], [hit(TEA, 0.2)]) == [own_text(said.passage)]
+
+
+def test_what_was_replaced_or_closed_is_not_pushed() -> None:
+    assert chosen([line(TEA, 0.9, section="Replaced decisions")], []) == []
+    assert chosen([line(TEA, 0.9, section="Closed items")], []) == []
+
+
+def test_what_the_window_holds_is_not_sent_again() -> None:
+    said = hit(f"{TEA}\nShe likes it cold.", 0.7)
+    sent = frozenset(fingerprints(f"user: {TEA}\n She likes it cold."))
+    assert chosen([], [said], sent=sent) == []
+    assert chosen([], [said], sent=frozenset(fingerprints(TEA))) == [own_text(said.passage)]
+
+
+def test_a_line_that_the_brief_shows_without_its_date_counts_as_sent() -> None:
+    assert chosen([line(TEA, 0.9)], [], sent=frozenset(fingerprints(f"Decided:\n- {TEA}"))) == []
+
+
+def test_a_line_that_was_cut_counts_as_sent_by_its_first_words() -> None:
+    shown = "- Ana drinks green tea at the office, never…"
+    assert chosen([line(TEA, 0.9)], [], sent=frozenset(fingerprints(shown))) == []
+
+
+def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
+    """A dozen lines that are each a little likely are what a prompt of another project finds."""
+    weak = [line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15) for number, word in enumerate("abcdefgh")]
+    found = choose(PROMPT, NEEDED, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
+    assert not any(one.included for one in found)
+    assert "nothing is likely enough to be needed" in found[0].reason
+
+
+def test_a_turn_that_states_something_and_ends_with_a_question_goes_in() -> None:
+    text = "Ana drinks green tea at the office, never black. And you?"
+    assert chosen([], [hit(text, 0.7)]) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("Which tea does Ana like best, green or black?", {}),
+        ("Tea that Ana would drink at the office.", {}),
+        (TEA, {"role": "system"}),
+        (TEA, {"category": "identity"}),
+    ],
+)
+def test_a_passage_that_tells_nothing_stays_out(text: str, more: dict[str, Any]) -> None:
+    assert chosen([], [hit(text, 0.9, **more)]) == []
+
+
+def test_what_a_program_wrote_under_the_users_name_is_not_pushed() -> None:
+    told = "<system-reminder>The team decided that Ana drinks sencha tea at the office.</system-reminder>"
+    assert chosen([], [hit(told, 9.0, role="user", category="conversation")]) == []
+    assert chosen([], [hit("Ana drinks sencha tea at the office.", 9.0, role="user", category="conversation")]) != []
+
+
+def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:
+    found = choose(PROMPT, NEEDED, [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
+    assert [(one.included, one.reason) for one in found] == [(False, "no longer so")]
+
+
+def test_a_prompt_of_a_kind_that_needs_no_memory_makes_every_candidate_worth_less() -> None:
+    [usual] = choose(PROMPT, 0.8, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [general] = choose(PROMPT, 0.1, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    assert general.worth < usual.worth
+
+
+def test_headings_and_labels_do_not_count_as_what_was_sent() -> None:
+    section = knowledge("## Preferences\n\n- Green tea.\n- Cold water.")
+    sent = frozenset(fingerprints("<!-- memory: x -->\n# Memory\n\n- Green tea.\n- Cold water."))
+    assert was_sent(section.text, sent)
+    assert not was_sent("- Green tea.\n- Warm water.", sent)
+    assert was_sent("# Only a heading", frozenset())
+
+
+def test_the_visible_line_is_short() -> None:
+    assert visible_line(2, 310) == "memory: 2 passages, 310 tokens"
+    assert visible_line(1, 1310) == "memory: 1 passage, 1,310 tokens"
+    assert visible_line(0, 870, "brief") == "memory: brief, 870 tokens"
+    assert LONGEST < 10_000

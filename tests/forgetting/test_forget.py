@@ -1,0 +1,241 @@
+"""A fact is forgotten wherever it stands, and what was forgotten does not come back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from mcp_server.conversations import sessions
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.errors import Conflict
+from mcp_server.forgetting.forget import finish, forget, plan_forget, unfinished
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.memory import Memory
+from mcp_server.model import ToolCall
+from mcp_server.status.status import status
+from mcp_server.topics import front_matter
+from tests.forgetting.vault import AT, CALLER, CONVERSATION, FACT, PIECES, filled, found, said
+from tests.gitting import git
+from tests.holding import holding, in_git, named
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    assert "zephyr" in (await found(memory, "vault code")).lower()
+    receipt = await forget(memory, ForgetTarget(text=FACT))
+
+    for piece in PIECES:
+        assert holding(workspace, piece) == []
+        assert [name for name in named(workspace, piece) if not name.startswith(".git")] == []
+    assert in_git(workspace, "zephyr")
+    assert receipt.history.commits >= 2
+    assert receipt.history.since == git(workspace, "rev-list", "--reverse", "HEAD").splitlines()[1]
+    assert receipt.left == ()
+    assert "zephyr" not in (await found(memory, "vault code garden")).lower()
+    assert "garden" in (await found(memory, "garden"))
+    assert unfinished(memory) == []
+    assert not list((memory.disk.local / "forget").glob("*"))
+
+
+async def test_importing_the_source_again_does_not_bring_it_back(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT))
+    again = await record_session(memory, CONVERSATION)
+    assert (again.new_turns, again.repeated_turns) == (0, 3)
+    other = await record_session(memory, said("He said: the VAULTS code,\nis «4711 zéphyr»…", "Yes.", session="new"))
+    assert other.new_turns == 2
+    assert other.path is not None
+    assert "[forgotten]" in memory.files.read_text(other.path)
+    note = await import_markdown_file(memory, "notes", "the-vault.md", f"# A\n\n- {FACT}\n- Kept\n".encode())
+    assert "Kept" in memory.files.read_text(note.path)
+    assert holding(workspace, "zephyr") == holding(workspace, "zéphyr") == []
+
+
+async def test_turns_without_ids_are_recognised_after_they_were_forgotten(memory: Memory) -> None:
+    source = said(*(turn.content for turn in CONVERSATION.turns), ids=False)
+    await filled(memory, source)
+    await forget(memory, ForgetTarget(text=FACT))
+    assert (await record_session(memory, source)).new_turns == 0
+
+
+async def test_transcripts_keep_their_turns_numbers_and_lines(memory: Memory) -> None:
+    await filled(memory)
+    (path,) = memory.transcripts.find("old")
+    before = memory.files.read_text(path)
+    await forget(memory, ForgetTarget(text=FACT))
+    (path,) = memory.transcripts.find("old")
+    after = memory.files.read_text(path)
+    whole = memory.transcripts.read(path)
+    assert after.count("\n") == before.count("\n")
+    assert [placed.turn.number for placed in whole.turns] == [1, 2, 3]
+    assert whole.turns[0].turn.content == "Remember this: [forgotten], please."
+    assert whole.turns[1].turn.content == "I wrote down that [forgotten].\n\nAnything else?"
+    assert whole.turns[2].turn.content == "No, thanks. Let us talk about the garden."
+    assert whole.complete_bytes == len(after.encode())
+    assert whole.head.title == whole.head.topic == "Remember this: [forgotten], please."
+    assert "forgotten" in path
+    assert memory.files.stat(path).sealed
+    row = await memory.state.session("old")
+    assert row is not None
+    assert (row.path, row.status, row.turns) == (path, "closed", 3)
+
+
+async def test_an_open_conversation_goes_on_where_it_was(memory: Memory) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT))
+    answer = await observe(memory, NewTurn("agent", "It is safe.", session="open"), CALLER)
+    assert (answer.turn, answer.recorded) == (2, True)
+    assert [turn.content for turn in await sessions.session_turns(memory, "open")][1] == "It is safe."
+    ended = await sessions.end_session(memory, "open")
+    assert ended.committed is not None
+
+
+async def test_continued_transcripts_still_find_each_other(memory: Memory, workspace: Path) -> None:
+    await observe(memory, NewTurn("user", f"{FACT}, you know", session="long"), CALLER)
+    await sessions.end_session(memory, "long")
+    await observe(memory, NewTurn("user", "Back again", session="long"), CALLER)
+    await forget(memory, ForgetTarget(text=FACT))
+    assert [turn.content for turn in await sessions.session_turns(memory, "long")] == [
+        "[forgotten], you know",
+        "Back again",
+    ]
+    assert holding(workspace, "zephyr") == []
+
+
+async def test_a_line_of_which_nothing_is_left_goes_and_others_keep_a_mark(memory: Memory) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT))
+    core = memory.files.read_text("knowledge/memory/MEMORY.md")
+    assert "[forgotten]" not in core
+    assert "- 2026-02-16" not in core
+    assert f"line_count: {core.count(chr(10))}" in core
+    assert "Ana: knows that [forgotten]." in memory.files.read_text("knowledge/people/ana.md")
+    assert "[forgotten], and the garden is large." in memory.files.read_text("knowledge/reference/notes.md")
+    assert json.loads(memory.files.read_text(".local/logs/context/injection.jsonl").splitlines()[0])["n"] == 1
+    assert await memory.state.get("notes", "other") == "kept"
+
+
+async def test_the_request_is_kept_as_hashes_and_committed_with_a_trailer(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    receipt = await forget(memory, ForgetTarget(text=FACT))
+    line = json.loads((workspace / "forgotten.jsonl").read_text())
+    assert line["id"] == receipt.id
+    assert set(line) == {"id", "at", "salt", "windows"}
+    message = git(workspace, "log", "-1", "--format=%B")
+    assert f"Forget: {receipt.id}" in message.splitlines()
+    assert "zephyr" not in message.lower()
+    assert "forgotten.jsonl" in git(workspace, "show", "--stat", "HEAD")
+
+
+async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    before = {path: path.read_bytes() for path in workspace.rglob("*.md")}
+    receipt = await plan_forget(memory, ForgetTarget(text=FACT))
+    assert not receipt.done
+    assert {path: path.read_bytes() for path in workspace.rglob("*.md")} == before
+    assert not (workspace / "forgotten.jsonl").exists()
+    shown = {copy.path: copy for copy in receipt.copies}
+    memory_lines = before[workspace / "knowledge/memory/MEMORY.md"].decode().splitlines()
+    (place, *_) = [place for place in shown["knowledge/memory/MEMORY.md"].places if place.what == "removed"]
+    assert place.line is not None
+    assert "Zephyr" in memory_lines[place.line - 1]
+    transcripts = [copy for path, copy in shown.items() if path.startswith("raw/")]
+    assert len(transcripts) == 2
+    assert all(copy.new_path and copy.places for copy in transcripts)
+    for path in (".local/logs/context/injection.jsonl.1", ".local/queue/hooks.jsonl", ".local/brief/global.md"):
+        assert path in shown
+    assert receipt.state_rows > 0
+    assert receipt.history.commits > 0
+    assert receipt.as_dict()["done"] is False
+
+
+async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, workspace: Path) -> None:
+    call = ToolCall("bash", f"echo {FACT}", f"{FACT} → ok", ("notes/the vault's code is 47-11 zephyr.txt",))
+    turn = ImportedTurn("agent", "Done", AT, "u1", tool_calls=(call,))
+    await record_session(memory, ImportedSession("tools", (turn,), "import:test"))
+    await forget(memory, ForgetTarget(text=FACT))
+    assert holding(workspace, "zephyr") == []
+    (kept,) = (await sessions.session_turns(memory, "tools"))[0].tool_calls
+    assert kept.summary == "echo [forgotten]"
+    assert kept.files == ("notes/forgotten.txt",)
+
+
+@pytest.mark.parametrize("stage", ["transcripts", "files", "state", "index", "git", "backup of the history"])
+async def test_what_was_interrupted_is_carried_on(memory: Memory, workspace: Path, stage: str) -> None:
+    await filled(memory)
+
+    def stop(at: str) -> None:
+        if at == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await forget(memory, ForgetTarget(text=FACT), history=True, step=stop)
+    (number,) = unfinished(memory)
+    assert any(number in problem for problem in (await status(memory)).problems)
+    (done,) = await finish(memory)
+    assert (done.id, done.done, done.rewritten) == (number, True, True)
+    assert unfinished(memory) == []
+    assert holding(workspace, "zephyr") == []
+    assert in_git(workspace, "zephyr") == []
+    assert (await record_session(memory, CONVERSATION)).new_turns == 0
+    assert await finish(memory) == []
+
+
+async def test_two_at_once_do_not_mix(memory: Memory) -> None:
+    await filled(memory)
+    held = memory.locks.try_exclusive("forget")
+    assert held is not None
+    with pytest.raises(Conflict, match="another `forget`"):
+        await forget(memory, ForgetTarget(text=FACT))
+    held.release()
+
+
+async def test_the_name_of_a_conversation_stays_and_is_told(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "Hello there", session="about-zephyr-hill"), CALLER)
+    receipt = await forget(memory, ForgetTarget(text="zephyr hill"))
+    assert any("about-zephyr-hill" in left for left in receipt.left)
+    assert (await observe(memory, NewTurn("agent", "Hi", session="about-zephyr-hill"), CALLER)).turn == 2
+
+
+async def test_a_hand_written_and_a_broken_transcript_are_cleaned_too(memory: Memory, workspace: Path) -> None:
+    head = "---\nsession_id: hand\nstarted: 2026-02-01T10:00:00Z\n---\n\n# By hand\n\nThe vaults code is 4711 zephyr.\n"
+    turns = f"\n## 10:00 — user\n\n{FACT}.\nMore.\n\n\n## 10:01 — agent\nFine.\n"
+    memory.files.write_atomic("raw/conversations/2026/02/01/1000-hand-by-hand.md", head + turns)
+    memory.files.write_atomic("raw/conversations/2026/02/01/1001-broken-x.md", f"No head.\n{FACT}\n")
+    await forget(memory, ForgetTarget(text=FACT))
+    assert holding(workspace, "zephyr") == []
+    whole = memory.transcripts.read("raw/conversations/2026/02/01/1000-hand-by-hand.md")
+    assert [placed.turn.content.split("\n")[0] for placed in whole.turns] == ["[forgotten].", "Fine."]
+
+
+async def test_front_matter_stays_front_matter(memory: Memory) -> None:
+    path = "knowledge/people/ana.md"
+    memory.files.write_atomic(
+        path,
+        f'---\ntype: person\nname: Ana\nupdated: 2026-02-01\ntags: ["{FACT}", garden]\nnote: >\n  {FACT}\n'
+        f"# a comment: {FACT}\n---\n\n# Ana\n\n```\n{FACT}\n```\n\n| a | {FACT} |\n\n- {FACT}\n  and more\n",
+    )
+    await forget(memory, ForgetTarget(text=FACT))
+    checked = front_matter.check(memory.files.read_text(path), path)
+    assert checked.fields["tags"] == ["[forgotten]", "garden"]
+    assert checked.fields["name"] == "Ana"
+    assert "```\n[forgotten]\n```" in checked.body
+    assert "| a | [forgotten] |" in checked.body
+    assert "- [forgotten]\n  and more\n" in checked.body
+
+
+async def test_pages_of_the_state_that_rows_left_behind_are_gone(memory: Memory, workspace: Path) -> None:
+    for number in range(50):
+        await memory.state.put("bulk", str(number), f"{FACT} {number}")
+        await memory.state.remove("bulk", str(number))
+    with sqlite3.connect(workspace / ".local/state.db") as reader:
+        assert reader.execute("SELECT count(*) FROM entries").fetchone()
+    reader.close()
+    await forget(memory, ForgetTarget(text=FACT))
+    assert holding(workspace, "zephyr") == []

@@ -1,0 +1,224 @@
+"""Decisions, rules and open items of conversations on the page of their project."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.app import open_memory
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.jobs.duties import keep_extracted
+from mcp_server.knowledge.extract import EXTRACTED, extract, is_waiting, queue_outdated
+from mcp_server.llm import LlmUnavailable
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.fake_llm import FakeLlm
+from tests.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
+
+pytestmark = pytest.mark.anyio
+PAGE = "knowledge/projects/atlas/context.md"
+RULE = "From here on write all commit messages in English."
+VAULT = "I'd keep them in Vault with the AppRole login, one role per service."
+JWT = "change of plan: no AppRole login in Vault after all, we use the JWT login instead"
+
+FIRST = (
+    "and backups?",
+    f"{PROPOSAL} OK?",
+    "Yes, with one change: 30 copies.",
+    "Set up that way.",
+    "where do secrets live?",
+    VAULT,
+    "yes please",
+    "Done.",
+    RULE,
+    "Understood, noted.",
+    BERTH,
+    "OK, I'll keep that in mind.",
+    "how does the export work?",
+    "It writes a CSV file.",
+)
+SECOND = (JWT, "OK, Vault uses JWT login now.", "what is next?", "The export.", BERTH_DONE, "Good to hear.")
+
+
+async def talk(
+    memory: Memory, clock: Clock, session: str, days: int, *said: str, project: str | None = "atlas"
+) -> None:
+    at = clock.now - timedelta(days=20 - days)
+    turns = tuple(
+        ImportedTurn("agent" if n % 2 else "user", text, at + timedelta(minutes=n), f"{session}:{n}")
+        for n, text in enumerate((*HELLO, *said))
+    )
+    await record_session(memory, ImportedSession(session, turns, "import:test", title=session, project=project))
+
+
+def section(memory: Memory, title: str, page: str = PAGE) -> list[str]:
+    """Returns the lines under a heading, without their dates and sources."""
+    after = memory.files.read_text(page).partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return [row.partition(": ")[2].partition(" [src:")[0] for row in after.splitlines() if row.strip()]
+
+
+def snapshot(workspace: Path) -> dict[str, bytes]:
+    return {path.as_posix(): path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")}
+
+
+async def test_a_page_lists_current_and_settled_items(memory: Memory, clock: Clock) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await extract(memory)
+    backup = f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"
+    assert section(memory, "Key Decisions") == [backup, VAULT]
+    assert section(memory, "Rules") == [RULE]
+    assert section(memory, "Open items") == [BERTH]
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    assert section(memory, "Key Decisions") == [backup, JWT]
+    (replaced,) = section(memory, "Replaced decisions")
+    assert replaced.startswith(f"{VAULT} (replaced ")
+    text = memory.files.read_text(PAGE)
+    (row,) = [row for row in text.splitlines() if VAULT in row]
+    assert "-first.md#8] [src: raw/conversations/" in row, "the turn that proposed it"
+    assert row.endswith("-second.md#3]"), "the turn that replaced it"
+    assert section(memory, "Open items") == []
+    assert section(memory, "Closed items")[0].startswith(f"{BERTH} (done ")
+
+
+async def test_extracting_again_changes_no_byte(memory: Memory, clock: Clock, workspace: Path) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await extract(memory)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    before = snapshot(workspace)
+    assert (await extract(memory)).files == {}
+    assert (await extract(memory, anew=True)).files == {}
+    assert snapshot(workspace) == before
+
+
+async def test_items_are_open_and_in_force_again_if_the_conversation_that_settled_them_is_forgotten(
+    memory: Memory, clock: Clock
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    assert VAULT not in section(memory, "Key Decisions")
+    await forget(memory, ForgetTarget(session="second"))
+    assert VAULT in section(memory, "Key Decisions")
+    assert section(memory, "Open items") == [BERTH]
+    assert "second" not in memory.files.read_text(PAGE)
+    await extract(memory, anew=True)
+    assert VAULT in section(memory, "Key Decisions")
+
+
+async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock) -> None:
+    own = (
+        "# Atlas\n\nOur backend.\n\n## Key Decisions\n\n- no microservices, ever\n\n## Notes\n- Bo knows the cluster\n"
+    )
+    memory.files.write_atomic(PAGE, own)
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    await extract(memory, anew=True)
+    kept = [row for row in memory.files.read_text(PAGE).splitlines() if row in own.splitlines()]
+    assert [row for row in kept if row] == [row for row in own.splitlines() if row]
+
+
+async def test_every_context_of_the_project_shows_current_items_and_no_replaced_ones(
+    memory: Memory, clock: Clock
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await talk(
+        memory, clock, "other", 3, "Rule: dates are ISO dates, always", "ok", "TODO: buy new oars", "ok", project=None
+    )
+    await extract(memory)
+    text = (await compile_context(memory, CompileRequest("set up the ci job", project="atlas"), Caller())).text
+    assert f"Rules:\n- dates are ISO dates, always\n- {RULE}\n" in text
+    assert f"- {JWT}" in text
+    assert VAULT not in text
+    assert BERTH not in text
+    assert "oars" not in text, "an open item of no project"
+    assert "oars" in (await compile_context(memory, CompileRequest("set up the ci job"), Caller())).text
+
+
+async def test_docs_and_tests_for_the_parser_are_two_open_items(memory: Memory, clock: Clock) -> None:
+    docs, tests = "we still need to write docs for the parser", "and someone has to write tests for the parser"
+    await talk(memory, clock, "first", 0, docs, "ok", tests, "Noted.", "what does the lexer return?", "A list.")
+    await extract(memory)
+    assert section(memory, "Open items") == [docs, tests]
+    await talk(memory, clock, "second", 2, "- [x] write tests for the parser", "Great.")
+    await extract(memory)
+    assert section(memory, "Open items") == [docs]
+    assert section(memory, "Closed items")[0].startswith(tests)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used"),
+    [
+        ({"drop": ["i4"], "add": [{"kind": "fact", "turn": 16, "quote": "It writes a CSV file."}]}, True),
+        ("Looks fine to me!", False),
+        ({"drop": ["i1", "i2", "i3", "i4"]}, False),
+        ({"add": [{"kind": "rule", "turn": 3, "quote": "never deploy on a Friday"}]}, False),
+        (LlmUnavailable("cap"), False),
+    ],
+)
+async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
+    workspace: Path, clock: Clock, answer: object, is_used: bool
+) -> None:
+    said = answer if isinstance(answer, str | Exception) else json.dumps(answer)
+    llm = FakeLlm(["[]", said])
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
+        await talk(memory, clock, "first", 0, *FIRST)
+        await extract(memory)
+        assert [purpose for purpose, _ in llm.asked] == ["extraction", "review"]
+        assert section(memory, "Key Decisions") == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)", VAULT]
+        assert section(memory, "Rules") == [RULE]
+        assert section(memory, "Open items") == ([] if is_used else [BERTH])
+        assert ("It writes a CSV file." in section(memory, "Facts")) == is_used
+
+
+async def test_an_llm_says_what_a_later_decision_replaced(workspace: Path, clock: Clock) -> None:
+    settle = json.dumps({"settle": [{"id": "i2", "by": "i4"}]})
+    other = "Decision: the invoices are kept as PDF files"
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=FakeLlm(["[]", settle])) as memory:
+        await talk(memory, clock, "first", 0, *FIRST[:10], other, "Noted.")
+        await extract(memory)
+        assert section(memory, "Replaced decisions")[0].startswith(f"{VAULT} (replaced 2026-01-27)")
+        before = memory.files.read_text(PAGE)
+        await extract(replace(memory, llm=FakeLlm()), anew=True)
+        assert memory.files.read_text(PAGE) == before, "an LLM that does not answer takes nothing back"
+
+
+async def test_a_serving_process_reads_once_more_what_older_rules_extracted(
+    memory: Memory, clock: Clock, workspace: Path
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    expected = memory.files.read_text(PAGE).partition("\n---\n")[2]
+    old: dict[str, str] = {}
+    for number, path in enumerate(sorted(memory.transcripts.all())):
+        old[path] = f"decisions 2, facts 1, journal 3, lessons 2, people 9, procedures 1; {number} turns"
+        await memory.state.put(EXTRACTED, path, old[path])
+    wrong = f"- 2026-01-27: and backups? [src: {min(old)}#3]"
+    older = f"# atlas\n\n## Key Decisions\n{wrong}\n\n## Notes\n- mine\n"
+    memory.files.write_atomic(PAGE, older)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keep_extracted, memory)
+        with anyio.fail_after(120):
+            while await memory.state.entries(EXTRACTED) == old or await is_waiting(memory):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        tasks.cancel_scope.cancel()
+    text = memory.files.read_text(PAGE)
+    assert wrong not in text
+    assert "- mine" in text
+    rows = [row for row in expected.splitlines() if "[src:" in row]
+    assert sorted(row for row in text.splitlines() if "[src:" in row) == sorted(rows)
+    assert await queue_outdated(memory) == 0
+    assert (await extract(memory)).read == 0

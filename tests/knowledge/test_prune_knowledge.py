@@ -1,0 +1,156 @@
+"""Prune what is known: old entries of MEMORY.md and files that nobody needs go to archive/, and come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.knowledge.anchor import anchor
+from mcp_server.knowledge.pruning import Pruned
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.pressure.prune import prune
+from mcp_server.recovery.recover import recover
+from mcp_server.text.destinations import ARCHIVE, MEMORY
+from tests.conftest import Clock
+from tests.pressure.test_prune import knowledge, memory_file
+
+pytestmark = pytest.mark.anyio
+
+CALLER = Caller(source="cli")
+
+
+async def asked(memory: Memory, strategy: str, *, dry_run: bool = False, target: int | None = None) -> Pruned:
+    return await prune(memory, strategy, None, dry_run, CALLER, target=target)
+
+
+async def test_the_oldest_entries_go_until_the_file_is_short_enough(memory: Memory) -> None:
+    memory_file(memory, 190)
+    done = await asked(memory, "memory")
+    assert len(done.of_fate("gone")) == 10
+    text = memory.files.read_text(MEMORY)
+    assert text.count("\n") == 180
+    archived = memory.files.read_text(ARCHIVE)
+    assert archived.count("- 2026-01-01:") == 7
+    assert "- 2026-01-01:" not in text
+    assert f"{MEMORY}: 190 lines, 180 afterwards" in done.markdown
+
+
+async def test_one_id_takes_all_of_it_back(memory: Memory) -> None:
+    memory_file(memory, 190)
+    before = memory.files.read_text(MEMORY)
+    (undo,) = (await asked(memory, "memory", target=100)).undo
+    await recover(memory, undo, CALLER, apply=True)
+    assert memory.files.read_text(MEMORY) == before
+    assert not memory.files.exists(ARCHIVE)
+
+
+async def test_a_short_file_stays_as_it_is(memory: Memory) -> None:
+    memory_file(memory, 100)
+    done = await asked(memory, "memory")
+    assert not done.changes
+    assert not done.undo
+    (memory.disk.root / MEMORY).unlink()
+    assert "there is no" in (await asked(memory, "memory")).markdown
+
+
+async def test_anchored_and_undated_entries_stay(memory: Memory) -> None:
+    memory.files.write_atomic(
+        MEMORY,
+        "# Core\n\n## Facts\n\n- 2026-01-01: the ClaraCore repo\n- 2026-01-02: by line\n- 2026-01-03: old\n- undated\n",
+    )
+    await anchor(memory, "ClaraCore", True)
+    await anchor(memory, f"{MEMORY}#6", True)
+    done = await asked(memory, "memory", target=0)
+    assert [one.what for one in done.of_fate("gone")] == ["2026-01-03: old"]
+    assert {one.why for one in done.of_fate("keep")} == {"anchored", "without a date"}
+    assert "shorten it by hand" in done.markdown
+    await anchor(memory, MEMORY, True)
+    assert not (await asked(memory, "memory", target=0)).changes
+
+
+async def aged(memory: Memory, workspace: Path, clock: Clock, **files: str) -> None:
+    """Files of long ago, on a machine that has counted reads for 200 days."""
+    for name, text in files.items():
+        knowledge(workspace, f"knowledge/reference/{name}.md", text)
+    await memory.state.log_access("knowledge/x.md", "read", clock())
+    clock.forward(days=200)
+
+
+def gone(pruned: Pruned) -> list[str]:
+    return [one.id.removeprefix("knowledge/reference/") for one in pruned.of_fate("gone")]
+
+
+async def test_nothing_is_judged_before_reads_were_counted_for_thirty_days(
+    memory: Memory, workspace: Path, clock: Clock
+) -> None:
+    knowledge(workspace, "knowledge/reference/old.md", "# Old\n")
+    assert "covers 0 days" in (await asked(memory, "files")).markdown
+    await memory.state.log_access("knowledge/x.md", "read", clock())
+    clock.forward(days=29)
+    assert not (await asked(memory, "files")).changes
+    assert memory.files.exists("knowledge/reference/old.md")
+
+
+async def test_what_nobody_needs_goes_to_the_archive_and_one_id_brings_it_back(
+    memory: Memory, workspace: Path, clock: Clock
+) -> None:
+    await aged(memory, workspace, clock, old="# Old\n", older="# Older\n")
+    done = await asked(memory, "files")
+    assert gone(done) == ["old.md", "older.md"]
+    assert memory.files.read_text("archive/reference/old.md") == "# Old\n"
+    assert not memory.files.exists("knowledge/reference/old.md")
+    (undo,) = done.undo
+    await recover(memory, undo, CALLER, apply=True)
+    assert memory.files.read_text("knowledge/reference/old.md") == "# Old\n"
+    assert not memory.files.exists("archive/reference/old.md")
+
+
+async def test_what_was_read_is_linked_anchored_or_says_it_is_new_stays(
+    memory: Memory, workspace: Path, clock: Clock
+) -> None:
+    await aged(
+        memory,
+        workspace,
+        clock,
+        read="# Read\n",
+        linked="# Linked\n",
+        named="# Named\n",
+        held="# Held\n",
+        fresh="---\ntype: reference\nupdated: 2026-08-30\n---\n\n# Fresh\n",
+        pointing="See [[linked]] and knowledge/reference/named.md, and [[pointing]].\n",
+        binary="\0",
+    )
+    await memory.state.log_access("knowledge/reference/read.md", "read", clock())
+    await anchor(memory, "knowledge/reference/held.md", True)
+    done = await asked(memory, "files", dry_run=True)
+    assert gone(done) == ["pointing.md"]
+    why = {one.id.rsplit("/", 1)[1]: one.why for one in done.of_fate("keep")}
+    assert (why["linked.md"], why["named.md"], why["held.md"]) == (*["linked from elsewhere"] * 2, "anchored")
+    assert why["read.md"] == "read lately"
+    assert why["fresh.md"] == "still of use: 5 days old, 0 references"
+
+
+async def test_what_a_topic_subscribes_to_stays(memory: Memory, workspace: Path, clock: Clock) -> None:
+    await aged(memory, workspace, clock, wanted="# Wanted\n", unwanted="# Unwanted\n")
+    knowledge(workspace, "topics/deploy.md", "---\nsubscriptions: [knowledge/reference/wanted.md]\n---\n\n# Deploy\n")
+    knowledge(workspace, "topics/broken.md", "\0")
+    assert gone(await asked(memory, "files")) == ["unwanted.md"]
+
+
+async def test_a_file_that_says_nothing_of_its_age_is_as_old_as_its_last_commit(
+    memory: Memory, workspace: Path, clock: Clock
+) -> None:
+    await aged(memory, workspace, clock, kept="# Kept\n", broken="---\nupdated: [\n---\n# Broken\n")
+    memory.git.commit(["knowledge/reference/kept.md"], "memory: a file")  # now, by the machine's own clock
+    assert gone(await asked(memory, "files")) == ["broken.md"]
+
+
+async def test_a_file_whose_place_in_the_archive_is_taken_stays(memory: Memory, workspace: Path, clock: Clock) -> None:
+    await aged(memory, workspace, clock, old="# Old\n")
+    memory.files.write_atomic("archive/reference/old.md", "# Another\n")
+    done = await asked(memory, "files")
+    assert not done.undo
+    assert "archive/reference/old.md exists already" in done.markdown
+    assert memory.files.read_text("archive/reference/old.md") == "# Another\n"

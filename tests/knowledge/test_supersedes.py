@@ -1,0 +1,136 @@
+"""`remember` with `supersedes`: the old line is replaced, and the answer says which."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations import sessions
+from mcp_server.errors import Invalid
+from mcp_server.knowledge.extract import extract, extract_pending, refresh
+from mcp_server.knowledge.remember import NewFact, remember
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.destinations import ARCHIVE, MEMORY
+from tests.conftest import Clock
+from tests.knowledge.test_items import FIRST, PAGE, RULE, VAULT, section
+from tests.knowledge.test_live import say
+from tests.understanding.talks import HELLO
+
+pytestmark = pytest.mark.anyio
+CALLER = Caller()
+NEW = "Secrets are in the cloud's own secret store; Vault is gone."
+
+
+def new(content: str, kind: str, supersedes: str | None = None, session: str | None = None) -> NewFact:
+    return NewFact(content, kind, project="atlas", supersedes=supersedes, session=session)
+
+
+@pytest.mark.parametrize("wanted", [VAULT, "Vault with the AppRole login"])
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "ended"])
+async def test_a_recognized_decision_is_replaced_by_a_remembered_one_and_stays_replaced(
+    memory: Memory, clock: Clock, wanted: str, is_open: bool
+) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    if is_open:
+        await refresh(memory)
+    else:
+        await sessions.end_session(memory, "first")
+        await extract_pending(memory)
+    done = await remember(memory, new(NEW, "decision", wanted, "first"), CALLER)
+    assert f"replaced: {VAULT} (it is now in 'Replaced decisions' of {PAGE})" in done.notes
+
+    def check() -> None:
+        assert NEW in section(memory, "Key Decisions")
+        assert VAULT not in section(memory, "Key Decisions")
+        assert section(memory, "Replaced decisions") == [f"{VAULT} (replaced 2026-02-16 on request)"]
+
+    check()
+    (row,) = [row for row in memory.files.read_text(PAGE).splitlines() if VAULT in row]
+    assert row.count("[src: ") == 2, "the turn that stated it, and the one that replaced it"
+    assert row.endswith("#16]")
+    if is_open:
+        await say(memory, clock, "first", "Decision: dates are ISO dates", "Noted.", start=2 + len(FIRST))
+        await refresh(memory)
+        check()
+        await sessions.end_session(memory, "first")
+        await extract_pending(memory)
+    check()
+    await extract(memory, anew=True)
+    check()
+    text = (await compile_context(memory, CompileRequest("where are secrets?", project="atlas"), Caller())).text
+    assert NEW in text
+
+
+async def test_a_line_is_named_by_its_place(memory: Memory) -> None:
+    await remember(memory, new("Use Redis for the queue", "decision"), CALLER)
+    line = memory.files.read_text(PAGE).splitlines().index("- 2026-02-16: Use Redis for the queue") + 1
+    await remember(memory, new("Postgres holds the queue", "decision", f"{PAGE}:{line}"), CALLER)
+    assert section(memory, "Key Decisions") == ["Postgres holds the queue"]
+    assert section(memory, "Replaced decisions") == ["Use Redis for the queue (replaced 2026-02-16 on request)"]
+
+
+async def test_a_rule_takes_the_place_of_a_recognized_one(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    german = "Commit messages are in German from now on."
+    await remember(memory, new(german, "rule", "write all commit messages in English"), CALLER)
+    assert section(memory, "Rules") == [german]
+    assert section(memory, "Replaced decisions") == [f"{RULE} (replaced 2026-02-16 on request)"]
+    text = (await compile_context(memory, CompileRequest("commit this", project="atlas"), Caller())).text
+    assert german in text
+    assert f"- {RULE}" not in text.partition("Rules:")[2].partition("<!--")[0]
+
+
+async def test_a_superseded_fact_moves_from_memory_to_the_archive(memory: Memory) -> None:
+    await remember(memory, new("Ana lives in Zurich", "fact"), CALLER)
+    done = await remember(memory, new("Ana moved to Lisbon", "fact", "Ana lives in Zurich"), CALLER)
+    assert done.notes[-1].startswith("replaced: Ana lives in Zurich")
+    assert "Zurich" not in memory.files.read_text(MEMORY)
+    assert "Ana lives in Zurich (replaced 2026-02-16 on request)" in memory.files.read_text(ARCHIVE)
+
+
+async def test_if_nothing_matches_the_closest_lines_are_named_and_the_fact_is_kept(memory: Memory) -> None:
+    await remember(memory, new("Use Redis for the queue", "decision"), CALLER)
+    done = await remember(memory, new("Nightly builds run at 3", "decision", "the queue of the printer"), CALLER)
+    assert "nothing was replaced: no line matches 'the queue of the printer'" in done.notes[-1]
+    assert "Use Redis for the queue" in done.notes[-1]
+    assert section(memory, "Key Decisions") == ["Use Redis for the queue", "Nightly builds run at 3"]
+    again = await remember(memory, new("Nightly builds run at 3", "decision", "Use Redis for the queue"), CALLER)
+    assert section(memory, "Key Decisions") == ["Nightly builds run at 3"]
+    assert again.notes[-1].startswith("replaced: Use Redis for the queue")
+
+
+async def test_two_lines_that_match_are_both_named_and_none_is_replaced(memory: Memory) -> None:
+    for text in (
+        "Orders wait for the nightly run; this is in Redis",
+        "Sessions of the web shop live in Redis; it is in Redis",
+    ):
+        await remember(memory, new(text, "decision"), CALLER)
+    done = await remember(memory, new("Postgres for everything", "decision", "is in Redis"), CALLER)
+    assert "2 lines match" in done.notes[-1]
+    assert len(section(memory, "Key Decisions")) == 3
+
+
+async def test_what_is_recognized_and_remembered_is_told_once(memory: Memory, clock: Clock) -> None:
+    fact = "The Atlas release is due on 3 June 2026."
+    await say(memory, clock, "first", *HELLO, *FIRST, fact, "Noted.", "and the export?", "A CSV file.")
+    await refresh(memory)
+    assert section(memory, "Facts") == [fact]
+    for content, kind in ((VAULT, "decision"), (RULE, "rule"), (fact, "fact")):
+        await remember(memory, new(content, kind, session="first"), CALLER)
+
+    def check() -> None:
+        everything = memory.files.read_text(PAGE) + memory.files.read_text(MEMORY)
+        assert [everything.count(text) for text in (VAULT, RULE, fact)] == [1, 1, 1]
+
+    check()
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    check()
+
+
+async def test_supersedes_needs_a_text_and_append(memory: Memory) -> None:
+    with pytest.raises(Invalid, match="supersedes"):
+        await remember(memory, new("x", "decision", " "), CALLER)

@@ -1,0 +1,359 @@
+"""What left the memory or was changed in it comes back, and that can be taken back too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from anyio import run_process
+
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.forgetting.target import ForgetTarget, resolve_target
+from mcp_server.knowledge.remember import NewFact, remember
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.recovery.recover import recover
+from mcp_server.recovery.recoverable import recoverable
+from mcp_server.storage.journal import KEPT, MOST_KEPT
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.git.repository import Repository
+from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.forgotten import Forgotten
+from tests.conftest import Clock
+from tests.knowledge.full_memory import multiply
+
+pytestmark = pytest.mark.anyio
+USER = Caller(source="cli")
+NOTES = "knowledge/reference/notes.md"
+
+
+def committed(memory: Memory, text: str, path: str = NOTES) -> str:
+    """Writes a file and commits it; the commit's id."""
+    memory.files.write_atomic(path, text)
+    commit = memory.git.commit([path], "memory: notes", redacted=True)
+    assert commit is not None
+    return commit
+
+
+async def with_archive(memory: Memory, clock: Clock) -> str:
+    """Fills MEMORY.md until its first fact is archived; the id of that fact."""
+    await remember(memory, NewFact("the blue kayak needs a new paddle"), USER)
+    await remember(memory, NewFact("fact number 0 of many"), USER)
+    multiply(memory, "fact number 0 of many", 180)
+    clock.forward(days=180)
+    for number in range(180, 220):
+        clock.forward(days=1)
+        await remember(memory, NewFact(f"fact number {number} of many"), USER)
+    found = await recoverable(memory, "kayak paddle")
+    (kayak,) = [one for one in found if one.kind == "archive"]
+    assert "blue kayak" in kayak.summary
+    return kayak.id
+
+
+def contents(memory: Memory) -> dict[str, str]:
+    """Every knowledge and archive file."""
+    paths = [stat.path for folder in ("knowledge/", "archive/") for stat in memory.files.walk(folder)]
+    return {path: memory.files.read_text(path) for path in paths}
+
+
+async def test_a_dry_run_shows_what_would_change_and_changes_nothing(memory: Memory) -> None:
+    first = committed(memory, "# Notes\n\nThe boiler runs at 3 bar.\n")
+    committed(memory, "# Notes\n\nThe boiler runs at 2 bar.\n")
+    before = contents(memory)
+    shown = await recover(memory, f"{NOTES}@{first}", USER)
+    assert "+The boiler runs at 3 bar." in shown.diff
+    assert "-The boiler runs at 2 bar." in shown.diff
+    assert not shown.applied
+    assert "would be recovered" in shown.markdown
+    assert contents(memory) == before
+    assert not memory.files.exists(KEPT)
+
+
+async def test_an_earlier_version_comes_back_and_its_undo_takes_it_back(memory: Memory) -> None:
+    first = committed(memory, "one\n")
+    memory.files.write_atomic(NOTES, "two, never committed\n")
+    done = await recover(memory, f"{NOTES}@{first[:10]}", USER, apply=True)
+    assert done.applied
+    assert memory.files.read_text(NOTES) == "one\n"
+    assert done.undo is not None
+    assert done.undo in done.markdown
+    undone = await recover(memory, done.undo, USER, apply=True)
+    assert memory.files.read_text(NOTES) == "two, never committed\n"
+    assert undone.undo is not None
+    await recover(memory, undone.undo, USER, apply=True)
+    assert memory.files.read_text(NOTES) == "one\n"
+
+
+async def test_a_deleted_file_comes_back_and_undoing_deletes_it_again(memory: Memory) -> None:
+    commit = committed(memory, "kept in git\n")
+    memory.files.remove(NOTES)
+    memory.git.commit([NOTES], "memory: gone")
+    done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+    assert memory.files.read_text(NOTES) == "kept in git\n"
+    assert done.undo is not None
+    await recover(memory, done.undo, USER, apply=True)
+    assert not memory.files.exists(NOTES)
+
+
+async def test_a_version_is_named_by_a_date_or_a_tag_too(memory: Memory, workspace: Path) -> None:
+    committed(memory, "one\n")
+    await run_process(["git", "tag", "milestone/one"], cwd=workspace)
+    committed(memory, "two\n")
+    memory.files.write_atomic(NOTES, "three\n")
+    assert (await recover(memory, f"{NOTES}@milestone/one", USER)).diff.endswith("-three\n+one")
+    assert (await recover(memory, f"{NOTES}@2099-01-01", USER)).diff.endswith("-three\n+two")
+    assert (await recover(memory, f"{NOTES}@HEAD^{{commit}}", USER)).diff.endswith("-three\n+two")
+
+
+async def test_a_version_that_is_there_already_changes_nothing(memory: Memory) -> None:
+    commit = committed(memory, "one\n")
+    done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+    assert (done.applied, done.diff, done.undo) == (False, "", None)
+    assert "nothing to do" in done.markdown
+
+
+async def test_an_archived_entry_moves_back_word_for_word_and_the_undo_restores_every_byte(
+    memory: Memory, clock: Clock
+) -> None:
+    number = await with_archive(memory, clock)
+    before = contents(memory)
+    assert "kayak" not in before[MEMORY]
+    done = await recover(memory, number, USER, apply=True)
+    assert done.applied
+    assert "- 2026-02-16: the blue kayak needs a new paddle" in memory.files.read_text(MEMORY)
+    assert "kayak" not in memory.files.read_text(ARCHIVE)
+    assert f"line_count: {len(memory.files.read_text(MEMORY).splitlines())}" in memory.files.read_text(MEMORY)
+    assert any("archived again" in note for note in done.notes)
+    assert done.undo is not None
+    await recover(memory, done.undo, USER, apply=True)
+    assert contents(memory) == before
+
+
+async def test_an_entry_that_memory_says_again_only_leaves_the_archive(memory: Memory, clock: Clock) -> None:
+    number = await with_archive(memory, clock)
+    await remember(memory, NewFact("The blue kayak needs a new paddle."), USER)
+    before = memory.files.read_text(MEMORY)
+    done = await recover(memory, number, USER, apply=True)
+    assert any("already" in note for note in done.notes)
+    assert memory.files.read_text(MEMORY) == before
+    assert "kayak" not in memory.files.read_text(ARCHIVE)
+
+
+async def test_a_full_memory_takes_no_entry_back(memory: Memory, clock: Clock) -> None:
+    number = await with_archive(memory, clock)
+    memory.files.write_atomic(MEMORY, memory.files.read_text(MEMORY) + "words\n" * 60)
+    with pytest.raises(Refused, match="shorten it first"):
+        await recover(memory, number, USER, apply=True)
+
+
+async def test_broken_front_matter_does_not_stop_an_entry(memory: Memory, clock: Clock) -> None:
+    number = await with_archive(memory, clock)
+    memory.files.write_atomic(MEMORY, "---\nupdated: [\n---\n# Memory\n")
+    await recover(memory, number, USER, apply=True)
+    text = memory.files.read_text(MEMORY)
+    assert text.startswith("---\nupdated: [\n---\n")
+    assert "blue kayak" in text
+
+
+async def test_an_archived_file_goes_back_to_where_it_stood(memory: Memory) -> None:
+    memory.files.write_atomic("archive/journal/2025-01-01.md", "# A day\n")
+    memory.files.write_atomic("archive/topics/tea.md", "# Tea\n")
+    done = await recover(memory, "archive/journal/2025-01-01.md", USER, apply=True)
+    assert memory.files.read_text("knowledge/journal/2025-01-01.md") == "# A day\n"
+    assert not memory.files.exists("archive/journal/2025-01-01.md")
+    assert done.undo is not None
+    await recover(memory, done.undo, USER, apply=True)
+    assert memory.files.exists("archive/journal/2025-01-01.md")
+    assert not memory.files.exists("knowledge/journal/2025-01-01.md")
+    await recover(memory, "archive/topics/tea.md", USER, apply=True)
+    assert memory.files.read_text("topics/tea.md") == "# Tea\n"
+
+
+async def test_what_can_come_back_is_listed_and_found_by_its_words(memory: Memory, clock: Clock) -> None:
+    number = await with_archive(memory, clock)
+    commit = committed(memory, "# Notes\n\nThe boiler runs at 3 bar.\n")
+    committed(memory, "# Notes\n\nThe boiler runs at 2 bar.\n")
+    memory.files.write_atomic("archive/journal/2025-01-01.md", "# A day by the sea\n")
+    undo = (await recover(memory, f"{NOTES}@{commit}", USER, apply=True)).undo
+    listed = await recoverable(memory)
+    assert [one.id for one in listed if one.kind == "replaced"] == [undo]
+    versions = [one for one in listed if one.path == NOTES]
+    assert [one.kind for one in versions] == ["replaced", "version"]
+    assert "1 lines come back, 1 go" in versions[1].summary
+    dates = [one.at for one in listed if one.kind == "archive" and one.at]
+    assert dates == sorted(dates, reverse=True)
+    assert len(await recoverable(memory, limit=1)) == 3
+
+    found = await recoverable(memory, "a paddle for the kayak")
+    assert found[0].id == number
+    assert {one.id for one in await recoverable(memory, "2 bar")} >= {versions[1].id, undo}
+    assert [one.id for one in await recoverable(memory, "sea")] == ["archive/journal/2025-01-01.md"]
+    assert await recoverable(memory, "xylophone") == []
+
+
+async def test_each_listed_version_can_be_recovered_by_its_id(memory: Memory) -> None:
+    for number in range(6):
+        committed(memory, f"version {number}\n")
+    memory.files.remove(NOTES)
+    listed = [one for one in await recoverable(memory) if one.path == NOTES]
+    assert len(listed) == 3
+    assert all("the file is gone" in one.summary for one in listed)
+    for number, one in zip((5, 4, 3), listed, strict=True):
+        assert (await recover(memory, one.id, USER)).diff.endswith(f"+version {number}")
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("raw/conversations/2026/02/16/x.md@HEAD", ContextManagerError),
+        ("memory-config.yaml@HEAD", Refused),
+        ("../outside.md@HEAD", Refused),
+        ("/etc/passwd@HEAD", Refused),
+        (".git/config@HEAD", Refused),
+        (".local/state.db@HEAD", ContextManagerError),
+        (f"{MEMORY}@nosuch", NotFound),
+        (f"{MEMORY}@--output=x", NotFound),
+        ("knowledge/nosuch.md@HEAD", NotFound),
+        ("entry-00000000", NotFound),
+        ("before-00000000", NotFound),
+        ("before-../../x", ContextManagerError),
+        ("archive/nosuch.md", NotFound),
+        (ARCHIVE, Invalid),
+        ("something", Invalid),
+        ("@HEAD", Invalid),
+        ("", Invalid),
+    ],
+)
+async def test_what_cannot_be_recovered_says_why(memory: Memory, what: str, error: type[Exception]) -> None:
+    memory.files.write_atomic("memory-config.yaml", "# changed\n")
+    before = contents(memory)
+    with pytest.raises(error):
+        await recover(memory, what, USER, apply=True)
+    assert contents(memory) == before
+
+
+async def test_transcripts_are_never_written(memory: Memory) -> None:
+    path = "raw/conversations/2026/02/16/1845-s-hello.md"
+    committed(memory, "as it was\n", path)
+    memory.files.write_atomic(path, "as it is\n")
+    with pytest.raises(Refused, match="read raw/"):
+        await recover(memory, f"{path}@HEAD", USER, apply=True)
+    assert memory.files.read_text(path) == "as it is\n"
+
+
+async def test_identity_comes_back_by_the_users_hand_only(memory: Memory) -> None:
+    soul = "knowledge/identity/SOUL.md"
+    memory.files.write_atomic(soul, "mine\n")
+    with pytest.raises(Refused, match="own hand"):
+        await recover(memory, f"{soul}@HEAD", Caller(), apply=True)
+    assert (await recover(memory, f"{soul}@HEAD", USER, apply=True)).applied
+    memory.files.write_atomic(soul, "mine\n")
+    knowledge = memory.settings.knowledge.model_copy(update={"approve": False})
+    trusting = replace(memory, settings=memory.settings.model_copy(update={"knowledge": knowledge}))
+    assert (await recover(trusting, f"{soul}@HEAD", Caller(), apply=True)).applied
+
+
+async def test_a_version_with_a_secret_stays_in_git(memory: Memory) -> None:
+    commit = committed(memory, "token: ghp_" + "a1B2c3D4e5" * 4 + "\n")
+    memory.files.write_atomic(NOTES, "the token is in the safe\n")
+    with pytest.raises(Refused, match="secret"):
+        await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+
+
+async def test_what_an_editor_saves_in_between_can_be_had_back(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = committed(memory, "one\n")
+    memory.files.write_atomic(NOTES, "two\n")
+    real = WorkspaceFiles.write_atomic
+    saved: list[int] = []
+
+    def write(self: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+        if path == NOTES and not saved:
+            saved.append((self.root / NOTES).write_text("three, by an editor\n"))
+        real(self, path, text, expected, new=new)
+
+    monkeypatch.setattr(WorkspaceFiles, "write_atomic", write)
+    done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+    assert memory.files.read_text(NOTES) == "one\n"
+    assert done.undo is not None
+    await recover(memory, done.undo, USER, apply=True)
+    assert memory.files.read_text(NOTES) == "three, by an editor\n"
+
+
+async def test_an_editor_that_never_stops_saving_wins(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = committed(memory, "one\n")
+    memory.files.write_atomic(NOTES, "two\n")
+    real, count = WorkspaceFiles.write_atomic, iter(range(100))
+
+    def write(self: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+        if path == NOTES:
+            (self.root / NOTES).write_text(f"{next(count)}\n")
+        real(self, path, text, expected, new=new)
+
+    monkeypatch.setattr(WorkspaceFiles, "write_atomic", write)
+    with pytest.raises(Conflict):
+        await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+
+
+async def test_without_git_entries_still_come_back(
+    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await with_archive(memory, clock)
+
+    def missing(*_: object, **__: object) -> bytes:
+        raise Unavailable("this needs git")
+
+    monkeypatch.setattr(Repository, "run", missing)
+    assert {one.kind for one in await recoverable(memory)} == {"archive"}
+    assert (await recover(memory, number, USER, apply=True)).applied
+    with pytest.raises(Unavailable, match="git"):
+        await recover(memory, f"{MEMORY}@HEAD", USER)
+
+
+async def test_only_so_many_replaced_files_are_kept(memory: Memory) -> None:
+    commits = [committed(memory, "one\n"), committed(memory, "two\n")]
+    for number in range(MOST_KEPT + 3):
+        await recover(memory, f"{NOTES}@{commits[number % 2]}", USER, apply=True)
+    kept = [one for one in await recoverable(memory, limit=1000) if one.kind == "replaced"]
+    assert len(kept) == MOST_KEPT
+    assert len(list((memory.disk.root / KEPT).iterdir())) == MOST_KEPT
+
+
+async def test_a_damaged_copy_is_not_offered(memory: Memory) -> None:
+    commit = committed(memory, "one\n")
+    memory.files.write_atomic(NOTES, "two\n")
+    done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+    memory.files.write_atomic(f"{KEPT}/{done.undo}/about.json", "[]")
+    assert not [one for one in await recoverable(memory) if one.kind == "replaced"]
+    with pytest.raises(NotFound):
+        await recover(memory, str(done.undo), USER)
+
+
+async def test_what_was_forgotten_on_request_comes_back_from_nowhere(memory: Memory) -> None:
+    commit = committed(memory, "# Notes\n\n- The vault's code is 47-11.\n- The vault is green.\n")
+    memory.files.write_atomic(NOTES, "# Notes\n")
+    request = Forgotten("fgt_1", memory.clock(), b"salt")
+    memory.forgotten.add(replace(request, windows=frozenset({request.window("The vault's code is 47-11")})))
+    assert "47-11" not in str(await recoverable(memory, "vault code"))
+    assert "47-11" not in (await recover(memory, f"{NOTES}@{commit}", USER, apply=True)).diff
+    text = memory.files.read_text(NOTES)
+    assert "47-11" not in text
+    assert "- The vault is green." in text
+
+
+async def test_a_file_that_was_forgotten_as_a_whole_stays_away(memory: Memory) -> None:
+    commit = committed(memory, "# Notes\n")
+    request, _ = await resolve_target(memory, ForgetTarget(path=NOTES))
+    memory.files.remove(NOTES)
+    memory.forgotten.add(request)
+    with pytest.raises(Refused, match="forgotten on request"):
+        await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+
+
+async def test_a_recovery_counts_as_a_reference(memory: Memory) -> None:
+    first = committed(memory, "one\n")
+    committed(memory, "two\n")
+    await recover(memory, f"{NOTES}@{first}", USER)
+    assert await memory.state.references([NOTES]) == {}
+    await recover(memory, f"{NOTES}@{first}", USER, apply=True)
+    assert await memory.state.references([NOTES]) == {NOTES: 1}

@@ -1,0 +1,84 @@
+"""Without the embedder, or without sqlite-vec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mcp_server.search.query import plain_query
+from mcp_server.storage.local.index import vectors
+from mcp_server.storage.values import Filters
+from tests.storage.index.conftest import HashEmbedder, Make, Workspace, paths
+
+pytestmark = pytest.mark.anyio
+
+
+class Leading(HashEmbedder):
+    """Vectors that tell everything by their first numbers: an index compares no others of an embedder of this name."""
+
+    name = "wordllama"
+    dimensions = 256
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        found[:, : HashEmbedder.dimensions] = _SHORT.embed(texts)
+        return found
+
+
+_SHORT = HashEmbedder()
+both_kinds = pytest.mark.parametrize("embedder", [HashEmbedder, Leading])
+
+
+@both_kinds
+async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_later(
+    ws: Workspace, indexed: Make, embedder: type[HashEmbedder]
+) -> None:
+    ws.write("knowledge/reference/a.md", "a walrus")
+    index = indexed(embedder())
+    await index.rebuild()
+    generation = (await index.status()).generation
+    without = indexed(None, embedder.name)
+    ws.write("knowledge/reference/b.md", "a second walrus")
+    await without.refresh()
+    found = await without.candidates(plain_query("walrus"))
+    assert found.used == "keyword"
+    assert len(found.found) == 2
+    assert embedder.name in found.messages[0]
+    assert (await without.status()).generation == generation
+    again = indexed(embedder())
+    assert (await again.status()).not_embedded == 1
+    await again.refresh()
+    assert (await again.status()).not_embedded == 0
+    followed = await again.fingerprint()
+    await again.rebuild()
+    assert await again.fingerprint() == followed
+
+
+@both_kinds
+async def test_without_sqlite_vec_numpy_finds_the_same(
+    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch, embedder: type[HashEmbedder]
+) -> None:
+    for number in range(30):
+        ws.say(f"s{number % 4}", f"word{number} word{number + 1} word{number + 2}", project=f"p:{number % 2}")
+    index = indexed(embedder())
+    await index.rebuild()
+    near = Filters(projects=frozenset({"p:1"}), exclude_session="s3")
+    with_vec = await paths(index, "word7 word8", near, mode="vector")
+    monkeypatch.setattr(vectors, "load_vectors", lambda connection: False)
+    without = indexed(embedder())
+    assert await paths(without, "word7 word8", near, mode="vector") == with_vec
+    status = await without.status()
+    assert status.vectors == "numpy"
+    assert any("NumPy" in message for message in status.messages)
+    ws.say("s0", "word7 word8 again")
+    await without.refresh()
+    monkeypatch.undo()
+    again = indexed(embedder())
+    assert len(await paths(again, "word7 word8", mode="vector")) == 31  # the vector table is stale: NumPy serves
+    await again.refresh()
+    followed = await again.fingerprint()
+    await again.rebuild()
+    assert await again.fingerprint() == followed

@@ -1,0 +1,168 @@
+"""What is recognized in a conversation: decisions, rules, facts, open items, reports."""
+
+from __future__ import annotations
+import pytest
+from hypothesis import given, settings, strategies as st
+from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.recognizer import LONGEST, is_real, read
+from tests.checkpoints.injected import INJECTED
+from tests.understanding.talks import (BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts)
+
+
+def test_an_accepted_proposal_becomes_a_decision_that_quotes_it() -> None:
+    (decision,) = items(
+        "Which database should the ledger have?",
+        "I'd go with SQLite for the ledger: it is one file, needs no server, and the load is small.",
+        "yes, go with that",
+        "Done, the ledger uses SQLite now.",
+    )
+    assert decision.kind == "decision"
+    assert decision.text.startswith("I'd go with SQLite for the ledger")
+    assert (decision.sources, decision.turn) == ((4, 5), 5), "proposed in turn 4, settled in turn 5"
+
+
+@pytest.mark.parametrize("reply", ["take 2", "2 it is", "number 2, thanks", "option 2 please"])
+def test_of_options_the_one_chosen_by_number_is_the_decision(reply: str) -> None:
+    said = ("how to ship the reports?", f"{OPTIONS}\n\nI'd take 1 or 2. Which one?", reply, "To the storage bucket.")
+    (decision,) = texts("decision", *said)
+    assert decision.startswith("Upload them to the storage bucket")
+
+
+def test_a_refusal_is_a_decision_and_names_the_refused_proposal_last() -> None:
+    said = (
+        "the parser is slow",
+        "I suggest we rewrite the parser in Rust. Shall I start?",
+        "no, no Rust here. We stay with Python for the parser.",
+        "Understood, the parser stays in Python.",
+    )
+    (decision,) = texts("decision", *said)
+    assert decision.startswith("no, no Rust here. We stay with Python for the parser. (refused: I suggest we rewrite")
+
+
+def test_an_amendment_is_told_with_the_proposal() -> None:
+    said = ("and backups?", f"{PROPOSAL} OK?", "Yes, with one change: 30 copies.", "Set up that way.")
+    assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
+
+
+@pytest.mark.parametrize("reply", ["yes", "ok, do that", "agreed", "yes please"])
+def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> None:
+    proposal = "I suggest SQLite for the ledger, because it is one file."
+    assert texts("decision", "which store?", proposal, reply, "Done.") == [proposal]
+
+
+@pytest.mark.parametrize("reply", ["👍", "yes please", "agreed"])
+def test_a_proposal_may_be_a_question(reply: str) -> None:
+    said = ("ok, the concert", "Dress code: all in black with a green scarf?", reply, "Noted.")
+    assert texts("decision", *said) == [f"Dress code: all in black with a green scarf? (answer: {reply})"]
+
+
+def test_a_short_answer_is_told_with_the_question() -> None:
+    said = ("what is left for the index?", "Which tolerance should the grid match have?", "by area, 10 percent", "Set.")
+    (decision,) = texts("decision", *said)
+    assert decision == "Which tolerance should the grid match have? (answer: by area, 10 percent)"
+
+
+def test_a_users_own_directive_is_a_decision() -> None:
+    directive = "Let's use Postgres 16 for the billing service instead of MySQL."
+    (decision,) = items(directive, "OK, I'll switch the billing service to Postgres 16.")
+    assert (decision.kind, decision.text, decision.sources) == ("decision", directive, (3,))
+
+
+def test_a_standing_rule_is_recognized() -> None:
+    rule = "From here on write all commit messages in English."
+    assert texts("rule", rule, "Understood, noted.", "what is next?", "The export.") == [rule]
+
+
+def test_a_fact_is_recognized() -> None:
+    fact = "The Atlas release is due on 3 June 2026."
+    assert texts("fact", fact, "Noted.") == [fact]
+
+
+def test_an_open_item_and_the_report_that_it_is_done_are_recognized() -> None:
+    said = (BERTH, "OK, I'll keep that in mind.", "how does the export work?", "It writes a CSV file.", BERTH_DONE)
+    found = items(*said, "Good to hear.")
+    assert {("open", 3), ("report", 7)} <= {(item.kind, item.turn) for item in found}
+    assert found[0].text == BERTH
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "text"),
+    [
+        ("Decision: keep the raw files for ever", "decision", "keep the raw files for ever"),
+        ("**Decision**: keep SQLite for now", "decision", "keep SQLite for now"),
+        ("Rule: tests run before each commit", "rule", "tests run before each commit"),
+        ("TODO: pay Bo", "open", "pay Bo"),
+        ("- [ ] call Ana Marija", "open", "call Ana Marija"),
+        ("- [x] call Ana Marija", "report", "call Ana Marija"),
+        ("Done: the berth is booked", "report", "the berth is booked"),
+    ],
+)
+def test_a_label_always_counts(line: str, kind: str, text: str) -> None:
+    assert (kind, text) in [(item.kind, item.text) for item in items(line, "ok")]
+
+
+@pytest.mark.parametrize(
+    "line", ["Decision: should we keep it?", "TODO: **", "- [ ] [forgotten]", "```\nTODO: x y\n```"]
+)
+def test_a_label_before_a_question_or_nothing_counts_for_nothing(line: str) -> None:
+    assert items(line, "ok") == []
+
+
+def test_each_labeled_line_is_an_item_of_its_own() -> None:
+    assert texts("open", "- [ ] write docs for the parser\n- [ ] write tests for the parser") == [
+        "write docs for the parser",
+        "write tests for the parser",
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(INJECTED)
+def test_what_a_program_wrote_never_becomes_an_item(text: str) -> None:
+    plain = talk("and backups?", f"{PROPOSAL} OK?", "yes", "Set up that way.")
+    program = [one for one in talk(*[text] * 2) if one.content == text]
+    assert not any(map(is_real, program))
+    assert read([*plain, *program], recognizer()) == read(plain, recognizer())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=200), max_size=5))
+def test_any_text_can_be_read_and_an_item_is_short_and_on_one_line(said: list[str]) -> None:
+    for item in items(*said):
+        assert 0 < len(item.text) <= LONGEST
+        assert "\n" not in item.text
+
+
+def test_a_lesson_holds_no_decisions() -> None:
+    said = (
+        "I'm new to beekeeping and want to make sure my two hives survive the winter, can you explain how I "
+        "should prepare them?",
+        "To prepare your hives for the winter, follow these steps:\n\n### 1. **Food**\n- **Weigh the hive**: "
+        "Make sure that each hive has at least 18 kg of stores.\n- **Feed syrup early**: Use a 2:1 sugar syrup "
+        "and stop feeding in October.\n\n### 2. **Moisture**\n- **Ventilation**: Use a quilt box to absorb "
+        "moisture, and keep the top entrance open.\n- **Tilt**: Tilt the hive slightly forward so that water can "
+        "run out.\n\n### 3. **Mites**\n- **Treatment**: Treat with oxalic acid when the colony is without "
+        "brood.\n\nBy following these steps, you can ensure that your colonies stay healthy.",
+        "Thanks for the detailed steps! I've never treated bees against mites before, so how does the oxalic "
+        "acid work, and what should I watch out for?",
+        "Oxalic acid kills the mites that sit on the bees. Here is how to use it:\n\n1. **Trickle method**: Mix "
+        "35 g of oxalic acid into a liter of syrup and trickle 5 ml into each gap.\n2. **Vaporization**: Use a "
+        "vaporizer with 1 g for each brood box, and wear a respirator.\n\n- **Timing**: Treat once, in December, "
+        "when there is no brood.\n- **Safety**: Keep gloves and goggles on.",
+        "That makes sense. I'll try to weigh the hives this weekend, then the syrup would be 2 kg of sugar to 1 "
+        "liter of water, right?",
+        "Exactly! With 2 kg of sugar and 1 liter of water you get about 2.25 liters of syrup.",
+    )
+    assert texts("decision", *said) == []
+
+
+@pytest.mark.parametrize(
+    ("asks_the_memory", "general"),
+    [
+        ("where does the staging database run again?", "what is the difference between a list and a tuple?"),
+        ("draft the letter to the landlord about the roof", "rename this variable to total"),
+        ("who signs off our releases", "run the tests again"),
+    ],
+)
+def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_the_memory: str, general: str) -> None:
+    model = recognizer()
+    assert model.needs_memory(asks_the_memory) > 0.5 > model.needs_memory(general)

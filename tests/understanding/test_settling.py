@@ -1,0 +1,90 @@
+"""Which item replaces or closes which."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.recognizer import read
+from mcp_server.understanding.settling import Statement, same, settle
+from tests.understanding.talks import BERTH, BERTH_DONE, START, talk
+
+DOCS, TESTS = "we still need to write docs for the parser", "and someone has to write tests for the parser"
+
+
+def settled(*said: str) -> dict[str, str]:
+    found = [
+        Statement(item.kind, item.text, (item.at, "", item.turn), item.changes)
+        for item in read(talk(*said), recognizer())
+    ]
+    settle(found)
+    return {one.text: one.state for one in found if one.kind != "report"}
+
+
+def test_a_report_in_other_words_closes_an_open_item() -> None:
+    said = (BERTH, "OK, I'll keep that in mind.", "how does the export work?", "It writes a CSV file.")
+    assert settled(*said) == {BERTH: "current"}
+    assert settled(*said, BERTH_DONE, "Good to hear.")[BERTH] == "closed"
+
+
+def test_of_two_open_items_with_most_words_in_common_only_the_done_one_is_closed() -> None:
+    said = (DOCS, "ok", TESTS, "Noted.", "what does the lexer return?", "A list of tokens.")
+    assert settled(*said) == {DOCS: "current", TESTS: "current"}
+    done = "the parser has its docs now, I wrote them on the train"
+    assert settled(*said, done, "Good to hear.") == {DOCS: "closed", TESTS: "current"}
+    assert settled(*said, "- [x] write tests for the parser", "Great.") == {DOCS: "current", TESTS: "closed"}
+
+
+def test_a_decision_that_takes_another_back_replaces_it_and_others_stay() -> None:
+    said = (
+        "where do secrets live?",
+        "I'd keep them in Vault with the AppRole login, one role per service.",
+        "yes please",
+        "Done.",
+        "Let's use Postgres 16 for the billing service instead of MySQL.",
+        "OK.",
+        "change of plan: no AppRole login in Vault after all, we use the JWT login instead",
+        "OK, Vault uses JWT login now.",
+    )
+    states = settled(*said)
+    assert states.pop("I'd keep them in Vault with the AppRole login, one role per service.") == "replaced"
+    assert set(states.values()) == {"current"}
+    assert len(states) == 2
+
+
+def test_an_item_that_was_said_twice_is_closed_as_one() -> None:
+    one, other = (
+        Statement("open", text, (START, "", turn))
+        for turn, text in enumerate(("send Grigorije a plan", "send a plan to Grigorije"))
+    )
+    assert same(one, other)
+    settle([one, other, Statement("report", "sent the plan to Grigorije", (START, "", 9))])
+    assert (one.state, other.state) == ("closed", "closed")
+
+
+def test_decisions_that_were_weighed_before_are_not_weighed_again() -> None:
+    old, new = (
+        Statement("decision", text, (START, "", turn), 0.9, is_new=False)
+        for turn, text in enumerate(("Vault with AppRole login", "Vault with JWT login, no AppRole"))
+    )
+    settle([old, new])
+    assert (old.state, new.state) == ("current", "current")
+    new.is_new = True
+    settle([old, new])
+    assert old.state == "replaced"
+
+
+def test_a_new_value_of_a_fact_replaces_the_old_one_and_other_facts_stay() -> None:
+    old, other, new = (
+        Statement("fact", text, (START + timedelta(days=day), "", 1))
+        for day, text in enumerate(
+            (
+                "The kiln in the yard fires stoneware at 1240 degrees.",
+                "The kiln in the yard takes 40 mugs in one load.",
+                "The kiln in the yard fires stoneware at 1210 degrees now.",
+            )
+        )
+    )
+    settle([old, other, new])
+    assert (old.state, old.by) == ("replaced", new)
+    assert other.state == new.state == "current"
