@@ -21,7 +21,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage
 from mcp_server.project import Project
 from mcp_server.search import gate, ranking
-from mcp_server.search.newer import MOST, newest_first, with_note
+from mcp_server.search.newer import REACH, newest_first, with_note
 from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.settings import Settings
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
@@ -173,7 +173,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
 
 def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
     """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
-    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, MOST))
+    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, REACH))
     by_identity = {id(one.candidate): one for one in candidates.found}
     passages = [by_identity[id(one.candidate)].passage for one in ranked]
     journals = [place for place, passage in enumerate(passages) if passage.category == "journal"]

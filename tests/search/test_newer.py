@@ -32,3 +32,34 @@ def test_a_newer_value_goes_before_the_older_one_which_says_so() -> None:
 
 def test_hits_about_different_things_keep_their_order() -> None:
     assert newest_first((OLD, OTHER), "when does the glaze room close?") == (OLD, OTHER)
+
+
+def turn(number: int, text: str, path: str = PATH, speaker: str = "") -> Hit:
+    said = Passage(path, path, 0, number, number, number, text, "kiln", "conversation", turn=number, speaker=speaker)
+    return Hit(said, 1.0, {})
+
+
+STARTS = turn(3, "the ceremony starts at 14:00 in the garden")
+MOVED = turn(41, "small change, the ceremony is at 15:30 then")
+ASKED = "what time does the ceremony start?"
+
+
+def test_a_newer_short_turn_goes_before_the_first_hit() -> None:
+    first, second, third = newest_first((STARTS, OTHER, MOVED), ASKED)
+    assert (first, third) == (MOVED, OTHER)
+    assert (second.passage, second.newer) == (STARTS.passage, "2026-11-02")
+
+
+def test_a_newer_turn_far_behind_is_found_and_a_lower_hit_is_not_replaced() -> None:
+    others = tuple(turn(50 + place, f"the oven has shelf number {place}") for place in range(70))
+    assert newest_first((STARTS, *others, MOVED), ASKED)[0] == MOVED
+    assert newest_first((*others, STARTS, MOVED), ASKED) == (*others, STARTS, MOVED)
+
+
+def test_a_reply_a_question_another_person_and_a_question_about_the_past_reorder_nothing() -> None:
+    reply = turn(4, "fine, the ceremony is at 14:00 sharp then, I tell the guests")
+    question = turn(41, "was the ceremony moved to 15:30?")
+    ana, ben = turn(3, STARTS.passage.text, speaker="Ana"), turn(41, MOVED.passage.text, speaker="Ben")
+    for hits in ((STARTS, reply), (STARTS, question), (ana, ben)):
+        assert newest_first(hits, ASKED) == hits
+    assert newest_first((STARTS, MOVED), "what time did the ceremony start?") == (STARTS, MOVED)
