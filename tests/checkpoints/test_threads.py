@@ -1,12 +1,16 @@
 """The thread of a conversation: only real messages, bounded."""
 
 from __future__ import annotations
+
 from datetime import UTC, datetime, timedelta
-from hypothesis import given, strategies as st
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.checkpoints.threads import announced, summary
 from mcp_server.model import Role, Turn
 from tests.checkpoints.injected import INJECTED
-from typing import Any
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 LONG = "I'll use one SQLite file for the ledger.\n" + "It is one file and easy to copy. " * 15

@@ -1,13 +1,16 @@
 """What is pushed: the policy, on values."""
 
 from __future__ import annotations
+
+from typing import Any
+
 import pytest
+
 from mcp_server.context.push_policy import LONGEST, choose, visible_line
-from mcp_server.context.window_text import (asks_nothing, fingerprints, subject_words, was_sent)
+from mcp_server.context.window_text import asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.text.passages import own_text
 from tests.context.states import knowledge, passage
-from typing import Any
 
 SIGNAL = GateSignal(True, "all", 0.5, 0.445)
 PATH = "raw/conversations/2026/05/01/0900-ses_old-tea.md"

@@ -1,11 +1,15 @@
 """The notes of a conversation: what was settled and is open, the last tool call, the files that were touched."""
 
 from __future__ import annotations
-import pytest
+
 from datetime import UTC, datetime, timedelta
-from hypothesis import given, settings, strategies as st
-from mcp_server.knowledge.notes import (MAX_FILES, MAX_ITEMS, Noted, Outcome, Review, from_dict, items, noted, outcome)
-from mcp_server.model import (COMPACTION, Role, ToolCall, Turn)
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_server.knowledge.notes import MAX_FILES, MAX_ITEMS, Noted, Outcome, Review, from_dict, items, noted, outcome
+from mcp_server.model import COMPACTION, Role, ToolCall, Turn
 from mcp_server.understanding.model import recognizer
 from tests.checkpoints.injected import INJECTED, SEEDS
 

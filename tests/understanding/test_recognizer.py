@@ -1,12 +1,15 @@
 """What is recognized in a conversation: decisions, rules, facts, open items, reports."""
 
 from __future__ import annotations
+
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import LONGEST, is_real, read
 from tests.checkpoints.injected import INJECTED
-from tests.understanding.talks import (BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts)
+from tests.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
 
 
 def test_an_accepted_proposal_becomes_a_decision_that_quotes_it() -> None:
