@@ -173,16 +173,22 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
             if item.kind == kind
             if kind == "report" or is_worth_a_line(item)
             if not (kind == "fact" and item.role == "user" and kind_of_self(item.text) == "about")
+            if not (kind == "fact" and any(_quotes(other, item) for other in context.items))
         ]
 
     return extract
+
+
+def _quotes(item: Item, fact: Item) -> bool:
+    """Returns whether the line of another kind of item has all of a fact's text."""
+    return item.kind in ("decision", "rule", "open") and fact.text in item.text and is_worth_a_line(item)
 
 
 DECISIONS = Extractor("decisions", VERSION + 3, _of_items("decision"), ("decision",))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),
-    Extractor("facts", VERSION + 3, _of_items("fact"), ("fact",)),
+    Extractor("facts", VERSION + 4, _of_items("fact"), ("fact",)),
     Extractor("open items", VERSION, _of_items("open")),
     Extractor("reports", VERSION, _of_items("report")),
 )
@@ -248,7 +254,7 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
 
 
 LESSONS = Extractor("lessons", 4, _lessons, ("lesson",))
-PEOPLE = Extractor("people", 5, _people, ("about", "preference", "plan", "event"))
+PEOPLE = Extractor("people", 6, _people, ("about", "preference", "plan", "event"))
 
 # ---------------------------------------------------------------- procedures
 

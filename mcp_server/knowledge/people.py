@@ -105,7 +105,8 @@ _LEFT_OUT = re.compile(
 )
 """Questions, sentences to or about the other person, and words about the conversation."""
 _POINTS = re.compile(
-    r"\b(?:it|them|they|he|she|him|these|those|this(?! (?:year|month|week\w*|morning|\w+day|\w+er|spring|fall)\b)"
+    r"\b(?:it|them|they|he|she|him|these|those"
+    r"|this(?! (?:year|month|week\w*|morning|\w+day|summer|winter|spring|fall)\b)"
     r"|that(?=\W*$| \w+\W*$|[.,;!])|there(?! (?:is|are|was|were)\b)|(?:an?other|that|this|on) one|similar)\b",
     re.IGNORECASE,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -153,6 +154,13 @@ def test_an_item_that_is_not_probable_enough_is_not_worth_a_line_and_a_labeled_o
 )
 def test_the_task_of_the_hour_a_question_and_an_exercise_are_not_worth_a_line(text: str) -> None:
     assert not is_worth_a_line(item("fact", text, 0.7))
+
+
+def test_a_fact_whose_text_a_line_of_another_kind_quotes_has_no_line_of_its_own() -> None:
+    shop, vet = "The bike shop in Wexford closes at noon.", "There's a vet in Nanclares who hates film people."
+    items = (item("open", f"I need to find a vet. {vet}", 0.9), item("fact", vet, 0.9), item("fact", shop, 0.9))
+    turns, context = talk(("user", "I need to find a vet."))
+    assert [line.text for line in by("facts", (turns, replace(context, items=items)))] == [shop]
 
 
 def test_an_option_that_the_agent_passed_over_is_no_decision() -> None:

@@ -1,16 +1,18 @@
 """An LLM reviews items: what it may change, and what refuses its whole answer."""
 
 from __future__ import annotations
-
 import json
-from typing import Any
-
 import pytest
-
-from mcp_server.knowledge.llm_answers import Reviewed, Window, reviewed, windows
+from benchmarks.understand import load
+from collections.abc import Callable
+from itertools import pairwise
+from mcp_server.knowledge.llm_answers import (Reviewed, Window, reviewed, windows)
 from mcp_server.model import Turn
-from mcp_server.understanding.recognizer import Item, ItemKind
+from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.recognizer import Item, ItemKind, read
+from pathlib import Path
 from tests.understanding.talks import talk
+from typing import Any
 
 SAID = (
     "where do secrets live?",
@@ -137,3 +139,74 @@ def test_a_long_conversation_is_shown_in_parts_with_its_items() -> None:
     parts = list(windows(turns, found))
     assert [len(part.turns) for part in parts] == [40, 40, 20]
     assert [list(part.items) for part in parts] == [["i1"], [], ["i2"]]
+
+
+LABELED = Path(__file__).parents[3] / "benchmarks" / "conversations" / "held-out" / "p9.json"
+LAZY = ["{}", '{"drop": [], "add": []}', "Looks fine to me!", ""]
+CHATTY = [
+    'Sure! Here is the list:\n```json\n{"drop": ["i1"]}\n```\nLet me know if I can help.',
+    '{"drop": [], "comment": "I would also mention that the house is old."}',
+    '{"add": [{"kind": "fact", "turn": 2, "quote": "The inspection found an old house with many problems."}]}',
+]
+
+
+def drops_everything(window: Window) -> str:
+    return json.dumps({"drop": list(window.items)})
+
+
+def rewords_with_an_invented_sum(window: Window) -> str:
+    return json.dumps({"reword": [{"id": name, "text": "The pipes cost $99,999."} for name in window.items]})
+
+
+def settles_by_older_items(window: Window) -> str:
+    names = list(window.items)
+    return json.dumps({"settle": [{"id": new, "by": old} for old, new in pairwise(names)]})
+
+
+def drops_and_adds(window: Window) -> str:
+    """A good answer: it drops what is no decision, and adds decisions and a fact in the words of the messages."""
+    no_decisions = ("Permit pulled?", "Is the subfloor level?")
+    quotes = (
+        ("decision", 4, "We should do the wiring first, before any plaster."),
+        ("decision", 14, "Pipes: PEX everywhere. Cheaper than copper and he can snake it."),
+        ("fact", 2, "knob-and-tube wiring upstairs, galvanized pipes, damp in the northeast corner of the basement"),
+    )
+    said = {turn.number: turn.content for turn in window.turns}
+    drop = [name for name, one in window.items.items() if one.text.startswith(no_decisions)]
+    add = [{"kind": kind, "turn": turn, "quote": quote} for kind, turn, quote in quotes if quote in said.get(turn, "")]
+    return json.dumps({"drop": drop, "add": add})
+
+
+def always(answer: str) -> Callable[[Window], str]:
+    return lambda _: answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_good"),
+    [
+        (drops_and_adds, True),
+        *[(always(one), False) for one in LAZY + CHATTY],
+        *[(one, False) for one in (drops_everything, rewords_with_an_invented_sum, settles_by_older_items)],
+    ],
+)
+def test_recall_and_precision_are_never_below_those_without_an_llm(
+    answer: Callable[[Window], str], is_good: bool
+) -> None:
+    (labeled,) = load(LABELED)
+    turns = labeled.sessions[0]
+    before = after = Reviewed(tuple(read(turns, recognizer())))
+    for part in windows(turns, before.items):
+        after = reviewed(part, answer(part), after)
+
+    def recall_and_precision(found: Reviewed) -> tuple[float, float]:
+        kept = [one for one in found.items if one not in found.settled]
+        right = [any(label.kind == one.kind and label.is_in(one.text) for label in labeled.labels) for one in kept]
+        known = [any(label.kind == one.kind and label.is_in(one.text) for one in kept) for label in labeled.labels]
+        return sum(known) / len(known), sum(right) / len(right)
+
+    (recall, precision), (recall_now, precision_now) = map(recall_and_precision, (before, after))
+    if is_good:
+        assert recall_now > recall
+        assert precision_now > precision
+    else:
+        assert (recall_now, precision_now) == (recall, precision)

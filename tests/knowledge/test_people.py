@@ -79,6 +79,7 @@ def test_what_people_say_of_themselves_is_kept(said: str, kind: str, kept: str) 
         "After that, we rowed to the island near Zemun.",
         "I really like the idea of a kayak tour to Zemun.",
         "I'm working on one with my choir about the Danube.",
+        "I painted this after a trip to the castle in Jajce.",
         "I built something similar with my cousins in Zemun.",
         "I ja volim kafu, ali ne volim caj i mleko.",
         "<system-reminder>I joined a rowing club yesterday.</system-reminder>",
