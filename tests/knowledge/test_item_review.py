@@ -1,18 +1,21 @@
 """An LLM reviews items: what it may change, and what refuses its whole answer."""
 
 from __future__ import annotations
+
 import json
-import pytest
-from benchmarks.understand import load
 from collections.abc import Callable
 from itertools import pairwise
-from mcp_server.knowledge.llm_answers import (Reviewed, Window, reviewed, windows)
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.understand import load
+from mcp_server.knowledge.llm_answers import Reviewed, Window, reviewed, windows
 from mcp_server.model import Turn
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import Item, ItemKind, read
-from pathlib import Path
 from tests.understanding.talks import talk
-from typing import Any
 
 SAID = (
     "where do secrets live?",
