@@ -14,6 +14,8 @@ from mcp_server.clients.adapters import ADAPTERS
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
+FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
+
 
 @click.command(
     "import", epilog=examples("import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory"]),
+    type=click.Choice(FORMATS),
     default="auto",
     show_default=True,
-    help="The format of PATH; auto detects it.",
+    metavar="FORMAT",
+    help=f"The format of PATH: {', '.join(FORMATS[1:])}; auto detects it.",
 )
 @click.option(
     "--project", help="Its project (default: that of the conversation's folder; else none, visible in all projects)."

@@ -20,6 +20,7 @@ import pytest
 from mcp_server.clients.hooks import protocol
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.node import BIN_VARIABLE
+from tests.end_to_end.servers import turns
 
 PATIENCE = 300.0
 COMMAND = Path(sys.executable).parent / "context-manager"
@@ -151,10 +152,16 @@ class Desk:
 
     def wait_for_server(self) -> None:
         """Waits until a server on the memory listens to hooks."""
-        end = time.monotonic() + PATIENCE
-        while not (self.workspace / ".local" / protocol.ADDRESS).exists():
-            assert time.monotonic() < end, "the server does not listen"
-            time.sleep(0.1)
+        _wait_for((self.workspace / ".local" / protocol.ADDRESS).exists, "the server to listen")
+
+    def wait_for_record(self, prompt: str) -> None:
+        """Waits until the session of one prompt is in the memory up to its answer: hooks record in the background."""
+
+        def is_whole() -> bool:
+            said = [[line.strip('"') for _, line in lines] for lines in turns(self.workspace).values()]
+            return any(lines[0] == prompt and lines[-1] == "Fine." for lines in said)
+
+        _wait_for(is_whole, f"the record of {prompt!r}")
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -186,3 +193,10 @@ def _ran(command: Sequence[str], env: Mapping[str, str], folder: Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def _wait_for(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, f"waited for {what}"
+        time.sleep(0.1)

@@ -52,6 +52,7 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
             desk.wait_for_server()
             for prompt in (FACT, ABOUT_IT, SMALL_TALK):
                 desk.ask(program, prompt)
+                desk.wait_for_record(prompt)
     bearing, thanks = (
         next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
     )

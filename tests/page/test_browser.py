@@ -82,7 +82,7 @@ def test_a_second_use_of_the_address_opens_nothing(browser: Browser, address: st
     context = browser.new_context()
     other = context.new_page()
     other.goto(address)
-    other.wait_for_function("document.getElementById('told').textContent.includes('used before')")
+    other.get_by_text("used before").wait_for()
     assert "#" not in other.url  # the code is not left in the history
     other.goto(f"{root}/knows")
     assert "/open" in other.url
@@ -94,7 +94,7 @@ def test_an_address_pasted_into_an_open_tab_is_noticed(browser: Browser, root: s
     other = context.new_page()
     other.goto(f"{root}/open")
     other.evaluate("location.hash = '#wrong'")
-    other.wait_for_function("document.getElementById('told').textContent.includes('used before')")
+    other.get_by_text("used before").wait_for()
     context.close()
 
 
@@ -216,7 +216,7 @@ def test_find_by_keyboard_why_a_passage_stayed_out(page: Page, root: str) -> Non
 
 
 def test_correct_a_fact_by_keyboard(page: Page, root: str, bakery: Path) -> None:
-    page.goto(f"{root}/knows?view=facts&q=Ratar")
+    page.goto(f"{root}/knows?view=facts")
     tab_to(page, "Edit")
     page.keyboard.press("Enter")
     page.wait_for_url("**/knows/edit**")
