@@ -25,6 +25,10 @@ SECTIONS = ("user_acts", "agent_acts", "items", "lines", "prompts")
 """The sections of a weights file, which are the fields of `Model`."""
 
 
+LONGEST_PROMPT = 2_000
+"""Characters of a prompt that are judged: what it asks for stands at its beginning, and it may be megabytes long."""
+
+
 @cache
 def recognizer(path: Path = SHIPPED) -> Model:
     """Returns the model of a weights file. Loading takes about 0.1 s: call it in a worker thread the first time."""
@@ -62,7 +66,8 @@ class Model:
 
     def needs_memory(self, prompt: str) -> float:
         """Returns the probability that a prompt needs something of the memory, 0 to 1."""
-        return self.prompts.probabilities(message_features(Message("user", prompt, False, None)))["memory"]
+        start = Message("user", prompt[:LONGEST_PROMPT], False, None)
+        return self.prompts.probabilities(message_features(start))["memory"]
 
 
 def dump(model: Model) -> str:

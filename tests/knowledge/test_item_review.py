@@ -144,7 +144,7 @@ def test_a_long_conversation_is_shown_in_parts_with_its_items() -> None:
     assert [list(part.items) for part in parts] == [["i1"], [], ["i2"]]
 
 
-LABELED = Path(__file__).parents[3] / "benchmarks" / "conversations" / "held-out" / "p9.json"
+LABELED = Path(__file__).parents[2] / "benchmarks" / "conversations" / "held-out" / "p9.json"
 LAZY = ["{}", '{"drop": [], "add": []}', "Looks fine to me!", ""]
 CHATTY = [
     'Sure! Here is the list:\n```json\n{"drop": ["i1"]}\n```\nLet me know if I can help.',
