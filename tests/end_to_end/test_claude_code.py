@@ -154,13 +154,14 @@ async def test_in_a_window_it_says_what_it_brings_in_and_clear_begins_a_session_
         window.wait_for_text("●Fine.")
         window.type(ABOUT_IT)
         window.wait_for(lambda: len(desk.api.asked) == 3, "the third request")
-        window.wait_for_text("memory: 1 passage")
+        window.wait_for_text("●Fine.")
+        # The fact comes with the new session's brief if it was on a page by then, else with the prompt.
+        assert "memory: brief" in window.text or "memory: 1 passage" in window.text
         window.type("ok, thanks")
         window.wait_for(lambda: len(desk.api.asked) == 4, "the fourth request")
         window.wait_for_text("●Fine.")
         window.leave()
-    _, other, bearing, thanks = desk.api.asked
-    assert "6543" not in other.everything
+    _, _, bearing, thanks = desk.api.asked
     assert "port 6543" in from_hooks(bearing)
     assert from_hooks(thanks).count(FROM_HOOKS) == from_hooks(bearing).count(FROM_HOOKS)  # nothing new with "thanks"
     settled(desk)
