@@ -26,7 +26,7 @@ SECTIONS = ("user_acts", "agent_acts", "items", "lines", "prompts")
 
 
 LONGEST_PROMPT = 2_000
-"""Characters of a prompt that are judged: what it asks for stands at its beginning, and it may be megabytes long."""
+"""Only so many characters of a prompt are judged, because a prompt may have megabytes."""
 
 
 @cache

@@ -28,7 +28,7 @@ PLUGIN = ROOT / "plugin"
 CLAUDE_VARIABLE = "CONTEXT_MANAGER_CLAUDE"
 KEY = "sk-fake"
 PATIENCE = 60.0
-ROWS, COLUMNS = 200, 160  # so many rows that nothing scrolls out of a test's window
+ROWS, COLUMNS = 200, 160  # with 200 rows no text of a test scrolls off the screen
 
 
 @cache
@@ -242,7 +242,7 @@ class Window:
             self._read()
 
     def _answer(self) -> str:
-        """What stands below the line that was typed last, without spaces."""
+        """Returns the text below the last typed line, without spaces."""
         shown = _bare(self.text)
         return shown.rpartition(self._typed)[2] if self._typed else shown
 
