@@ -322,8 +322,11 @@ async def _is_being_written(memory: Memory, given: Given) -> bool:
     """Returns whether the client may still write the last answer: it is not recorded, and `STILL_WRITING` not over."""
     if not memory.settings.hooks.capture or memory.clock() - (given.at or memory.clock()) >= STILL_WRITING:
         return False
-    last = (await memory.state.recorded(given.session, "agent", "", None)).last
-    return last is None or last.role != "agent"
+    row = await memory.state.session(given.session)
+    if row is None:
+        return True
+    last = (await run_sync(memory.transcripts.read, row.path)).turns[-1].turn
+    return last.role != "agent" or bool(last.tool_calls)
 
 
 async def _look_again(memory: Memory, event: str, given: Given) -> None:
