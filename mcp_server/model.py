@@ -120,9 +120,20 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """How near a turn and its two neighbors are to a message, as cosines: the turn, the mean of the three vectors, and
+    the nearest of the three."""
+
+    turn: float
+    mean: float
+    best: float
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
-    is all of its unit. `newer` is the day of another hit that states a newer value of the same thing, or ""."""
+    is all of its unit. `newer` is the day of another hit that states a newer value of the same thing, or "".
+    `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was asked for."""
 
     passage: Passage
     score: float
@@ -131,6 +142,7 @@ class Hit:
     imported: bool = False
     whole: bool = True
     newer: str = ""
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from mcp_server.model import Caller, Delivery, Hit, SourceFile, Turn, Withheld
 from mcp_server.project import Project
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.newer import MOST, newest_first, with_note
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled
+from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
 from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
@@ -174,6 +174,7 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
     references: Mapping[str, int] = {}
     if message.strip():
         found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
+        found = await with_exchanges(memory, message, found)
         page = lines.hits
         references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)

@@ -14,7 +14,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Hit
 from mcp_server.project import Project
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines
+from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, with_exchanges
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import Depth
 from mcp_server.text.derived_lines import sources_of
@@ -54,7 +54,8 @@ async def find_hits(memory: Memory, prompt: str, project: Project, session: str,
         operators=False,
         depth=DEPTH,
     )
-    return PromptHits(await find(memory, request), await find_page_lines(memory, request))
+    found, lines = await find(memory, request), await find_page_lines(memory, request)
+    return PromptHits(await with_exchanges(memory, prompt, found), await with_exchanges(memory, prompt, lines))
 
 
 def judged(

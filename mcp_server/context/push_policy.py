@@ -281,6 +281,7 @@ def candidates(
             f"{kind} cosine": cosine,
             f"{kind} above usual": cosine - usual,
             f"{kind} coverage": _coverage(hit),
+            **_exchange(hit),
             "around": hit.terms.get("around", 0.0) / WEIGHTS_OF_SEARCH.around,
             "shares a word": float(shared > 0),
             "shared words": float(min(shared, 3)),
@@ -289,6 +290,13 @@ def candidates(
         }
         found.append(Candidate(hit, prompt | features, texts[place], stems[place], asks[place]))
     return found
+
+
+def _exchange(hit: Hit) -> dict[str, float]:
+    near = hit.exchange
+    if near is None:
+        return {}
+    return {"exchange": 1.0, "exchange turn": near.turn, "exchange mean": near.mean, "exchange best": near.best}
 
 
 def _log_odds(probability: float) -> float:

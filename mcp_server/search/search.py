@@ -25,7 +25,7 @@ from mcp_server.search.newer import REACH, newest_first, with_note
 from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.settings import Settings
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
-from mcp_server.text.derived_lines import is_derived, sources_of, without_sources
+from mcp_server.text.derived_lines import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.passages import is_imported, own_text
 from mcp_server.text.words import words
@@ -35,6 +35,9 @@ PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 
 PAGE_LINES = 60
 """Lines of a project's page that a search of it returns at most."""
+
+WITH_EXCHANGE = 150
+"""Hits whose exchanges `with_exchanges` compares."""
 
 SNIPPET = 320
 """Characters of a passage that a search shows."""
@@ -149,6 +152,24 @@ async def find_page_lines(memory: Memory, request: SearchRequest) -> Found:
     page: Category = "project" if request.project and request.project.slug else "reference"
     found = await find(memory, replace(request, category=page, limit=PAGE_LINES, depth=PAGE_DEPTH))
     return replace(found, hits=tuple(hit for hit in found.hits if is_derived(hit.passage.text)))
+
+
+async def with_exchanges(memory: Memory, message: str, found: Found) -> Found:
+    """Returns the hits with the exchanges that they come from: an answer often shares no word with the question that
+    it answers, but its neighbors do. Looks at the first `WITH_EXCHANGE` hits."""
+    turns = [_turn_of(hit.passage) for hit in found.hits[:WITH_EXCHANGE]]
+    near = await memory.index.exchanges(plain_query(message).text, list(dict.fromkeys(filter(None, turns))))
+    hits = [
+        replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip(found.hits, turns, strict=False)
+    ]
+    return replace(found, hits=(*hits, *found.hits[WITH_EXCHANGE:]))
+
+
+def _turn_of(passage: Passage) -> Source | None:
+    """Returns the turn of a passage; for a derived line the first turn that it comes from."""
+    if passage.turn is not None:
+        return Source(passage.path, passage.turn)
+    return next(iter(sources_of(passage.text)), None)
 
 
 async def find(memory: Memory, request: SearchRequest) -> Found:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from mcp_server.conversations.source_keys import Known, TurnKey
-    from mcp_server.model import Role
+    from mcp_server.model import Exchange, Role
     from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
     from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.values import (
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         SessionRow,
         SessionState,
     )
+    from mcp_server.text.derived_lines import Source
     from mcp_server.text.forgotten import Forgotten
 
 
@@ -391,6 +392,9 @@ class Index(Protocol):
         depth: Depth = ...,
     ) -> T:
         """Returns `then` of the candidates. It runs on the thread that found them."""
+
+    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
+        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
 
     def embed_ahead(self, text: str) -> None: ...
     async def settle(self, paths: Iterable[str], patience: float = ...) -> None:

@@ -10,7 +10,7 @@ If the index is missing or broken, `candidates` reads the files and says so, and
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcp_server.embed import Embedder
+    from mcp_server.model import Exchange
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.candidates import Found, Vector
     from mcp_server.storage.local.index.query_plan import QueryPlan
     from mcp_server.storage.local.locks import Locks
+    from mcp_server.text.derived_lines import Source
 
 
 T = TypeVar("T")
@@ -138,6 +140,17 @@ class Index(Maintenance):
             "The server rebuilds it, or `context-manager reset --index --apply`"
         )
         return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, message)))
+
+    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
+        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
+        if not turns or not numpy_is_there.is_set():
+            return {}
+
+        def near(connection: sqlite3.Connection) -> Mapping[Source, Exchange]:
+            vector = self._vector(text)
+            return {} if vector is None else lookups.exchanges(connection, vector, turns)
+
+        return await self._ask(near, {})
 
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():
