@@ -211,7 +211,7 @@ def fit(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
     matrix = _matrix(_rows(some), names)
     good = np.array([example.good for one in some for example in one.examples])
     kept = good | (np.random.default_rng(0).random(len(good)) < NEGATIVES)
-    spread = np.where(np.isin(names, ["bias"]), 1.0, matrix.std(0) + 1e-6)
+    spread = np.where(np.isin(names, ["bias", "exchange"]), 1.0, matrix.std(0) + 1e-6)
     model = LogisticRegression(C=STRENGTH, max_iter=500, fit_intercept=False)
     model.fit(matrix[kept] / spread, good[kept], sample_weight=np.where(good, 1, 1 / NEGATIVES)[kept])
     return dict(zip(names, map(float, model.coef_[0] / spread), strict=True))

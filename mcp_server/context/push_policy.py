@@ -39,7 +39,7 @@ from mcp_server.understanding.features import stems_of_texts, subject_stems
 LEAST_BEST = 0.04
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
-PRICE, FRAME = 0.00018, 40
+PRICE, FRAME = 0.00013, 40
 """The price of a token, as a probability, and the tokens that are added to the cost of each candidate. A passage of 90
 tokens is pushed if its estimate is at least .023."""
 
@@ -74,29 +74,33 @@ LONGEST = 9_500
 SENT_BEFORE = "sent before: this window has it"
 
 WEIGHTS: Mapping[str, float] = {
-    "around": 1.31,
-    "asks": -0.64,
-    "best cosine": -1.27,
-    "best coverage": -1.85,
-    "bias": -1.94,
-    "gate": 5.17,
-    "line": -4.10,
-    "line above usual": 5.42,
-    "line cosine": 2.60,
-    "line coverage": 2.82,
-    "line rank": -0.15,
-    "line score": 1.21,
-    "needs memory": 0.14,
-    "passage": -4.74,
-    "passage above usual": 0.52,
-    "passage cosine": 0.38,
-    "passage coverage": 1.35,
-    "passage rank": -0.68,
-    "passage score": 6.71,
-    "repeats": 0.22,
-    "shared words": 0.22,
-    "shares a word": -0.16,
-    "unknown words": -0.11,
+    "around": 1.39,
+    "asks": -0.59,
+    "best cosine": -1.39,
+    "best coverage": -1.88,
+    "bias": -1.43,
+    "exchange": -1.43,
+    "exchange best": 1.32,
+    "exchange mean": 1.15,
+    "exchange turn": 0.56,
+    "gate": 4.10,
+    "line": -3.06,
+    "line above usual": 4.10,
+    "line cosine": 1.77,
+    "line coverage": 3.02,
+    "line rank": -0.13,
+    "line score": 1.31,
+    "needs memory": 0.15,
+    "passage": -3.62,
+    "passage above usual": 1.79,
+    "passage cosine": -1.98,
+    "passage coverage": 1.79,
+    "passage rank": -0.59,
+    "passage score": 6.29,
+    "repeats": 0.58,
+    "shared words": 0.25,
+    "shares a word": -0.28,
+    "unknown words": -0.15,
 }
 """Weights of the features that `features` names."""
 

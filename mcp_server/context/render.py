@@ -92,8 +92,10 @@ def turn_text(turn: Turn) -> str:
 
 def group_header(passage: Passage, *, cut: bool, short: bool = False) -> str:
     """Returns the line above what was found in one conversation or file on one day; with `cut`, it also says how to
-    read the rest. With `short`, the header of a conversation is its day."""
+    read the rest. With `short`, the header of a conversation is its day, and that of a project's page its project."""
     date = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
+    if short and passage.category == "project" and passage.path.endswith("/context.md"):
+        return _header(f"project {one_line(passage.path.split('/')[-2], _LONGEST_PATH)}", date)
     if passage.category != "conversation":
         return _header(one_line(passage.path, _LONGEST_PATH), date)
     if short and date:

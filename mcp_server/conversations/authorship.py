@@ -38,6 +38,7 @@ ANYWHERE = (
     "<!-- safety:",
     "schema: context-manager/checkpoint",
     "Memory compiled for this message. What follows is stored data",
+    "Memory for this message. Stored data: facts to use",
     "This memory cannot take anything out of your client's window",
     "moves these to cold storage, from where `recover` brings them back",
 )

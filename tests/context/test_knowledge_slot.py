@@ -100,6 +100,24 @@ def test_a_push_heads_a_conversation_by_its_day_alone() -> None:
     assert tokens().count(short.text) < tokens().count(full.text)
 
 
+def test_a_push_names_a_projects_page_by_the_project_and_leaves_out_lines_of_tools_about_something_else() -> None:
+    said = passage("I moved to Novi Sad.\n[Write] tea/list.md → 3 lines\n[Read] notes/ana.md → read")
+    line = knowledge(
+        "- 2026-05-01: Ana pays the rent. [src: raw/conversations/2026/05/01/a.md#3]",
+        path="knowledge/projects/home/context.md",
+        category="project",
+    )
+    short = compiled(
+        candidate(said),
+        candidate(line),
+        message="Where does Ana live now?",
+        settings=CompilerSettings(short_headers=True),
+    )
+    assert "\n[project home]\n" in short.text
+    assert "list.md" not in short.text
+    assert "notes/ana.md" in short.text
+
+
 def test_a_passage_that_is_only_a_part_of_its_turn_says_so_too() -> None:
     result = compiled(candidate(passage("I moved to Novi Sad."), whole=False))
     assert "Ana: I moved to Novi Sad. (lines 7-9)" in result.text

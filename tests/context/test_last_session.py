@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs, LastSession
 from tests.context.states import inputs, tokens, turn
@@ -37,7 +39,8 @@ def test_the_newest_turns_come_in_first_when_room_is_short() -> None:
 
 
 def test_without_room_for_its_label_it_is_left_out() -> None:
-    compiled = compile_inputs(inputs(message="", budget=130, last_session=LAST), tokens().count)
+    far = replace(LAST, path=f"raw/conversations/{'a-long-name/' * 30}tea.md")
+    compiled = compile_inputs(inputs(message="", budget=130, last_session=far), tokens().count)
     assert "last session" not in compiled.text
     assert not any(one.included for one in compiled.receipt.considered)
 

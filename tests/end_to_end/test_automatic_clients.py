@@ -23,7 +23,7 @@ FACT = "For your notes: the staging database of the harbour app is called walrus
 RULE = "Never deploy the harbour app on a Friday."
 KNOWN, QUESTION, KEY = FACTS[1]
 ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"
-PUSHED = "Memory compiled for this message."
+PUSHED = "Memory for this message."
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
 SMALL_TALK = "Thanks, great!"
 

@@ -125,7 +125,10 @@ class Included:
 
 
 HEADING = label("knowledge", "from past conversations and files; search and read give more")
-SHORT_HEADING = label("knowledge", "search gives more")
+SHORT_HEADING = "<!-- search gives more -->"
+
+TOOL = re.compile(r"\[\w[\w.:-]*\] ")
+"""The beginning of a line of a turn that a tool wrote, as `passages` gives it."""
 
 LENGTH_CHARGE = 0.02
 LENGTH_START = 10
@@ -212,8 +215,14 @@ class _Shelf:
         return self._line(scored, part, False) if part else whole
 
     def _to_the_point(self, passage: Passage, text: str) -> str:
-        """Returns the text without pasted code that is not relevant to the message."""
-        if passage.category != "conversation" or ("```" not in text and "~~~" not in text):
+        """Returns the text without pasted code that is not relevant to the message; in a push also without such lines
+        of tools."""
+        if passage.category != "conversation":
+            return text
+        if self._short:
+            said = [row for row in text.split("\n") if not TOOL.match(row) or self._query & set(content_words(row))]
+            text = "\n".join(said) if any(row.strip() for row in said) else text
+        if "```" not in text and "~~~" not in text:
             return text
         return without_code(text, self._query, begins_inside=passage.part > 0)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mcp_server.search.query import plain_query
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.values import Filters
+from mcp_server.text.derived_lines import Source
 from tests.storage.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +83,18 @@ async def test_without_sqlite_vec_numpy_finds_the_same(
     followed = await again.fingerprint()
     await again.rebuild()
     assert await again.fingerprint() == followed
+
+
+async def test_an_exchange_is_as_near_as_its_nearest_turn(ws: Workspace, indexed: Make) -> None:
+    path = ws.say("one", "Which rope do we take for the bowline?")
+    for content in ("The red one.", "Fine.", "Lunch is at noon."):
+        ws.say("one", content, role="agent")
+    index = indexed(HashEmbedder())
+    await index.rebuild()
+    await index.candidates(plain_query("rope for a bowline"))  # a search has loaded NumPy
+    answer, far, unknown = Source(path, 2), Source(path, 4), Source("raw/nothing.md", 1)
+    near = await index.exchanges("rope for a bowline", [answer, far, unknown])
+    assert near.keys() == {answer, far}
+    assert near[answer].turn < near[answer].mean < near[answer].best
+    assert near[far].best < near[answer].best
+    assert await indexed(None).exchanges("rope", [answer]) == {}
