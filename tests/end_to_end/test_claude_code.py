@@ -52,7 +52,7 @@ def api() -> Iterator[FakeAnthropic]:
 
 @pytest.fixture
 def desk(tmp_path: Path, api: FakeAnthropic, empty_memory: None) -> Desk:
-    """Everything as it is shipped, but for the time that hooks may take: these machines are noisy."""
+    """Everything as it is shipped, but for the time that hooks may take, and the imports of the server."""
     home, project, memory = (tmp_path / name for name in ("home", "a project with spaces", "memory"))
     return Desk(usable_claude(), api, home, project, memory, plugin=variant(tmp_path / "patient", patient))
 
@@ -180,7 +180,7 @@ def without_our_commands(desk: Desk) -> str:
 
 
 def test_without_our_commands_a_window_shows_nothing_of_the_hooks(desk: Desk) -> None:
-    desk.path = without_our_commands(desk)
+    desk.path, desk.plugin = without_our_commands(desk), PLUGIN
     with desk.window() as window:
         window.wait_for_text("shift+tab to cycle")  # it takes what is typed
         window.type(ABOUT_IT)
