@@ -14,6 +14,7 @@ import os
 import pkgutil
 import runpy
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -52,6 +53,18 @@ def python(*arguments: str, pid_file: Path | None = None) -> list[str]:
         return [sys.executable, *arguments]
     launcher = str(Path(__file__).with_name("launcher.py"))
     return [sys.executable, "-IS", launcher, _address(), str(pid_file or ""), *arguments]
+
+
+@cache
+def programs() -> Path:
+    """Returns a folder with our two commands for clients to start: they have their imports done."""
+    folder = Path(tempfile.mkdtemp(prefix="cm-bin"))
+    atexit.register(shutil.rmtree, folder)
+    cli = ("-c", "from mcp_server.cli.start import main; raise SystemExit(main())")
+    for name, program in (("context-manager", cli), ("context-manager-mcp", ("-m", "mcp_server"))):
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(python(*program))} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
 
 
 @cache
