@@ -77,13 +77,22 @@ def new_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     anyio.run(make)
     shutil.rmtree(made / ".local")
+    for sample in (made / ".git" / "hooks").glob("*.sample"):
+        sample.unlink()
     return made
+
+
+def copied(made: Path, workspace: Path) -> None:
+    """Copies a workspace. Its git hooks name its folder: with the old one, every opening would write them anew."""
+    shutil.copytree(made, workspace, dirs_exist_ok=True)
+    for hook in (workspace / ".git" / "hooks").iterdir():
+        hook.write_text(hook.read_text("utf-8").replace(str(made), str(workspace)), "utf-8")
 
 
 @pytest.fixture
 def empty_memory(workspace: Path, new_workspace: Path) -> None:
     """A new memory in `workspace`, for commands that only read and so do not create one."""
-    shutil.copytree(new_workspace, workspace)
+    copied(new_workspace, workspace)
 
 
 @pytest.fixture
@@ -91,7 +100,7 @@ async def memory(
     workspace: Path, new_workspace: Path, clock: Clock, new_id: Callable[[], str]
 ) -> AsyncIterator[Memory]:
     """A real memory, real files, real git, real SQLite; keywords only, so that it opens fast."""
-    shutil.copytree(new_workspace, workspace, dirs_exist_ok=True)
+    copied(new_workspace, workspace)
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as opened:
         yield opened
 
