@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -294,21 +293,15 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
 
 def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
     """Returns the fields of a settings file; none if it is missing or broken."""
+    from mcp_server.text.yaml import load
+
     try:
-        return _fields((root / path).read_text("utf-8"), path)
+        return load((root / path).read_text("utf-8"), path)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, Invalid) as error:
         problems.append(f"{path} cannot be read ({error}); its settings have their defaults until you correct it")
         return {}
-
-
-@lru_cache(maxsize=16)
-def _fields(text: str, path: str) -> Mapping[str, object]:
-    """Returns the fields of a settings file's text. Cached: parsing takes 10 ms, and an opening may need it twice."""
-    from mcp_server.text.yaml import load
-
-    return load(text, path)
 
 
 def _machine_file_created(root: Path, git: Git) -> str:
