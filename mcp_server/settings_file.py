@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -114,6 +115,7 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f" (there are {', '.join(known)})"
 
 
+@cache
 def default_document() -> str:
     """Returns `memory-config.yaml` as `init` writes it: each setting of the memory with its default and a comment."""
     lines = ["# Settings of this memory, for every machine with a copy of it. Change any of them.", ""]

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import chain, count, groupby
+from operator import attrgetter
 from pathlib import Path
 
 import anyio
@@ -29,6 +30,9 @@ settings.load_profile("house")
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
 """An environment in which nothing has to load embeddings."""
 
+SLOW = {"end_to_end", "packaging", "torture", "page", "demo", "benchmarks", "history"}
+"""Folders of tests that drive other programs."""
+
 Run = Callable[..., str]
 
 
@@ -43,6 +47,25 @@ class Clock:
 
     def forward(self, **duration: float) -> None:
         self.now += timedelta(**duration)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets each worker of a parallel run begin with its share of the slow tests, so that none ends alone with one.
+
+    pytest-xdist gives each worker an equal, contiguous part of the list; a worker that has finished takes tests from
+    the end of another's part. Tests of a file stay together: they share what is expensive to make.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow, quick = (
+        [list(tests) for _, tests in groupby((item for item in items if is_slow(item) is wanted), attrgetter("path"))]
+        for wanted in (True, False)
+    )
+    shares = [[*chain(*slow[worker::workers]), *chain(*quick[worker::workers])] for worker in range(workers)]
+    items[:] = chain(*shares)
+
+
+def is_slow(item: pytest.Item) -> bool:
+    return item.path.parent.name in SLOW
 
 
 @pytest.fixture
@@ -77,13 +100,22 @@ def new_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     anyio.run(make)
     shutil.rmtree(made / ".local")
+    for sample in (made / ".git" / "hooks").glob("*.sample"):
+        sample.unlink()
     return made
+
+
+def copied(made: Path, workspace: Path) -> None:
+    """Copies a workspace. Its git hooks name its folder: with the old one, every opening would write them anew."""
+    shutil.copytree(made, workspace, dirs_exist_ok=True)
+    for hook in (workspace / ".git" / "hooks").iterdir():
+        hook.write_text(hook.read_text("utf-8").replace(str(made), str(workspace)), "utf-8")
 
 
 @pytest.fixture
 def empty_memory(workspace: Path, new_workspace: Path) -> None:
     """A new memory in `workspace`, for commands that only read and so do not create one."""
-    shutil.copytree(new_workspace, workspace)
+    copied(new_workspace, workspace)
 
 
 @pytest.fixture
@@ -91,7 +123,7 @@ async def memory(
     workspace: Path, new_workspace: Path, clock: Clock, new_id: Callable[[], str]
 ) -> AsyncIterator[Memory]:
     """A real memory, real files, real git, real SQLite; keywords only, so that it opens fast."""
-    shutil.copytree(new_workspace, workspace, dirs_exist_ok=True)
+    copied(new_workspace, workspace)
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as opened:
         yield opened
 

@@ -14,6 +14,7 @@ import os
 import pkgutil
 import runpy
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -54,11 +55,30 @@ def python(*arguments: str, pid_file: Path | None = None) -> list[str]:
     return [sys.executable, "-IS", launcher, _address(), str(pid_file or ""), *arguments]
 
 
+def _write_programs(folder: Path, address: str) -> None:
+    launch = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("launcher.py")), address, ""])
+    cli = shlex.quote("from mcp_server.cli.start import main; raise SystemExit(main())")
+    for name, program in {
+        "context-manager": f'exec {launch} -c {cli} "$@"',
+        "context-manager-mcp": f'exec {launch} -m mcp_server "$@"',
+        "python": f'[ "$1" != -P ] || shift\ncase "$1" in\n-c|-m) exec {launch} "$@" ;;\nesac\n'
+        f'exec {shlex.quote(sys.executable)} "$@"',
+    }.items():
+        (folder / name).write_text(f"#!/bin/sh\n{program}\n")
+        (folder / name).chmod(0o755)
+
+
+def programs() -> Path:
+    """Returns a folder with our two commands, for clients to start, and a `python`: they have their imports done."""
+    return Path(_address()).parent if FORKS else Path(sys.executable).parent
+
+
 @cache
 def _address() -> str:
     """Starts the process that forks, and returns its socket. The process ends when this one does: its stdin closes."""
     folder = tempfile.mkdtemp(prefix="cm")
     address = str(Path(folder) / "socket")
+    _write_programs(Path(folder), address)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.preloaded", address],
         cwd=_ROOT,
@@ -84,7 +104,7 @@ def _wait_for_request(address: str) -> list[str]:
     listener.bind(f"{address}.new")
     listener.listen(64)
     Path(f"{address}.new").rename(address)
-    _preload()
+    _preload(address)
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno())
@@ -123,7 +143,7 @@ def _wait_for_request(address: str) -> list[str]:
                     os.kill(key.data, signal.SIGTERM)
 
 
-def _preload() -> None:
+def _preload(address: str) -> None:
     for package in _OURS:
         found = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
         for name in [module.name for module in found if not module.name.endswith(".__main__")]:
@@ -132,6 +152,7 @@ def _preload() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     TokenCounter().count("This loads the vocabulary of tokens.")
+    sys.executable = str(Path(address).with_name("python"))  # what a forked process starts has its imports done too
     gc.freeze()  # no forked process looks through all this for garbage
 
 

@@ -14,7 +14,9 @@ import pytest
 
 from mcp_server.cli.main import main
 from mcp_server.clients.hooks.command import respond
+from mcp_server.clients.installers import plan
 from tests.clients.importers.claude_code_files import everything
+from tests.preloaded import programs
 
 Run = Callable[..., str]
 
@@ -29,6 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {"HOME": str(home), "USERPROFILE": str(home), "PATH": os.defpath, "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    monkeypatch.setattr(plan, "_command", lambda folders, name, python: str(programs() / name))  # starts at once
     monkeypatch.chdir(home / "work")
     return home
 

@@ -6,16 +6,15 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.clients.importers import data
+from tests.preloaded import python
 
 
 def run(*arguments: str, cwd: Path) -> str:
-    command = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", *arguments]
-    root = Path(__file__).parents[2]
-    environ = os.environ | {"PYTHONPATH": str(root), "COLUMNS": "120"}
+    command = python("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", *arguments)
+    environ = os.environ | {"COLUMNS": "120"}
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environ)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -21,9 +21,10 @@ from mcp_server.clients.hooks import protocol
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.node import BIN_VARIABLE
 from tests.end_to_end.servers import turns
+from tests.preloaded import programs
 
 PATIENCE = 300.0
-COMMAND = Path(sys.executable).parent / "context-manager"
+SERVER = Path(sys.executable).parent / "context-manager-mcp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ class Desk:
 
     def our(self, *arguments: str) -> str:
         """Returns what a command of ours prints."""
-        return _ran([str(COMMAND), "--workspace", str(self.workspace), *arguments], self.env, self.project)
+        command = str(programs() / "context-manager")
+        return _ran([command, "--workspace", str(self.workspace), *arguments], self.env, self.project)
 
     def wait_for_server(self) -> None:
         """Waits until a server on the memory listens to hooks."""
@@ -153,11 +155,16 @@ class Desk:
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Gives our hooks more time than `install` does, while the block runs: machines that run tests are noisy."""
+        """Gives our hooks more time than `install` does, and starts servers that have their imports done.
+
+        Machines that run tests are noisy, and a server that imports for itself takes more than a second of CPU.
+        """
+        quick = str(programs() / SERVER.name).encode()
         found = {self.home / name: data for name, data in self.files().items() if b"context-manager" in data}
         there = {file: data for file, data in found.items() if file.suffix in (".json", ".js")}
         for file, data in there.items():
-            file.write_bytes(re.sub(rb'(timeout"?: )(\d+)', rb"\g<1>\g<2>0", data))
+            slow = re.sub(rb'(timeout"?: )(\d+)', rb"\g<1>\g<2>0", data)
+            file.write_bytes(slow.replace(f'"{SERVER}"'.encode(), b'"' + quick + b'"'))
         yield
         for file, data in there.items():
             file.write_bytes(data)

@@ -4,17 +4,14 @@ Every turn is recorded, with its tools, and nothing is left in a client's config
 """
 
 from __future__ import annotations
-
 import json
+import pytest
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
-
 from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.fake_models import FakeModels
-from tests.end_to_end.programs import PROGRAMS, Desk, Program
+from tests.end_to_end.programs import Desk, PROGRAMS, Program
 from tests.end_to_end.servers import served, transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +22,6 @@ KNOWN, QUESTION, KEY = FACTS[1]
 ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"
 PUSHED = "Memory for this message."
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
-SMALL_TALK = "Thanks, great!"
 
 
 @pytest.fixture
@@ -50,19 +46,19 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     with desk.patient():
         async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
             desk.wait_for_server()
-            for prompt in (FACT, ABOUT_IT, SMALL_TALK):
+            for prompt in (FACT, ABOUT_IT):
                 desk.ask(program, prompt)
                 desk.wait_for_record(prompt)
-    bearing, thanks = (
-        next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
+    told, bearing = (
+        next(request for request in api.requests if prompt in request.everything) for prompt in (FACT, ABOUT_IT)
     )
     assert RULE in bearing.everything
     assert "port 6543" in bearing.everything
     assert KEY in bearing.everything
     assert WITH_THE_PROMPT in bearing.everything
-    assert RULE in thanks.everything
-    assert KEY not in thanks.everything
-    assert WITH_THE_PROMPT not in thanks.everything
+    assert RULE in told.everything
+    assert KEY not in told.everything
+    assert WITH_THE_PROMPT not in told.everything
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
 

@@ -52,7 +52,7 @@ def api() -> Iterator[FakeAnthropic]:
 
 @pytest.fixture
 def desk(tmp_path: Path, api: FakeAnthropic, empty_memory: None) -> Desk:
-    """Everything as it is shipped, but for the time that hooks may take: these machines are noisy."""
+    """Everything as it is shipped, but for the time that hooks may take, and the imports of the server."""
     home, project, memory = (tmp_path / name for name in ("home", "a project with spaces", "memory"))
     return Desk(usable_claude(), api, home, project, memory, plugin=variant(tmp_path / "patient", patient))
 
@@ -180,7 +180,7 @@ def without_our_commands(desk: Desk) -> str:
 
 
 def test_without_our_commands_a_window_shows_nothing_of_the_hooks(desk: Desk) -> None:
-    desk.path = without_our_commands(desk)
+    desk.path, desk.plugin = without_our_commands(desk), PLUGIN
     with desk.window() as window:
         window.wait_for_text("shift+tab to cycle")  # it takes what is typed
         window.type(ABOUT_IT)
@@ -232,34 +232,29 @@ async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_
     assert said_in(desk, session) == [ABOUT_IT, "Fine.", ABOUT_IT, "Fine.", "Thanks.", "Fine."]
 
 
-def test_live_capture_and_then_a_full_import_of_the_same_transcripts_adds_nothing(desk: Desk) -> None:
-    first = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
-    desk.ask("/compact", "--resume", first)
-    desk.ask("What did we do last?", "--resume", first)
+def test_a_compacted_session_that_is_resumed_carries_its_checkpoint_and_an_import_of_it_adds_nothing(
+    desk: Desk, api: FakeAnthropic
+) -> None:
+    session = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
+    for prompt in ("Which store shall the ledger have?", "yes, do it", "/compact", "Where were we?"):
+        desk.ask(prompt, "--resume", session)
+    assert DECIDED in from_hooks(api.asked[-1])
     settled(desk)
+    assert json.loads(desk.our("checkpoint", "list", "--session", session, "--json"))
     held = turns(desk.workspace)
     counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
     assert (counted["new_turns"], counted["new_sessions"]) == (0, 0)
     assert turns(desk.workspace) == held
-    spoken = said_in(desk, first)
+    spoken = said_in(desk, session)
     assert [line for line in spoken if line.endswith("?") or line.startswith("Please")] == [
         "Please run it for me.",
-        "What did we do last?",
+        "Which store shall the ledger have?",
+        "Where were we?",
     ]
     assert any("ompact" in line for line in spoken)  # the boundary is there, the summary and the command are not
     assert not any("/compact" in line or FROM_HOOKS in line or "<system-reminder>" in line for line in spoken)
     whole = "".join(path.read_text() for path in (desk.workspace / "raw").rglob("*.md"))
     assert "> [tool:Bash]" in whole
-
-
-def test_a_compacted_session_that_is_resumed_carries_its_checkpoint(desk: Desk, api: FakeAnthropic) -> None:
-    session = desk.ask("Which store shall the ledger have?").session
-    for prompt in ("yes, do it", "/compact", "Where were we?"):
-        desk.ask(prompt, "--resume", session)
-    assert DECIDED in from_hooks(api.asked[-1])
-    settled(desk)
-    listed = json.loads(desk.our("checkpoint", "list", "--session", session, "--json"))
-    assert listed
 
 
 async def test_a_window_gets_a_topic_once_and_after_a_compaction_its_checkpoint_and_the_topic_again(

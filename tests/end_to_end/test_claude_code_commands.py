@@ -20,24 +20,28 @@ ASKS = "Which port does the staging database listen on?"
 TOOL = "mcp__plugin_memory_memory__"
 DOWN = b"\x1b[B"
 CHECK, ACCEPT = (b" ", "☒"), (DOWN, "❯Accept")
-YES, DECLINE, ESCAPE = (
-    [CHECK, ACCEPT, (b"\r", "Fine.")],
-    [ACCEPT, (DOWN, "❯Decline"), (b"\r", "Fine.")],
+ESCAPE, DECLINE, YES = (
     [(b"\x1b", "Fine.")],
+    [ACCEPT, (DOWN, "❯Decline"), (b"\r", "Fine.")],
+    [CHECK, ACCEPT, (b"\r", "Fine.")],
 )
 """Keys in the dialog, each with what is drawn then. The dialog has a box, which is not checked, and two buttons."""
 
 
 @pytest.fixture
-def script() -> dict[str, Answer]:
-    """What the model answers to a message that contains the key; a test fills it."""
+def script() -> dict[str, list[Calls]]:
+    """The tool calls that the model makes, one by one, for a message that contains the key; a test fills it."""
     return {}
 
 
 @pytest.fixture
-def api(script: Mapping[str, Answer]) -> Iterator[FakeAnthropic]:
+def api(script: Mapping[str, list[Calls]]) -> Iterator[FakeAnthropic]:
+    left: list[Calls] = []
+
     def answer(asked: Asked) -> Answer:
-        return next((said for words, said in script.items() if words in asked.prompt), Says("Fine."))
+        if asked.prompt:  # empty after a tool's result
+            left[:] = next((calls for words, calls in script.items() if words in asked.prompt), [])
+        return left.pop(0) if left else Says("Fine.")
 
     with FakeAnthropic(answer) as running:
         yield running
@@ -87,10 +91,10 @@ def test_why_shows_what_was_added_to_this_sessions_prompts_and_why(desk: Desk) -
 
 
 def test_find_searches_for_the_words_and_no_shell_reads_them(
-    desk: Desk, script: dict[str, Answer], tmp_path: Path
+    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
     words = hostile(tmp_path / "canary")
-    script["/memory:find"] = Calls(f"{TOOL}search", {"query": words})
+    script["/memory:find"] = [Calls(f"{TOOL}search", {"query": words})]
     desk.ask(f"/memory:find {words}")
     told, found = desk.api.asked[-2:]
     assert "walrus" in told.prompt
@@ -100,10 +104,10 @@ def test_find_searches_for_the_words_and_no_shell_reads_them(
 
 
 def test_remember_writes_a_fact_that_a_later_session_gets(
-    desk: Desk, script: dict[str, Answer], tmp_path: Path
+    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
     fact = "The harbour crane is serviced by Marta every March."
-    script["/memory:remember"] = Calls(f"{TOOL}remember", {"content": fact, "kind": "fact"})
+    script["/memory:remember"] = [Calls(f"{TOOL}remember", {"content": fact, "kind": "fact"})]
     desk.ask(f"/memory:remember {fact} {hostile(tmp_path / 'canary')}")
     assert fact in desk.api.asked[-2].prompt
     assert fact in result(desk.api.asked[-1])
@@ -114,77 +118,82 @@ def test_remember_writes_a_fact_that_a_later_session_gets(
 
 
 def test_forget_shows_every_place_and_without_a_dialog_it_deletes_nothing(
-    desk: Desk, script: dict[str, Answer], tmp_path: Path
+    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
-    script["/memory:forget"] = Calls(f"{TOOL}forget", {"text": FACT})
+    script["/memory:forget"] = [Calls(f"{TOOL}forget", {"text": FACT})]
     session = desk.ask(f"/memory:forget {FACT} {hostile(tmp_path / 'canary')}").session
     assert "Only if the user's next message says yes" in desk.api.asked[-2].prompt
     assert "knowledge/reference/harbour.md" in result(desk.api.asked[-1])
     assert "nothing is deleted yet" in result(desk.api.asked[-1])
-    script["yes, delete them"] = Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})
+    script["yes, delete them"] = [Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})]
     desk.ask("yes, delete them", "--resume", session, "--allowedTools", f"{TOOL}forget")
     assert "nothing is deleted" in result(desk.api.asked[-1])  # `claude -p` shows no dialog
     assert FACT in stored(desk)
     assert not (tmp_path / "canary").exists()
 
 
-@pytest.mark.parametrize("keys", [YES, DECLINE, ESCAPE], ids=["yes", "decline", "escape"])
-def test_forget_deletes_only_after_a_yes_in_the_clients_own_dialog(
-    desk: Desk, script: dict[str, Answer], keys: list[tuple[bytes, str]]
-) -> None:
-    script["/memory:forget"] = Calls(f"{TOOL}forget", {"text": FACT})
-    script["yes, delete them"] = Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})
+def test_forget_deletes_only_after_a_yes_in_the_clients_own_dialog(desk: Desk, script: dict[str, list[Calls]]) -> None:
+    script["/memory:forget"] = [Calls(f"{TOOL}forget", {"text": FACT})]
+    script["yes, delete"] = [Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})]
     with desk.window("--allowedTools", f"{TOOL}forget") as window:
         window.wait_for_text("shift+tab to cycle")
         window.type(f"/memory:forget {FACT}")
         window.wait_for(lambda: len(desk.api.asked) == 2, "the dry run")
         window.wait_for_text("●Fine.")
-        window.type("yes, delete them")
-        window.wait_for_text("Space to toggle")  # the dialog
-        assert FACT in stored(desk)
-        for key, drawn in keys:
-            window.press(key, drawn)
-    if keys == YES:
-        assert "Forgotten" in result(desk.api.asked[-1])
-        assert FACT not in stored(desk)
-    else:
-        assert "nothing is deleted" in result(desk.api.asked[-1])
-        assert FACT in stored(desk)
+        for number, keys in enumerate((ESCAPE, DECLINE, YES)):
+            window.type(f"yes, delete {number}")
+            window.wait_for_text("Space to toggle")  # the dialog
+            assert FACT in stored(desk)
+            for key, drawn in keys:
+                window.press(key, drawn)
+            assert ("Forgotten" if keys == YES else "nothing is deleted") in result(desk.api.asked[-1])
+            assert (FACT in stored(desk)) == (keys != YES)
+
+
+def results(desk: Desk, number: int) -> list[str]:
+    """Returns what the last `number` tool calls returned."""
+    return [result(asked) for asked in desk.api.asked[-number:]]
 
 
 def test_pause_stops_the_additions_and_allows_no_other_command(
-    desk: Desk, script: dict[str, Answer], tmp_path: Path
+    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
-    def ask(words: str, command: str) -> str:
+    def ask(words: str, *commands: str) -> list[str]:
+        """Types the command and lets the model run these shell commands; returns their results."""
         script.clear()
-        script[f"ARGUMENTS: {words}" if words else "/memory:pause"] = Calls("Bash", {"command": command})
+        script[f"ARGUMENTS: {words}" if words else "/memory:pause"] = [
+            Calls("Bash", {"command": command}) for command in commands
+        ]
         desk.ask(f"/memory:pause {words}".strip())
-        return result(desk.api.asked[-1])
+        return results(desk, len(commands))
 
     canary = tmp_path / "canary"
-    for wrong in (f"context-manager pause; touch '{canary}'", f"context-manager pause --for $(touch '{canary}')"):
-        assert "paused everywhere" not in ask("2h", wrong)
+    wrong = (f"context-manager pause; touch '{canary}'", f"context-manager pause --for $(touch '{canary}')")
+    *refused, paused = ask("2h", *wrong, "context-manager pause --for 2h")
+    assert "paused everywhere" not in "".join(refused)
     assert not canary.exists()
-    assert "paused everywhere until" in ask("2h", "context-manager pause --for 2h")
+    assert "paused everywhere until" in paused
     desk.ask(ASKS)
     assert FACT not in desk.api.asked[-1].everything
-    assert "no longer paused" in ask("end", "context-manager pause --end")
-    assert "paused everywhere" in ask("", "context-manager pause")
-    assert "no longer paused" in ask("end", "context-manager pause --end")
+    assert "no longer paused" in ask("end", "context-manager pause --end")[0]
     desk.ask(ASKS)
     assert FACT in desk.api.asked[-1].injected
+    assert "paused everywhere" in ask("", "context-manager pause")[0]
 
 
-def test_page_opens_the_page_and_allows_no_other_command(desk: Desk, script: dict[str, Answer], tmp_path: Path) -> None:
+def test_page_opens_the_page_and_allows_no_other_command(
+    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
+) -> None:
     canary = tmp_path / "canary"
-    for wrong in (f"context-manager page --background; touch '{canary}'", "context-manager page --no-browser"):
-        script["/memory:page"] = Calls("Bash", {"command": wrong})
-        desk.ask("/memory:page")
-        assert "http://127.0.0.1" not in result(desk.api.asked[-1])
-    assert not canary.exists()
-    script["/memory:page"] = Calls("Bash", {"command": "context-manager page --background"})
+    wrong = (f"context-manager page --background; touch '{canary}'", "context-manager page --no-browser")
+    script["/memory:page"] = [
+        Calls("Bash", {"command": command}) for command in (*wrong, "context-manager page --background")
+    ]
     desk.ask("/memory:page")
-    assert "No browser could be opened here" in result(desk.api.asked[-1])
+    *refused, opened = results(desk, 3)
+    assert "http://127.0.0.1" not in "".join(refused)
+    assert not canary.exists()
+    assert "No browser could be opened here" in opened
 
 
 def test_the_commands_cost_a_session_that_does_not_use_them_no_tokens(desk: Desk) -> None:

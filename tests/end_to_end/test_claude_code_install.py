@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from tests.end_to_end.claude import usable_claude
 from tests.end_to_end.fake_anthropic import FakeAnthropic, Says
 from tests.end_to_end.node import BIN_VARIABLE
 from tests.end_to_end.servers import turns
+from tests.preloaded import programs
 
-COMMAND = Path(sys.executable).parent / "context-manager"
 WORDS = "The lighthouse keeper is called Marta."
 
 
@@ -60,7 +59,7 @@ def ran(env: dict[str, str], *words: str | Path) -> str:
 def test_it_connects_records_and_is_taken_out_again(claude: Path, env: dict[str, str]) -> None:
     home = Path(env["HOME"])
     memory = home / "my memory"
-    ours = (COMMAND, "--workspace", memory)
+    ours = (programs() / "context-manager", "--workspace", memory)
     for scope in ((), ("--project",)):
         assert json.loads(ran(env, *ours, "install", "claude-code", *scope, "--json"))["works"]
         listed = ran(env, claude, "mcp", "list")

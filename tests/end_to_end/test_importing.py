@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -21,9 +22,10 @@ from tests.clients.importers.claude_code_files import many
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.fake_anthropic import Asked, Calls, FakeAnthropic, Says
 from tests.packaging.programs import claude
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
-CLI = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())"]
+CLI = ("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())")
 
 
 async def everything_said(memory: Memory) -> dict[str, list[tuple[int, str | None, str]]]:
@@ -35,13 +37,15 @@ async def everything_said(memory: Memory) -> dict[str, list[tuple[int, str | Non
 
 
 def import_and_kill(workspace: Path, projects: Path, wanted: int) -> bool:
-    """Runs the command and kills it when it has recorded so many sessions; True if it was not faster than that."""
-    command = [*CLI, "--workspace", str(workspace), "import", str(projects)]
+    """Runs the command and kills it when it has recorded `wanted` sessions. Returns whether it was killed in time."""
+    named = projects.parent / f"{wanted}.pid"
+    command = python(*CLI, "--workspace", str(workspace), "import", str(projects), pid_file=named)
     environment = {**os.environ, **KEYWORDS_ONLY}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         while run.poll() is None and len(list((workspace / "raw").rglob("*.md"))) < wanted:
-            pass
-        run.send_signal(signal.SIGKILL)
+            time.sleep(0.002)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(named.read_text()) if named.exists() else run.pid, signal.SIGKILL)
     return run.returncode == -signal.SIGKILL
 
 

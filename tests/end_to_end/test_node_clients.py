@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.node import Node, usable_node
+from tests.preloaded import python
 from tests.serving import ROOT, environment
 
 INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
@@ -57,7 +58,7 @@ def node() -> Node:
 @contextmanager
 def over_http(root: Path, *options: str) -> Iterator[str]:
     """A real server on a free port of loopback; gives its URL."""
-    command = [sys.executable, "-m", "mcp_server", "--http", "--port", "0", *options]
+    command = python("-m", "mcp_server", "--http", "--port", "0", *options)
     with subprocess.Popen(command, cwd=ROOT, env=environment(root), stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
@@ -75,7 +76,7 @@ def open_url(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 def inspect(node: Node, root: Path, era: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    server = [sys.executable, "-m", "mcp_server", "--workspace", str(root)]
+    server = python("-m", "mcp_server", "--workspace", str(root))
     return node.run(INSPECTOR, "--cli", *server, *arguments, "--protocol-era", era, env=environment(root))
 
 

@@ -37,7 +37,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
         check=True,
     ).stdout.strip()
-    Path(inside, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})"  # with the .pth files in there
+    Path(inside, "borrowed.pth").write_text(f"{borrowed}\n")
     return python.parent
 
 

@@ -84,10 +84,8 @@ async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, t
         assert "Đorđe" in await call(client, "search", query="kotao bara")
     (memory,) = home.glob(".context-manager")
     assert "Đorđe" in next((memory / "raw").rglob("*.md")).read_text("utf-8")
-    assert "Đorđe" in cli(installed, env, project, "search", "kotao").stdout
     assert session in cli(installed, env, project, "session", "end", session).stdout
     assert cli(installed, env, project, "read", "knowledge/memory/MEMORY.md", "--at", "HEAD").returncode == 0
-    assert cli(installed, env, project, "doctor").returncode in (0, 1)
     assert [
         row["sessions"] for row in json.loads(cli(installed, env, project, "project", "list", "--json").stdout)
     ] == [1]
@@ -105,14 +103,9 @@ async def test_a_machine_without_git_that_gets_it_later(installed: Path, tmp_pat
         assert "git" in await refused(client, "read", path="knowledge/memory/MEMORY.md", at="HEAD")
     memory = tmp_path / ".context-manager"
     assert not (memory / ".git").exists()
-    assert "git" in cli(installed, env, tmp_path, "doctor").stdout
-    ended = cli(installed, env, tmp_path, "session", "end", session)
-    assert ended.returncode == 0
-    assert cli(installed, env, tmp_path, "recover").returncode == 0
+    assert cli(installed, env, tmp_path, "session", "end", session).returncode == 0
 
-    again = environment(tmp_path)
-    assert cli(installed, again, tmp_path, "status").returncode == 0
-    assert cli(installed, again, tmp_path, "session", "list").returncode == 0
+    assert cli(installed, environment(tmp_path), tmp_path, "session", "list").returncode == 0
     assert (memory / ".git").exists()
 
 
@@ -127,7 +120,7 @@ async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) ->
             assert_clear(said)
             assert "read-only" in said
             assert str(home / ".context-manager") in said
-    for command in (["init"], ["observe", "Hello."], ["status"]):
+    for command in (["init"], ["status"]):
         failed = cli(installed, env, tmp_path, *command, prefix=prefix)
         assert failed.returncode == 1
         assert_clear(failed.stderr)
@@ -139,7 +132,6 @@ async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) ->
         assert "2 bar" in await call(client, "compile_context", session=session)
         await call(client, "remember", content="The berth is number 14.", project="global")
     there = {**env, "CONTEXT_MANAGER_HOME": str(elsewhere)}
-    assert cli(installed, there, tmp_path, "session", "end", session, prefix=prefix).returncode == 0
     assert "2 bar" in cli(installed, there, tmp_path, "search", "boiler", prefix=prefix).stdout
     assert list(home.iterdir()) == []
 

@@ -8,17 +8,16 @@ import pytest
 from mcp import Client
 
 from tests.packaging.programs import installed_by_uv, started_by_uv
-from tests.serving import ERAS, Mode, call, say
+from tests.serving import call, say
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_starts_the_server_from_the_wheel_with_uvx(wheel: Path, tmp_path: Path, mode: Mode) -> None:
+async def test_a_client_starts_the_server_from_the_wheel_with_uvx(wheel: Path, tmp_path: Path) -> None:
     run = ("tool", "run", "--isolated", "--from", str(wheel))
     installed_by_uv(*run, "context-manager", "--version", home=tmp_path)
     server = started_by_uv(*run, "context-manager-mcp", home=tmp_path, cwd=tmp_path)
-    async with Client(server, mode=mode) as client:
+    async with Client(server) as client:
         session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
         assert "2 bar" in await call(client, "compile_context", session=session)
         assert "wordllama" in await call(client, "status", max_tokens=100_000)

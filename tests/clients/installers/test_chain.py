@@ -21,6 +21,7 @@ from mcp_server.clients.installers.plan import Launch, launching, plan
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import Check
 from tests.conftest import KEYWORDS_ONLY
+from tests.preloaded import programs
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ async def checks(memory: Memory, here: Machine) -> dict[str, Check]:
 
 
 def launch(memory: Memory, here: Machine) -> Launch:
-    return launching(here, memory.disk.root)
+    return launching(here, memory.disk.root, programs() / "python")
 
 
 async def test_a_whole_chain_is_in_order(memory: Memory, here: Machine) -> None:
@@ -85,7 +86,7 @@ async def test_a_broken_configuration_is_named_with_its_line(memory: Memory, her
 
 
 async def test_another_memory_and_missing_hooks_are_noticed(memory: Memory, here: Machine, tmp_path: Path) -> None:
-    other = launching(here, tmp_path / "other memory")
+    other = launching(here, tmp_path / "other memory", programs() / "python")
     install(memory, plan(client_named("cursor"), here, other))
     install(memory, plan(client_named("claude-code"), here, launch(memory, here)))
     settings = here.home / ".claude" / "settings.json"
@@ -122,8 +123,8 @@ async def test_a_project_that_was_installed_into_is_looked_at_too(
 async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> None:
     (here.home / ".claude").mkdir()
     (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"memory@context-manager": true}}')
-    programs = os.pathsep.join([str(Path(sys.executable).parent), here.environ["PATH"]])
-    usual = replace(here, environ={**here.environ, "PATH": programs, "CONTEXT_MANAGER_HOME": str(memory.disk.root)})
+    path = os.pathsep.join([str(programs()), here.environ["PATH"]])
+    usual = replace(here, environ={**here.environ, "PATH": path, "CONTEXT_MANAGER_HOME": str(memory.disk.root)})
     found = await checks(memory, usual)
     assert found["Claude Code"].ok, found["Claude Code"]
     assert "the plugin memory@context-manager is enabled; connected in" in found["Claude Code"].detail
