@@ -1,4 +1,4 @@
-"""Real clients besides Claude Code, each in a home of its own, driven without a model: one prompt a process."""
+"""Real clients in a home of their own, driven without a model: one prompt a process."""
 
 from __future__ import annotations
 
@@ -91,6 +91,19 @@ OPENCODE = Program(
         }
     },
 )
+CLAUDE = Program(
+    "claude-code",
+    "claude",
+    lambda prompt: ("-p", prompt),
+    lambda url: {},
+    lambda url: {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "sk-fake",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    },
+)
 PROGRAMS = {program.client: program for program in (CODEX, GEMINI, QWEN, OPENCODE)}
 
 
@@ -147,7 +160,7 @@ class Desk:
 
         def is_whole() -> bool:
             said = [[line.strip('"') for _, line in lines] for lines in turns(self.workspace).values()]
-            return any(lines[0] == prompt and lines[-1] == "Fine." for lines in said)
+            return any(prompt in lines[:-1] and lines[-1] == "Fine." for lines in said)
 
         _wait_for(is_whole, f"the record of {prompt!r}")
 
