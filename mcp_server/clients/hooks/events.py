@@ -12,6 +12,9 @@
 Recording reads the client's own transcript; the fields of a hook are the fallback. Nothing is pushed to subagents:
 their task was written for them, and they have a window of their own. After an error nothing is pushed, and the user's
 prompt goes on.
+
+Some clients write the end of a transcript only after the hooks of Stop and SessionEnd. Such an event goes through the
+queue once more, where it can wait.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -63,6 +67,9 @@ PROMPTS = "prompts"
 
 MOST_PROMPTS = 50
 
+STILL_WRITING = timedelta(seconds=30)
+"""Time after an event in which the client may still write its transcript."""
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -79,6 +86,8 @@ class Given:
     printed: str | None
     paused: bool
     at: datetime | None
+    fields: Mapping[str, object]
+    """The input as it came."""
 
     @property
     def caller(self) -> Caller:
@@ -154,6 +163,7 @@ def read_input(given: Mapping[str, object]) -> Given:
         printed=printed if isinstance(printed, str) and printed.strip() else None,
         paused=given.get("paused") is True,
         at=time_of_epoch(given["at"]) if "at" in given else None,
+        fields=given,
     )
 
 
@@ -206,6 +216,8 @@ async def _on_stop(memory: Memory, given: Given) -> None:
     captured = await _capture(memory, given, stopped=True)
     if given.agent:
         return
+    if captured and await _is_being_written(memory, given):
+        await _look_again(memory, "Stop", given)
     prompts = await memory.state.get(PROMPTS, given.session)
     noted = [prompt for prompt in prompts if isinstance(prompt, str)] if isinstance(prompts, list) else []
     if not captured:
@@ -231,7 +243,9 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     """Records the rest, closes the session, and updates the brief, because this server may end with the client."""
     if given.agent:
         return
-    await _capture(memory, given, final=True)
+    if await _capture(memory, given, final=True) and await _is_being_written(memory, given):
+        await _look_again(memory, "SessionEnd", given)
+        return
     row = await memory.state.session(given.session)
     if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled
         return
@@ -302,6 +316,20 @@ async def _capture(
             log.warning("not recorded from the transcript: %s", error)
         return False
     return True
+
+
+async def _is_being_written(memory: Memory, given: Given) -> bool:
+    """Returns whether the client may still write the last answer: it is not recorded, and `STILL_WRITING` not over."""
+    if not memory.settings.hooks.capture or memory.clock() - (given.at or memory.clock()) >= STILL_WRITING:
+        return False
+    last = (await memory.state.recorded(given.session, "agent", "", None)).last
+    return last is None or last.role != "agent"
+
+
+async def _look_again(memory: Memory, event: str, given: Given) -> None:
+    """Puts an event into the queue, which handles it a second later."""
+    fields = {**given.fields, "at": (given.at or memory.clock()).timestamp()}
+    await run_sync(partial(offline.enqueue, str(memory.disk.local), event, fields, again=True))
 
 
 async def _note_prompt(memory: Memory, given: Given) -> None:

@@ -67,21 +67,24 @@ LONGEST_BRIEF = 9_500
 """Characters. Claude Code writes anything over 10,000 to a file."""
 
 
-def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
+def enqueue(local: str, event: str, fields: Mapping[str, object], again: bool = False) -> str:
     """Writes an event durably to the queue of the next server, and returns the entry's path.
 
     A session's later event of the same name replaces the earlier one, because it includes the earlier one's work.
-    Reports of printed texts are all kept: their names contain the text's hash.
+    Reports of printed texts are all kept: their names contain the text's hash. `again` is for an event that a server
+    has handled in part: it keeps its time, and a name of its own, because the command deletes what the server answered.
     """
-    kept = {name: fields[name] for name in fields if name not in ("prompt", *ANSWERS)}
+    kept = {name: fields[name] for name in fields if name not in ("prompt", "at", *ANSWERS)}
     folder = os.path.join(local, protocol.QUEUE)
     _make_private(folder)
     name = f"{_name(str(fields.get('session_id')))}-{_name(event)}"
     if "printed" in fields:
         name += f"-{hashlib.sha256(str(fields['printed']).encode('utf-8', 'replace')).hexdigest()[:16]}"
+    if again:
+        name += "-again"
     path = os.path.join(folder, f"{name}.json")
     written = f"{path}.{os.getpid()}.tmp"
-    entry = json.dumps({"event": event, "at": time.time(), "given": kept})
+    entry = json.dumps({"event": event, "at": fields.get("at", time.time()), "given": kept})
     handle = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(handle, entry.encode("ascii"))

@@ -32,6 +32,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
     async with open_memory(workspace, PLAIN) as memory:
         earlier = ClaudeWindow(memory, tmp_path / "projects", project, "one")
         earlier.write("user", FACT)
+        earlier.write("assistant", "Noted.")
         ended: dict[str, object] = {
             "session_id": "one",
             "transcript_path": str(earlier.transcript),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.hooks.events import handle
+from mcp_server.clients.hooks import queue
+from mcp_server.clients.hooks.events import handle, work
 from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
@@ -54,6 +55,37 @@ async def test_a_prompt_that_the_transcript_has_later_is_recorded_once(told: Mem
     now.write("assistant", "A knot.")
     await now.hook("Stop", last_assistant_message="A knot.")
     assert await said(told, "now") == ["What is a bowline?", "A knot."]
+
+
+async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_again(
+    told: Memory, window: Open, clock: Clock
+) -> None:
+    now = window()
+    now.at = clock()
+    now.write("user", "What is a bowline?")
+    clock.forward(minutes=1)
+    await now.hook("Stop", last_assistant_message="A knot.")
+    await now.hook("SessionEnd", reason="other")
+    assert await queue.drain(told, work) == 2
+    assert (await said(told, "now"), queue.waiting(told.disk.local)) == (["What is a bowline?"], 2)
+    now.write("assistant", "A knot.")
+    assert await queue.drain(told, work) == 2
+    assert (await said(told, "now"), queue.waiting(told.disk.local)) == (["What is a bowline?", "A knot."], 0)
+    assert (await sessions.require(told, "now")).status == "closed"
+
+
+async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
+    told: Memory, window: Open, clock: Clock
+) -> None:
+    now = window()
+    now.at = clock()
+    now.write("user", "What is a bowline?")
+    clock.forward(minutes=1)
+    await now.hook("SessionEnd", reason="other")
+    assert (await sessions.require(told, "now")).status == "open"
+    clock.forward(minutes=1)
+    assert await queue.drain(told, work) == 1
+    assert ((await sessions.require(told, "now")).status, queue.waiting(told.disk.local)) == ("closed", 0)
 
 
 async def test_between_tools_it_is_captured_now_and_then(told: Memory, window: Open, clock: Clock) -> None:
