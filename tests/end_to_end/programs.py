@@ -72,6 +72,18 @@ GEMINI = Program(
     },
     lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "fake"},
 )
+COPILOT = Program(
+    "copilot",
+    "copilot",
+    lambda prompt: ("--allow-all-tools", "-p", prompt),
+    lambda url: {".copilot/mcp-config.json": {"mcpServers": {}}},
+    lambda url: {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
+        "COPILOT_PROVIDER_API_KEY": "fake",
+        "COPILOT_MODEL": "gpt-5.1",
+    },
+)
 OPENCODE = Program(
     "opencode",
     "opencode",
@@ -104,7 +116,7 @@ CLAUDE = Program(
         "DISABLE_AUTOUPDATER": "1",
     },
 )
-PROGRAMS = {program.client: program for program in (CODEX, GEMINI, QWEN, OPENCODE)}
+PROGRAMS = {program.client: program for program in (CODEX, GEMINI, QWEN, COPILOT, OPENCODE)}
 
 
 @dataclass(slots=True)
