@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mcp_server.checkpoints.resume import resume
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.hooks import command, offline
 from mcp_server.clients.hooks.events import handle
@@ -19,7 +20,10 @@ from mcp_server.clients.importers.claude_code.recording import capture
 from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from prompts.resume import TEXT
 from tests.clients.hooks.asking import queued, said
+from tests.clients.hooks.windows import ClaudeWindow
 from tests.end_to_end.servers import transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -231,3 +235,26 @@ async def test_claude_codes_hook_that_copilot_runs_neither_records_nor_injects(m
     claude = {"transcript_path": "/home/ana/.claude/projects/x/s.jsonl"}  # Claude Code in Copilot's shell
     command.respond("SessionEnd", said(**claude), str(root), environ)
     assert len(queued(memory.disk.local)) == 2
+
+
+@pytest.mark.parametrize("is_meta", [True, False], ids=["a prompt that the client marks", "a prompt as typed"])
+async def test_a_conversation_begun_in_codex_and_resumed_elsewhere_is_one_session(
+    memory: Memory, home: Path, is_meta: bool
+) -> None:
+    session = SESSIONS["codex"]
+    await import_path(memory, written(home, "codex"))
+    elsewhere = ClaudeWindow(memory, home / ".claude/projects", home, "11111111-2222-3333-4444-555555555555")
+    await elsewhere.prompt("Do the boats float?", "They float.")
+    resumed = await resume(memory, session, Caller())
+    elsewhere.write("user", TEXT.format(session=session, earlier="", compiled=resumed.compiled.text), isMeta=is_meta)
+    elsewhere.write("assistant", "We ran it.")
+    await elsewhere.hook("Stop")
+    await elsewhere.prompt("Then paint the boats blue.", "Painted.")
+    await elsewhere.hook("SessionEnd")
+    apart, together = spoken(memory, elsewhere.session), spoken(memory, session)
+    assert apart == ["Do the boats float?", "They float."]
+    assert is_the_conversation(together[:3])
+    assert together[3:] == ["We ran it.", "Then paint the boats blue.", "Painted."]
+    assert (await sessions.require(memory, session)).status == "closed"
+    assert (await import_path(memory, elsewhere.transcript, anew=True)).new_turns == 0
+    assert (await resume(memory, session, Caller())).checkpoint.turn == 6

@@ -114,6 +114,7 @@ CLAUDE = Program(
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "60000",
     },
 )
 PROGRAMS = {program.client: program for program in (CODEX, GEMINI, QWEN, COPILOT, OPENCODE)}
@@ -167,12 +168,12 @@ class Desk:
         """Waits until a server on the memory listens to hooks."""
         _wait_for((self.workspace / ".local" / protocol.ADDRESS).exists, "the server to listen")
 
-    def wait_for_record(self, prompt: str) -> None:
-        """Waits until the session of one prompt is in the memory up to its answer: hooks record in the background."""
+    def wait_for_record(self, prompt: str, answers: int = 1) -> None:
+        """Waits until the session of a prompt is in the memory with its answers: hooks record in the background."""
 
         def is_whole() -> bool:
             said = [[line.strip('"') for _, line in lines] for lines in turns(self.workspace).values()]
-            return any(prompt in lines[:-1] and lines[-1] == "Fine." for lines in said)
+            return any(prompt in lines and lines.count("Fine.") == answers for lines in said)
 
         _wait_for(is_whole, f"the record of {prompt!r}")
 

@@ -73,7 +73,7 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     assert PUSHED not in "".join(transcripts(desk.workspace).values())
 
 
-async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others(
+async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_and_a_conversation_goes_on_there(
     api: FakeModels, tmp_path: Path
 ) -> None:
     desk = Desk(api, tmp_path / "my home")
@@ -93,11 +93,16 @@ async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others(
             for program, prompt in prompts.items():
                 desk.ask(program, prompt)
                 desk.wait_for_record(prompt)
-            desk.ask(CODEX, f"{asks_claude} {asks_gemini}")
-    told, in_claude, in_gemini, in_codex = (request.everything for request in api.requests)
+            last = f"{asks_claude} {asks_gemini}"
+            desk.ask(CODEX, last)
+            desk.wait_for_record(last)
+            desk.ask(CLAUDE, "/mcp__memory__resume")
+            desk.wait_for_record(last, answers=2)
+    told, in_claude, in_gemini, in_codex, resumed = (request.everything for request in api.requests)
     assert kroner not in told.replace(by_codex, "")
     assert kroner in in_claude
     assert kroner in in_gemini
     assert seconds in in_codex
     assert attic in in_codex
+    assert f"user: {last}" in resumed
     assert len({row["project"] for row in json.loads(desk.our("session", "list", "--json"))}) == 1
