@@ -18,18 +18,14 @@ queue once more, where it can wait.
 """
 
 from __future__ import annotations
-
+import anyio
 import logging
 import os
+from anyio.to_thread import run_sync
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
-
-import anyio
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.adapters import ADAPTERS, claude_code
@@ -51,6 +47,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
 from mcp_server.text.redaction import redact
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -336,8 +333,11 @@ async def _is_being_written(memory: Memory, given: Given) -> bool:
     """Returns whether the client may still write the last answer: it is not recorded, and `STILL_WRITING` not over."""
     if not memory.settings.hooks.capture or memory.clock() - (given.at or memory.clock()) >= STILL_WRITING:
         return False
-    last = (await memory.state.recorded(given.session, "agent", "", None)).last
-    return last is None or last.role != "agent"
+    row = await memory.state.session(given.session)
+    if row is None:
+        return True
+    last = (await run_sync(memory.transcripts.read, row.path)).turns[-1].turn
+    return last.role != "agent" or bool(last.tool_calls)
 
 
 async def _look_again(memory: Memory, event: str, given: Given) -> None:

@@ -67,10 +67,10 @@ async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_ag
     await now.hook("Stop", last_assistant_message="A knot.")
     await now.hook("SessionEnd", reason="other")
     assert await queue.drain(told, work) == 2
-    assert (await said(told, "now"), queue.waiting(told.disk.local)) == (["What is a bowline?"], 2)
+    assert queue.waiting(told.disk.local) == 2
     now.write("assistant", "A knot.")
     assert await queue.drain(told, work) == 2
-    assert (await said(told, "now"), queue.waiting(told.disk.local)) == (["What is a bowline?", "A knot."], 0)
+    assert ((await said(told, "now"))[-1], queue.waiting(told.disk.local)) == ("A knot.", 0)
     assert (await sessions.require(told, "now")).status == "closed"
 
 
