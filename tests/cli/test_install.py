@@ -14,7 +14,7 @@ import pytest
 
 from mcp_server.cli.main import main
 from mcp_server.clients.hooks.command import respond
-from tests.clients.importers.claude_code_files import everything
+from tests.clients.importers.claude_code_files import Transcript, everything
 
 Run = Callable[..., str]
 
@@ -137,13 +137,25 @@ def test_what_claude_code_has_said_is_offered(
     run("uninstall", "claude-code")
     assert json.loads(run("session", "list", "--json")) == []
     answering(monkeypatch, "n")
-    assert "1 conversations" in run("install", "claude-code")
+    assert "1 conversation (" in run("install", "claude-code")
     run("uninstall", "claude-code")
     assert "conversations" not in run("install", "claude-code", "--no-import")
     run("uninstall", "claude-code")
+    talk = Transcript("11111111-2222-3333-4444-555555555555", "/nowhere/harbour")
+    talk.user("How shall we store the berths?")
+    talk.says("m1", "Decision: we store the berths in SQLite.")
+    talk.user("From now on, never deploy on a Friday. TODO: call Ana about the winter berth.")
+    talk.says("m2", "Noted.")
+    talk.write(home / ".claude" / "projects")
     answering(monkeypatch, "y")
-    run("install", "claude-code")
+    said = run("install", "claude-code")
+    assert "Learned: 1 decision, " in said
+    assert "decision, 2026-02-16: we store the berths in SQLite" in said
+    assert "call Ana about the winter berth" in said
+    assert "not read yet" not in said
     assert json.loads(run("session", "list", "--json"))
+    run("uninstall", "claude-code")
+    assert "Learned" not in run("install", "claude-code", "--import")
     done: dict[str, Any] = json.loads(run("install", "claude-code", "--import", "--json"))
     assert done["files"][0]["what"] == "unchanged"
     assert done["import"]["new_turns"] == 0

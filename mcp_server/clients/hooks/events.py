@@ -18,14 +18,18 @@ queue once more, where it can wait.
 """
 
 from __future__ import annotations
-import anyio
+
 import logging
 import os
-from anyio.to_thread import run_sync
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.adapters import ADAPTERS, claude_code
@@ -47,7 +51,6 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
 from mcp_server.text.redaction import redact
-from pathlib import Path
 
 log = logging.getLogger(__name__)
 
