@@ -258,3 +258,34 @@ async def test_a_conversation_begun_in_codex_and_resumed_elsewhere_is_one_sessio
     assert (await sessions.require(memory, session)).status == "closed"
     assert (await import_path(memory, elsewhere.transcript, anew=True)).new_turns == 0
     assert (await resume(memory, session, Caller())).checkpoint.turn == 6
+
+
+async def test_a_program_that_runs_the_hooks_of_two_clients_is_recorded_and_told_once(
+    memory: Memory, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "boats"
+    folder.mkdir()
+    (folder / ".context-manager").write_text("boats\n", "utf-8")
+    told = {"client": "codex", "session_id": "a", "cwd": str(folder)}
+    await handle(
+        memory, "UserPromptSubmit", {**told, "prompt": "The key of the boat house hangs behind the cellar door."}
+    )
+    await handle(memory, "Stop", {**told, "last_assistant_message": "Noted."})
+    await handle(memory, "SessionEnd", told)
+    fields = {"session_id": "in-vscode", "cwd": str(folder), "transcript_path": str(tmp_path / "chat.json")}
+    (tmp_path / "chat.json").write_text("{}")
+    texts = ""
+    for question in ("Where does the key of the boat house hang?", "Continue.", "Continue."):
+        for event, more in (
+            ("SessionStart", {"source": "new"}),
+            ("UserPromptSubmit", {"prompt": question}),
+            ("Stop", {"last_assistant_message": "Done."}),
+        ):
+            for client in ("claude-code", "copilot"):
+                texts += json.dumps(await handle(memory, event, {**fields, **more, "client": client}))
+    assert texts.count("behind the cellar door") == 1
+    assert spoken(memory, "in-vscode") == [
+        "Where does the key of the boat house hang?",
+        "Done.",
+        *(["Continue.", "Done."] * 2),
+    ]
