@@ -14,8 +14,8 @@ import pytest
 
 from mcp_server.checkpoints.resume import resume
 from mcp_server.clients.adapters import ADAPTERS
-from mcp_server.clients.hooks import command, offline
-from mcp_server.clients.hooks.events import handle
+from mcp_server.clients.hooks import command, offline, protocol, queue
+from mcp_server.clients.hooks.events import handle, work
 from mcp_server.clients.importers.claude_code.recording import capture
 from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
@@ -24,6 +24,7 @@ from mcp_server.model import Caller
 from prompts.resume import TEXT
 from tests.clients.hooks.asking import queued, said
 from tests.clients.hooks.windows import ClaudeWindow
+from tests.clients.importers.claude_code_files import SESSION, everything
 from tests.end_to_end.servers import transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -289,3 +290,27 @@ async def test_a_program_that_runs_the_hooks_of_two_clients_is_recorded_and_told
         "Done.",
         *(["Continue.", "Done."] * 2),
     ]
+
+
+@pytest.mark.parametrize("client", protocol.CLIENT_FOLDERS)
+async def test_a_client_with_a_folder_of_its_own_is_recorded_by_a_server_that_does_not_know_the_variable(
+    memory: Memory, home: Path, tmp_path: Path, client: str
+) -> None:
+    adapter = ADAPTERS[client]
+    folder, elsewhere = adapter.data or adapter.folder, tmp_path / "elsewhere"
+    assert folder.variable == protocol.CLIENT_FOLDERS[client]
+    if client == "opencode":
+        file = opencode(home)
+    elif client == "claude-code":
+        file = everything().write(home / ".claude" / "projects")
+    else:
+        file = written(home, client)
+    moved = folder.of({folder.variable: str(elsewhere)}, home)
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    (home / folder.default).rename(moved)
+    fields = {"session_id": SESSIONS.get(client, SESSION), "cwd": str(tmp_path)}
+    fields["transcript_path"] = str(moved / file.relative_to(home / folder.default))
+    given = json.dumps(fields).encode()
+    command.respond("Stop", given, str(memory.disk.root), {folder.variable: str(elsewhere)}, client=client)
+    assert await queue.drain(memory, work) == 1
+    assert len(spoken(memory, fields["session_id"])) >= 2

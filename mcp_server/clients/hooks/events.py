@@ -79,6 +79,8 @@ class Given:
     adapter: Adapter
     session: str
     transcript: Path | None
+    transcripts: Path
+    """The folder of the client's transcripts."""
     folder: str | None
     agent: str
     prompt: str
@@ -164,10 +166,13 @@ def read_input(given: Mapping[str, object]) -> Given:
     session = text("session_id").strip()
     session = session if len(session) <= LONGEST_ID and session.isprintable() else ""
     printed = given.get("printed")
+    named = {(adapter.data or adapter.folder).variable: text("client_folder")} if text("client_folder") else {}
+    transcripts = adapter.transcripts_folder({**os.environ, **named}, Path.home())
     return Given(
         adapter=adapter,
         session=session,
-        transcript=_transcript(adapter, text("transcript_path"), session),
+        transcript=_transcript(adapter, transcripts, text("transcript_path"), session),
+        transcripts=transcripts,
         folder=text("project_dir") or text("cwd") or None,
         agent=text("agent_id"),
         prompt=without_inserted(text("prompt")).strip(),
@@ -180,11 +185,11 @@ def read_input(given: Mapping[str, object]) -> Given:
     )
 
 
-def _transcript(adapter: Adapter, path: str, session: str) -> Path | None:
+def _transcript(adapter: Adapter, folder: Path, path: str, session: str) -> Path | None:
     """Returns the path of the transcript, which some clients name only at some events."""
     if not (session and adapter.session_file) or (path and not adapter.is_database):
         return Path(path) if path else None
-    return adapter.transcripts_folder(os.environ, Path.home()) / adapter.session_file(session)
+    return folder / adapter.session_file(session)
 
 
 async def _on_session_start(memory: Memory, given: Given) -> push.Injection | None:
@@ -321,7 +326,13 @@ async def _capture(
                 await opencode.capture(memory, given.transcript, given.session)
             else:
                 await capture(
-                    memory, given.transcript, adapter=given.adapter, cwd=given.folder, final=final, stopped=stopped
+                    memory,
+                    given.transcript,
+                    adapter=given.adapter,
+                    cwd=given.folder,
+                    final=final,
+                    stopped=stopped,
+                    projects=given.transcripts,
                 )
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
