@@ -14,6 +14,7 @@ import pytest
 
 from mcp_server.cli.main import main
 from mcp_server.clients.hooks.command import respond
+from mcp_server.clients.hooks.protocol import CLIENT_FOLDERS
 from tests.clients.importers.claude_code_files import Transcript, everything
 
 Run = Callable[..., str]
@@ -24,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home; nothing of the real one is seen."""
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
-    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "CONTEXT_MANAGER_HOME"):
+    for name in ("XDG_CONFIG_HOME", *CLIENT_FOLDERS.values(), "CONTEXT_MANAGER_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": str(home), "USERPROFILE": str(home), "PATH": os.defpath, "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)

@@ -42,6 +42,7 @@ CLIENT_FOLDERS = {
     "copilot": "COPILOT_HOME",
     "gemini": "GEMINI_CLI_HOME",
     "opencode": "XDG_DATA_HOME",
+    "qwen": "QWEN_HOME",
 }
 """Client → the variable that names the folder with its transcripts. A server that another client started lacks it."""
 
