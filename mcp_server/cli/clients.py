@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ from mcp_server.cli.opening import memory_exists, with_memory
 from mcp_server.cli.printing import (
     apply_option,
     console,
+    count,
     examples,
     json_option,
     print_json,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_server.clients.installers.plan import Launch, Plan
     from mcp_server.memory import Memory
     from mcp_server.status.doctor import Check
+    from mcp_server.text.entries import Entry
 
 
 @click.command("install", epilog=examples("install", "install claude-code --import", "install cursor --show"))
@@ -164,34 +167,102 @@ async def _history(
     from mcp_server.clients.importers.run import conversations_in
 
     folder = adapter.transcripts_folder(machine.environ, machine.home)
-    count, size = await run_sync(conversations_in, folder, adapter)
-    if not count:
+    number, size = await run_sync(conversations_in, folder, adapter)
+    if not number:
         return None
     if answer is None:
         if as_json or not fresh:
             return None
-        offer = f"{count:,} conversations ({size / 1e6:,.1f} MB) of {client.title} are in {folder}."
+        offer = f"{count(number, 'conversation')} ({size / 1e6:,.1f} MB) of {client.title} in {folder}."
         if not sys.stdin.isatty():
             click.echo(f"{offer} Import them with: context-manager import {folder}")
             return None
         if not click.confirm(f"{offer} Import them now?", default=True):
             return None
+    import anyio
+
     from mcp_server.app import catch_up
     from mcp_server.cli.printing import progress, working
     from mcp_server.clients.importers.imported import Progress
     from mcp_server.clients.importers.run import import_path
 
+    known = await run_sync(_known_items, memory)
+    began = time.monotonic()
     with progress("Importing") as bar:
 
         def watch(step: Progress) -> None:
             bar(step.done, step.total, step.label)
 
         report = await import_path(memory, folder, kind=adapter.client, watch=watch)
+    with progress("Reading") as bar:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(catch_up, memory)
+            seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
+            left = await _read_conversations(memory, machine.environ, seconds, bar)
     with working("Indexing …"):
         await catch_up(memory)
     if not as_json:
         print_text(report.markdown)
+        _say_learned(known, await run_sync(_known_items, memory), left)
     return report
+
+
+READ_SECONDS, LEAST_READ_SECONDS = 45.0, 20.0
+"""An installation reads imported conversations until these seconds after the import began, and at least the second
+number of seconds; the next server reads the others."""
+
+EXAMPLES, LONGEST = 3, 100
+"""Number of the items of each kind that an installation shows, and the characters shown of each."""
+
+
+async def _read_conversations(
+    memory: Memory, environ: Mapping[str, str], seconds: float, show: Callable[[float, float, str], None]
+) -> int:
+    """Makes knowledge of imported conversations for at most `seconds`, in a process of its own, because the index is
+    made at the same time. Returns how many conversations are left."""
+    import anyio
+
+    from mcp_server.jobs import worker
+    from mcp_server.knowledge.extract import extract_pending, waiting_conversations
+
+    total = await waiting_conversations(memory)
+
+    async def report() -> None:
+        while True:
+            show(total - await waiting_conversations(memory), total, "conversations")
+            await anyio.sleep(0.2)
+
+    if total:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(report)
+            with anyio.move_on_after(seconds):
+                if not await worker.run("knowledge", memory.disk.root, environ, awaited=True):
+                    await extract_pending(memory)
+            tasks.cancel_scope.cancel()
+    return await waiting_conversations(memory)
+
+
+def _known_items(memory: Memory) -> dict[str, list[Entry]]:
+    from mcp_server.knowledge.pages import current_items
+    from mcp_server.knowledge.writing import page_bodies
+
+    return current_items(page_bodies(memory.files).values())
+
+
+def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], left: int) -> None:
+    """Prints how many items of each kind are new on the pages, and the newest ones."""
+    new = {}
+    for name, items in after.items():
+        known = {one.text for one in before[name]}
+        new[name] = [one for one in items if one.text not in known]
+    if any(new.values()):
+        click.echo(f"Learned: {', '.join(count(len(items), name) for name, items in new.items())}.")
+        for name, items in new.items():
+            for one in items[:EXAMPLES]:
+                print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
+        click.echo("Look at all of it: context-manager page")
+    if left:
+        click.echo(f"{count(left, 'conversation')} are not read yet; that goes on while a client is open.")
 
 
 def _install_print(planned: Plan, as_json: bool) -> None:

@@ -30,7 +30,7 @@ from mcp_server.history import committing, explore, sync
 from mcp_server.jobs import worker
 from mcp_server.jobs.maintainer import attempt
 from mcp_server.knowledge import extract, notes
-from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
+from mcp_server.knowledge.extract import extract_pending, queue_outdated, waiting_conversations
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.llm import metered
 from mcp_server.memory import Memory
@@ -170,7 +170,9 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
     async def extract() -> None:
         nonlocal is_queued
         is_queued = is_queued or await queue_outdated(memory) >= 0
-        waits = memory.settings.lifecycle.extraction_trigger == "on_session_end" and await is_waiting(memory)
+        waits = (
+            memory.settings.lifecycle.extraction_trigger == "on_session_end" and await waiting_conversations(memory) > 0
+        )
         if waits and (environ is None or not await worker.run("knowledge", memory.disk.root, environ)):
             await extract_pending(memory, REST)
 

@@ -1,11 +1,11 @@
-"""The worker process of a server: long work in a process of its own, with the lowest priority.
+"""The worker process of a server: long work in a process of its own, with the lowest priority if nobody waits for it.
 
 Work that computes for minutes (knowledge of a large import, condensing) would delay every answer of the server's
 process, because Python runs one thread at a time. A worker uses the workspace like any other process, through files and
 locks. Killing it at any moment loses nothing that was acknowledged.
 
     server                         worker
-    starts it, sends an order    → lowers its priority, opens the workspace, works
+    starts it, sends an order    → lowers its priority if nobody waits for it, opens the workspace, works
     keeps its standard input open  ends at once when it is closed, because the server has then gone
     waits                        ← exit code: 0 done
 """
@@ -48,13 +48,16 @@ PRIORITY = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
 """The priority on Windows."""
 
 
-def order(work: Work, workspace: Path, environ: Mapping[str, str]) -> bytes:
-    """Returns the line that tells a worker what to do, in which workspace, with which environment for the settings."""
-    return json.dumps([work, str(workspace), dict(environ)]).encode("ascii") + b"\n"
+def order(work: Work, workspace: Path, environ: Mapping[str, str], *, awaited: bool = False) -> bytes:
+    """Returns the line that tells a worker what to do, in which workspace, with which environment for the settings, and
+    whether a user waits for it."""
+    return json.dumps([work, str(workspace), dict(environ), awaited]).encode("ascii") + b"\n"
 
 
-async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
+async def run(work: Work, workspace: Path, environ: Mapping[str, str], *, awaited: bool = False) -> bool:
     """Does `work` in a worker, which is killed if this call is cancelled. Returns False if no process can be started.
+
+    If a user waits for it (`awaited`), the worker has the usual priority.
 
     Raises:
         Unavailable: the worker ended before its work was done.
@@ -64,14 +67,18 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
     command = [sys.executable, "-P", "-c", PROGRAM, str(Path(__file__).parents[2])]
     try:
         process = await anyio.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=None, creationflags=PRIORITY
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=None,
+            creationflags=0 if awaited else PRIORITY,
         )
     except OSError:
         return False
     async with process:
         assert process.stdin is not None, "opened with a pipe"
         with suppress(anyio.BrokenResourceError):  # it has ended already: its exit code says more
-            await process.stdin.send(order(work, workspace, environ))
+            await process.stdin.send(order(work, workspace, environ, awaited=awaited))
         code = await process.wait()
     if code:
         raise Unavailable(f"the child process for {work} ended with code {code}; stderr of the server says why")
@@ -79,11 +86,11 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
 
 
 def begin() -> tuple[Work, str, dict[str, str]]:
-    """Lowers this process's priority, makes it end with its parent, and returns the `order` from standard input."""
-    if hasattr(os, "nice"):
-        os.nice(NICE)
+    """Returns the `order` from standard input. Makes this process end with its parent, and lowers its priority."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
-    work, workspace, environ = json.loads(sys.stdin.buffer.readline())
+    work, workspace, environ, awaited = json.loads(sys.stdin.buffer.readline())
+    if hasattr(os, "nice") and not awaited:
+        os.nice(NICE)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     return work, workspace, environ
 

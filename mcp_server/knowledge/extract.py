@@ -118,17 +118,17 @@ async def extract(
     return done
 
 
-async def is_waiting(memory: Memory) -> bool:
-    """Returns whether `extract_pending` has work."""
+async def waiting_conversations(memory: Memory) -> int:
+    """Returns the number of conversations that `extract_pending` will read."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
-        return False
-    return bool(await memory.state.keys_of(PENDING_EXTRACTION))
+        return 0
+    return len(await memory.state.keys_of(PENDING_EXTRACTION))
 
 
 async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
     """Extracts from conversations that were closed since the last call, and returns how many. After each one it sleeps
     `rest` times as long as that took, so that other work is not slowed down."""
-    if not await is_waiting(memory):
+    if not await waiting_conversations(memory):
         return 0
     known = await memory.state.entries(EXTRACTED)
     done = Extracted()

@@ -339,6 +339,20 @@ def current_entries(body: str) -> list[Entry]:
     return [one for one in entries.entries(body) if one.section not in HOMES]
 
 
+ITEMS: Mapping[str, str] = {DECISIONS: "decision", RULES: "rule", FACTS: "fact", OPEN: "open item"}
+"""The sections of current items, and a word for one of them."""
+
+
+def current_items(bodies: Iterable[str]) -> dict[str, list[Entry]]:
+    """Returns the items of pages by the words of `ITEMS`, the newest first."""
+    found: dict[str, list[Entry]] = {name: [] for name in ITEMS.values()}
+    for body in bodies:
+        for one in entries.entries(body):
+            if one.section in ITEMS:
+                found[ITEMS[one.section]].append(one)
+    return {name: sorted(items, key=lambda one: one.date, reverse=True) for name, items in found.items()}
+
+
 def matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
     """Returns the entries that `wanted` names: those with exactly these words, else those that contain it or are
     contained in it, else those that say the same in other words."""

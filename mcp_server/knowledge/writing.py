@@ -186,7 +186,7 @@ async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | N
         before = memory.files.text_or_none(MEMORY)
         text = before or place_for("fact", "x", None, "", None).template
         start = split_front_matter(text)
-        body = renewed(start.body, derived_lines(_bodies(memory.files)))
+        body = renewed(start.body, derived_lines(page_bodies(memory.files)))
         if body == start.body:
             return None
         after = stamped(MEMORY, start.head + body, memory.clock(), None)
@@ -203,8 +203,8 @@ async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | N
     return changed
 
 
-def _bodies(files: Files) -> dict[str, str]:
-    """Returns the bodies of the pages that MEMORY.md repeats lines of."""
+def page_bodies(files: Files) -> dict[str, str]:
+    """Returns the bodies of the pages of the user and of projects, and of the general page."""
     paths = [USER_FILE, GENERAL_PAGE, *(stat.path for stat in files.walk("knowledge/projects/"))]
     texts = {path: files.readable(path) for path in paths if path.endswith(".md") and path != PROJECT_INDEX}
     return {path: split_front_matter(text).body for path, text in texts.items() if text is not None}

@@ -1,22 +1,20 @@
 """`install`, `uninstall` and `doctor`, as a person and as a program use them, in a home of their own."""
 
 from __future__ import annotations
-
 import io
 import json
 import os
+import pytest
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import pytest
-
 from mcp_server.cli.main import main
 from mcp_server.clients.hooks.command import respond
+from mcp_server.clients.hooks.protocol import CLIENT_FOLDERS
 from mcp_server.clients.installers import plan
-from tests.clients.importers.claude_code_files import everything
+from pathlib import Path
+from tests.clients.importers.claude_code_files import Transcript, everything
 from tests.preloaded import programs
+from typing import Any
 
 Run = Callable[..., str]
 
@@ -26,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home; nothing of the real one is seen."""
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
-    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "CONTEXT_MANAGER_HOME"):
+    for name in ("XDG_CONFIG_HOME", *CLIENT_FOLDERS.values(), "CONTEXT_MANAGER_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": str(home), "USERPROFILE": str(home), "PATH": os.defpath, "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)
@@ -140,13 +138,25 @@ def test_what_claude_code_has_said_is_offered(
     run("uninstall", "claude-code")
     assert json.loads(run("session", "list", "--json")) == []
     answering(monkeypatch, "n")
-    assert "1 conversations" in run("install", "claude-code")
+    assert "1 conversation (" in run("install", "claude-code")
     run("uninstall", "claude-code")
     assert "conversations" not in run("install", "claude-code", "--no-import")
     run("uninstall", "claude-code")
+    talk = Transcript("11111111-2222-3333-4444-555555555555", "/nowhere/harbour")
+    talk.user("How shall we store the berths?")
+    talk.says("m1", "Decision: we store the berths in SQLite.")
+    talk.user("From now on, never deploy on a Friday. TODO: call Ana about the winter berth.")
+    talk.says("m2", "Noted.")
+    talk.write(home / ".claude" / "projects")
     answering(monkeypatch, "y")
-    run("install", "claude-code")
+    said = run("install", "claude-code")
+    assert "Learned: 1 decision, " in said
+    assert "decision, 2026-02-16: we store the berths in SQLite" in said
+    assert "call Ana about the winter berth" in said
+    assert "not read yet" not in said
     assert json.loads(run("session", "list", "--json"))
+    run("uninstall", "claude-code")
+    assert "Learned" not in run("install", "claude-code", "--import")
     done: dict[str, Any] = json.loads(run("install", "claude-code", "--import", "--json"))
     assert done["files"][0]["what"] == "unchanged"
     assert done["import"]["new_turns"] == 0

@@ -12,14 +12,19 @@ from typing import Any
 
 import pytest
 
+from mcp_server.checkpoints.resume import resume
 from mcp_server.clients.adapters import ADAPTERS
-from mcp_server.clients.hooks import command, offline
-from mcp_server.clients.hooks.events import handle
+from mcp_server.clients.hooks import command, offline, protocol, queue
+from mcp_server.clients.hooks.events import handle, work
 from mcp_server.clients.importers.claude_code.recording import capture
 from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from prompts.resume import TEXT
 from tests.clients.hooks.asking import queued, said
+from tests.clients.hooks.windows import ClaudeWindow
+from tests.clients.importers.claude_code_files import SESSION, everything
 from tests.end_to_end.servers import transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -231,3 +236,81 @@ async def test_claude_codes_hook_that_copilot_runs_neither_records_nor_injects(m
     claude = {"transcript_path": "/home/ana/.claude/projects/x/s.jsonl"}  # Claude Code in Copilot's shell
     command.respond("SessionEnd", said(**claude), str(root), environ)
     assert len(queued(memory.disk.local)) == 2
+
+
+@pytest.mark.parametrize("is_meta", [True, False], ids=["a prompt that the client marks", "a prompt as typed"])
+async def test_a_conversation_begun_in_codex_and_resumed_elsewhere_is_one_session(
+    memory: Memory, home: Path, is_meta: bool
+) -> None:
+    session = SESSIONS["codex"]
+    await import_path(memory, written(home, "codex"))
+    elsewhere = ClaudeWindow(memory, home / ".claude/projects", home, "11111111-2222-3333-4444-555555555555")
+    await elsewhere.prompt("Do the boats float?", "They float.")
+    resumed = await resume(memory, session, Caller())
+    elsewhere.write("user", TEXT.format(session=session, earlier="", compiled=resumed.compiled.text), isMeta=is_meta)
+    elsewhere.write("assistant", "We ran it.")
+    await elsewhere.hook("Stop")
+    await elsewhere.prompt("Then paint the boats blue.", "Painted.")
+    await elsewhere.hook("SessionEnd")
+    apart, together = spoken(memory, elsewhere.session), spoken(memory, session)
+    assert apart == ["Do the boats float?", "They float."]
+    assert is_the_conversation(together[:3])
+    assert together[3:] == ["We ran it.", "Then paint the boats blue.", "Painted."]
+    assert (await sessions.require(memory, session)).status == "closed"
+    assert (await import_path(memory, elsewhere.transcript, anew=True)).new_turns == 0
+    assert (await resume(memory, session, Caller())).checkpoint.turn == 6
+
+
+async def test_a_program_that_runs_the_hooks_of_two_clients_is_recorded_and_told_once(
+    memory: Memory, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "boats"
+    folder.mkdir()
+    (folder / ".context-manager").write_text("boats\n", "utf-8")
+    told = {"client": "codex", "session_id": "a", "cwd": str(folder)}
+    await handle(
+        memory, "UserPromptSubmit", {**told, "prompt": "The key of the boat house hangs behind the cellar door."}
+    )
+    await handle(memory, "Stop", {**told, "last_assistant_message": "Noted."})
+    await handle(memory, "SessionEnd", told)
+    fields = {"session_id": "in-vscode", "cwd": str(folder), "transcript_path": str(tmp_path / "chat.json")}
+    (tmp_path / "chat.json").write_text("{}")
+    texts = ""
+    for question in ("Where does the key of the boat house hang?", "Continue.", "Continue."):
+        for event, more in (
+            ("SessionStart", {"source": "new"}),
+            ("UserPromptSubmit", {"prompt": question}),
+            ("Stop", {"last_assistant_message": "Done."}),
+        ):
+            for client in ("claude-code", "copilot"):
+                texts += json.dumps(await handle(memory, event, {**fields, **more, "client": client}))
+    assert texts.count("behind the cellar door") == 1
+    assert spoken(memory, "in-vscode") == [
+        "Where does the key of the boat house hang?",
+        "Done.",
+        *(["Continue.", "Done."] * 2),
+    ]
+
+
+@pytest.mark.parametrize("client", protocol.CLIENT_FOLDERS)
+async def test_a_client_with_a_folder_of_its_own_is_recorded_by_a_server_that_does_not_know_the_variable(
+    memory: Memory, home: Path, tmp_path: Path, client: str
+) -> None:
+    adapter = ADAPTERS[client]
+    folder, elsewhere = adapter.data or adapter.folder, tmp_path / "elsewhere"
+    assert folder.variable == protocol.CLIENT_FOLDERS[client]
+    if client == "opencode":
+        file = opencode(home)
+    elif client == "claude-code":
+        file = everything().write(home / ".claude" / "projects")
+    else:
+        file = written(home, client)
+    moved = folder.of({folder.variable: str(elsewhere)}, home)
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    (home / folder.default).rename(moved)
+    fields = {"session_id": SESSIONS.get(client, SESSION), "cwd": str(tmp_path)}
+    fields["transcript_path"] = str(moved / file.relative_to(home / folder.default))
+    given = json.dumps(fields).encode()
+    command.respond("Stop", given, str(memory.disk.root), {folder.variable: str(elsewhere)}, client=client)
+    assert await queue.drain(memory, work) == 1
+    assert len(spoken(memory, fields["session_id"])) >= 2

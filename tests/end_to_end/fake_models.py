@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.end_to_end.fake_anthropic import Answer, Calls, FakeAnthropic, Says
+from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 
 SHELLS = {"exec_command": "cmd", "run_shell_command": "command", "bash": "command"}
 """The tools of the clients that run a command, and the argument that takes it."""
@@ -46,10 +46,10 @@ class Request:
 
 
 class FakeModels(FakeAnthropic):
-    """Also answers in the other formats. `requests` are all requests for an answer; `script` says what is answered."""
+    """Also answers in the other formats. `requests` are all requests for an answer, in every format."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self._answer_to_claude)
         self.requests: list[Request] = []
         self.commands: dict[str, str] = {}
         """Words of a prompt → the shell command that the model runs once; every answer is "Fine."."""
@@ -63,6 +63,10 @@ class FakeModels(FakeAnthropic):
                 self.requests.append(request)
                 return wire(request, self._answer_to(request), f"{next(self._ids):06d}")
         return super()._reply(path, body)
+
+    def _answer_to_claude(self, asked: Asked) -> Answer:
+        self.requests.append(Request("/v1/messages", asked.body))
+        return Says("Fine.")
 
     def _answer_to(self, request: Request) -> Answer:
         shell = next((name for name in SHELLS if f'"{name}"' in json.dumps(request.body.get("tools"))), None)

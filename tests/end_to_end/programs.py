@@ -1,27 +1,24 @@
-"""Real clients besides Claude Code, each in a home of its own, driven without a model: one prompt a process."""
+"""Real clients in a home of their own, driven without a model: one prompt a process."""
 
 from __future__ import annotations
-
 import json
 import os
+import pytest
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (Callable, Iterator, Mapping, Sequence)
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-import pytest
-
 from mcp_server.clients.hooks import protocol
+from pathlib import Path
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.node import BIN_VARIABLE
 from tests.end_to_end.servers import turns
 from tests.preloaded import programs
+from typing import Any
 
 PATIENCE = 300.0
 SERVER = Path(sys.executable).parent / "context-manager-mcp"
@@ -73,6 +70,18 @@ GEMINI = Program(
     },
     lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "fake"},
 )
+COPILOT = Program(
+    "copilot",
+    "copilot",
+    lambda prompt: ("--allow-all-tools", "-p", prompt),
+    lambda url: {".copilot/mcp-config.json": {"mcpServers": {}}},
+    lambda url: {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
+        "COPILOT_PROVIDER_API_KEY": "fake",
+        "COPILOT_MODEL": "gpt-5.1",
+    },
+)
 OPENCODE = Program(
     "opencode",
     "opencode",
@@ -92,7 +101,21 @@ OPENCODE = Program(
         }
     },
 )
-PROGRAMS = {program.client: program for program in (CODEX, GEMINI, QWEN, OPENCODE)}
+CLAUDE = Program(
+    "claude-code",
+    "claude",
+    lambda prompt: ("-p", prompt),
+    lambda url: {},
+    lambda url: {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "sk-fake",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "60000",
+    },
+)
+PROGRAMS = {program.client: program for program in (CODEX, GEMINI, QWEN, COPILOT, OPENCODE)}
 
 
 @dataclass(slots=True)
@@ -144,12 +167,12 @@ class Desk:
         """Waits until a server on the memory listens to hooks."""
         _wait_for((self.workspace / ".local" / protocol.ADDRESS).exists, "the server to listen")
 
-    def wait_for_record(self, prompt: str) -> None:
-        """Waits until the session of one prompt is in the memory up to its answer: hooks record in the background."""
+    def wait_for_record(self, prompt: str, answers: int = 1) -> None:
+        """Waits until the session of a prompt is in the memory with its answers: hooks record in the background."""
 
         def is_whole() -> bool:
             said = [[line.strip('"') for _, line in lines] for lines in turns(self.workspace).values()]
-            return any(lines[0] == prompt and lines[-1] == "Fine." for lines in said)
+            return any(prompt in lines and lines.count("Fine.") == answers for lines in said)
 
         _wait_for(is_whole, f"the record of {prompt!r}")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.fake_models import FakeModels
-from tests.end_to_end.programs import Desk, PROGRAMS, Program
+from tests.end_to_end.programs import (CLAUDE, CODEX, Desk, GEMINI, PROGRAMS, Program)
 from tests.end_to_end.servers import served, transcripts, turns
 
 pytestmark = pytest.mark.anyio
@@ -67,3 +67,38 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     assert re.match(r"> \[tool:\w+\] say so → .*ran", tool)
     assert (answer, recorded[ABOUT_IT]) == ("Fine.", ["Fine."])
     assert PUSHED not in "".join(transcripts(desk.workspace).values())
+
+
+async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_and_a_conversation_goes_on_there(
+    api: FakeModels, tmp_path: Path
+) -> None:
+    desk = Desk(api, tmp_path / "my home")
+    for program in (CODEX, CLAUDE, GEMINI):
+        desk.prepare(program)
+        desk.our("install", program.client)
+    (by_codex, asks_codex, kroner), (by_claude, asks_claude, seconds) = FACTS[3:]
+    by_gemini, asks_gemini, attic = FACTS[2]
+    prompts = {
+        CODEX: by_codex,
+        CLAUDE: f"{asks_codex} And for your notes: {by_claude}",
+        GEMINI: f"{asks_codex} And for your notes: {by_gemini}",
+    }
+    with desk.patient():
+        async with served(desk.workspace, env=desk.env):
+            desk.wait_for_server()
+            for program, prompt in prompts.items():
+                desk.ask(program, prompt)
+                desk.wait_for_record(prompt)
+            last = f"{asks_claude} {asks_gemini}"
+            desk.ask(CODEX, last)
+            desk.wait_for_record(last)
+            desk.ask(CLAUDE, "/mcp__memory__resume")
+            desk.wait_for_record(last, answers=2)
+    told, in_claude, in_gemini, in_codex, resumed = (request.everything for request in api.requests)
+    assert kroner not in told.replace(by_codex, "")
+    assert kroner in in_claude
+    assert kroner in in_gemini
+    assert seconds in in_codex
+    assert attic in in_codex
+    assert f"user: {last}" in resumed
+    assert len({row["project"] for row in json.loads(desk.our("session", "list", "--json"))}) == 1

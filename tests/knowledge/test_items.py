@@ -16,7 +16,7 @@ from mcp_server.conversations.imports import ImportedSession, ImportedTurn, reco
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.duties import keep_extracted
-from mcp_server.knowledge.extract import EXTRACTED, extract, is_waiting, queue_outdated
+from mcp_server.knowledge.extract import EXTRACTED, extract, queue_outdated, waiting_conversations
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -212,7 +212,7 @@ async def test_a_serving_process_reads_once_more_what_older_rules_extracted(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(keep_extracted, memory)
         with anyio.fail_after(120):
-            while await memory.state.entries(EXTRACTED) == old or await is_waiting(memory):  # noqa: ASYNC110
+            while await memory.state.entries(EXTRACTED) == old or await waiting_conversations(memory):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         tasks.cancel_scope.cancel()
     text = memory.files.read_text(PAGE)

@@ -283,6 +283,8 @@ def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[
     """Returns the values of a request that are not in the hook's input (`protocol.FROM_ENVIRONMENT`)."""
     seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
     seen["client"] = client
+    folder = environ.get(protocol.CLIENT_FOLDERS.get(client or "claude-code", ""))
+    seen["client_folder"] = os.path.abspath(os.path.expanduser(folder)) if folder else None
     found = {name: value for name, value in seen.items() if value}
     return {**found, "paused": "1"} if _is_set(environ.get(protocol.PAUSE_VARIABLE)) else found
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,8 @@ from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.hooks import offline
 from mcp_server.clients.importers import opencode
 from mcp_server.clients.importers.claude_code.messages import without_inserted
-from mcp_server.clients.importers.claude_code.recording import capture, subagent_session
+from mcp_server.clients.importers.claude_code.reading import cursor_from
+from mcp_server.clients.importers.claude_code.recording import CURSORS, capture, subagent_session
 from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
@@ -78,6 +79,8 @@ class Given:
     adapter: Adapter
     session: str
     transcript: Path | None
+    transcripts: Path
+    """The folder of the client's transcripts."""
     folder: str | None
     agent: str
     prompt: str
@@ -113,11 +116,14 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if act is None or not read.session:
         return {}
     await sessions.ready(memory)
+    waiting = offline.reports(str(memory.disk.local), read.session)  # the queue may handle them only later
+    read = await _in_continued_session(memory, read)
     if read.printed is not None:
         await _count_printed(memory, event, read)
         return {}
-    for entry in offline.reports(str(memory.disk.local), read.session):  # the queue may handle them only later
-        await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
+    for entry in waiting:
+        printed = read_input({**entry["given"], "at": entry["at"]})
+        await _count_printed(memory, entry["event"], replace(printed, session=read.session))
     said = await act(memory, read)
     return offline.output(said.event, said.text, said.line, read.adapter.client) if said and said.text else {}
 
@@ -129,9 +135,18 @@ async def take_back(memory: Memory, event: str, given: Mapping[str, object], out
     if not read.session or not isinstance(said, dict) or "additionalContext" not in said:
         return
     try:
+        read = await _in_continued_session(memory, read)
         await push.take_back(memory, read.session, event, said["additionalContext"], read.caller)
     except Exception as error:  # the next events must still be answered
         log.warning("a text that no hook received still counts as sent: %s", error)
+
+
+async def _in_continued_session(memory: Memory, given: Given) -> Given:
+    """Returns the input with the session that its window continues since our prompt `resume`; else unchanged."""
+    if given.transcript is None or given.adapter.is_database:
+        return given
+    cursor = cursor_from(await memory.state.get(CURSORS, str(await run_sync(given.transcript.resolve))))
+    return replace(given, session=cursor.session or given.session)
 
 
 async def _count_printed(memory: Memory, event: str, read: Given) -> None:
@@ -151,10 +166,13 @@ def read_input(given: Mapping[str, object]) -> Given:
     session = text("session_id").strip()
     session = session if len(session) <= LONGEST_ID and session.isprintable() else ""
     printed = given.get("printed")
+    named = {(adapter.data or adapter.folder).variable: text("client_folder")} if text("client_folder") else {}
+    transcripts = adapter.transcripts_folder({**os.environ, **named}, Path.home())
     return Given(
         adapter=adapter,
         session=session,
-        transcript=_transcript(adapter, text("transcript_path"), session),
+        transcript=_transcript(adapter, transcripts, text("transcript_path"), session),
+        transcripts=transcripts,
         folder=text("project_dir") or text("cwd") or None,
         agent=text("agent_id"),
         prompt=without_inserted(text("prompt")).strip(),
@@ -167,11 +185,11 @@ def read_input(given: Mapping[str, object]) -> Given:
     )
 
 
-def _transcript(adapter: Adapter, path: str, session: str) -> Path | None:
+def _transcript(adapter: Adapter, folder: Path, path: str, session: str) -> Path | None:
     """Returns the path of the transcript, which some clients name only at some events."""
     if not (session and adapter.session_file) or (path and not adapter.is_database):
         return Path(path) if path else None
-    return adapter.transcripts_folder(os.environ, Path.home()) / adapter.session_file(session)
+    return folder / adapter.session_file(session)
 
 
 async def _on_session_start(memory: Memory, given: Given) -> push.Injection | None:
@@ -246,6 +264,7 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     if await _capture(memory, given, final=True) and await _is_being_written(memory, given):
         await _look_again(memory, "SessionEnd", given)
         return
+    given = await _in_continued_session(memory, given)
     row = await memory.state.session(given.session)
     if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled
         return
@@ -307,7 +326,13 @@ async def _capture(
                 await opencode.capture(memory, given.transcript, given.session)
             else:
                 await capture(
-                    memory, given.transcript, adapter=given.adapter, cwd=given.folder, final=final, stopped=stopped
+                    memory,
+                    given.transcript,
+                    adapter=given.adapter,
+                    cwd=given.folder,
+                    final=final,
+                    stopped=stopped,
+                    projects=given.transcripts,
                 )
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):

@@ -36,7 +36,17 @@ INJECTING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
 LATER = ("Stop", "SessionEnd", "PreCompact", "PostCompact")
 """Events that the next server handles if no server runs."""
 
-FROM_ENVIRONMENT = ("project_dir", "window", "paused", "client")
+CLIENT_FOLDERS = {
+    "claude-code": "CLAUDE_CONFIG_DIR",
+    "codex": "CODEX_HOME",
+    "copilot": "COPILOT_HOME",
+    "gemini": "GEMINI_CLI_HOME",
+    "opencode": "XDG_DATA_HOME",
+    "qwen": "QWEN_HOME",
+}
+"""Client → the variable that names the folder with its transcripts. A server that another client started lacks it."""
+
+FROM_ENVIRONMENT = ("project_dir", "window", "paused", "client", "client_folder")
 """Values of a request that the command takes from its environment, and the client that `--client` names."""
 
 LONGEST_SAID = 200_000

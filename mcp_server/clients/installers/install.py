@@ -212,8 +212,7 @@ def _remove_from(
         original = _original(record)
         if original is not None:
             bare = original if undo else _without_ours(client, container, dataclasses.replace(file, data=original), [])
-            config_file.refuse_read_only(file)
-            config_file.write(file, bare)
+            _write_rest(file, bare, original)
             if bare == original and backup is not None:
                 backup.unlink(missing_ok=True)  # the file is restored
                 backup = None
@@ -223,9 +222,17 @@ def _remove_from(
         if backup is not None and record is not None and digest(data) == record.before:
             backup.unlink(missing_ok=True)  # the installation was interrupted before it wrote this file
         return Done(path, "unchanged")
-    config_file.refuse_read_only(file)
-    config_file.write(file, data)
+    _write_rest(file, data)
     return Done(path, "cleaned", backup)
+
+
+def _write_rest(file: ConfigFile, data: bytes, original: bytes | None = None) -> None:
+    """Writes a file without our part. Deletes a plugin of ours, unless it was empty before."""
+    config_file.refuse_read_only(file)
+    if data or data == original or file.path.suffix != ".js":
+        config_file.write(file, data)
+    else:
+        file.real.unlink()
 
 
 def _delete(file: ConfigFile, record: FileRecord) -> Done:

@@ -205,7 +205,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "qwen",
         "Qwen Code",
-        lambda machine: machine.home / ".qwen" / "settings.json",
+        lambda machine: machine.place("QWEN_HOME", machine.home / ".qwen") / "settings.json",
         project=".qwen/settings.json",
         programs=("qwen",),
         hooks=qwen.ADAPTER,

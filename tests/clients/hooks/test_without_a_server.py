@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,11 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import protocol, queue
+from mcp_server.clients.adapters import ADAPTERS
+from mcp_server.clients.hooks import offline, protocol, queue
 from mcp_server.clients.hooks.events import handle, work
+from mcp_server.clients.installers.hook_entries import wanted
+from mcp_server.clients.installers.plan import Launch
 from mcp_server.context import briefs, pauses
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
@@ -20,10 +27,13 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from tests.clients.hooks.asking import SESSION, hook, listening, responded, said
+from tests.clients.hooks.asking import PATIENT, SESSION, Told, hook, listening, queued, responded, said
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, Open, log
 from tests.clients.hooks.test_command import imported
 from tests.clients.hooks.windows import pushed
+from tests.end_to_end.servers import mounting
+from tests.end_to_end.test_broken_disks import READ_ONLY
+from tests.serving import environment
 
 pytestmark = pytest.mark.anyio
 
@@ -187,3 +197,67 @@ def test_broken_files_bring_nothing_in_and_the_prompt_goes_on(workspace: Path, b
     (local / "state.db").write_bytes(os.urandom(5000))
     done = hook(workspace, "UserPromptSubmit", given=said(prompt=ASKED))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+PLUGIN = """
+const { ContextManager } = await import(process.env.PLUGIN)
+const hooks = await ContextManager({ directory: process.env.FOLDER })
+const parts = [{ id: "p", type: "text", text: process.env.PROMPT }]
+await hooks["chat.message"]({ sessionID: "s" }, { parts })
+await hooks.event({ event: { type: "session.idle", properties: { sessionID: "s" } } })
+console.log(JSON.stringify({ additionalContext: parts.slice(1).map((part) => part.text).join("\\n") }))
+"""
+"""Runs OpenCode's plugin with a prompt, and prints what the plugin added to the prompt."""
+
+
+def as_client(client: str, root: Path, folder: Path, tmp_path: Path) -> list[list[str]]:
+    """Returns the commands that a client starts, as installed: with a prompt, and when the answer is complete."""
+    adapter = ADAPTERS[client]
+    bin_folder = Path(sys.executable).parent
+    launch = Launch((str(bin_folder / "context-manager-mcp"),), (str(bin_folder / "context-manager"),), root)
+    if adapter.plugin:
+        node = shutil.which("node")
+        if node is None:
+            pytest.skip("needs node on PATH")
+        (tmp_path / "plugin.mjs").write_text(adapter.plugin(*launch.hook("EVENT", client=client)))
+        return [[node, "--input-type=module", "-e", PLUGIN]]
+    hooks = wanted(adapter, partial(launch.hook, client=client))
+    named = {ours: hooks[event]["command"] for event, (ours, _) in adapter.events.items()}
+    return [["sh", "-c", named[event]] for event in ("UserPromptSubmit", "Stop")]
+
+
+@pytest.mark.parametrize("trouble", ["dead", "hanging", "read-only", "paused"])
+@pytest.mark.parametrize("client", ADAPTERS)
+async def test_a_prompt_goes_on_without_a_server_that_answers(
+    on_disk: Memory, folder: Path, tmp_path: Path, client: str, trouble: str
+) -> None:
+    root = on_disk.disk.root
+    environ = {**PATIENT, "PLUGIN": str(tmp_path / "plugin.mjs"), "FOLDER": str(folder), "PROMPT": ASKED}
+    prefix = mounting(READ_ONLY, root) if trouble == "read-only" else []
+    if trouble == "paused":
+        environ["CONTEXT_MANAGER_PAUSE"] = "1"
+    async with AsyncExitStack() as stack:
+        if trouble == "dead":
+            (on_disk.disk.local / "run").mkdir()
+            place = on_disk.disk.local / protocol.ADDRESS
+            place.write_bytes(protocol.address("token", 1, f"unix {tmp_path / 'gone.sock'}"))
+        elif trouble == "hanging":
+            environ |= IMPATIENT
+
+            async def hangs(event: str) -> dict[str, object]:
+                await anyio.sleep_forever()
+                return {}
+
+            await stack.enter_async_context(listening(on_disk, Told(hangs)))
+        printed = []
+        for command in as_client(client, root, folder, tmp_path):
+            given = said(prompt=ASKED, cwd=str(folder), hook_event_name="UserPromptSubmit")
+            env = {**environment(root), **environ}
+            done = await anyio.run_process([*prefix, *command], input=given, env=env, check=False)
+            assert (done.returncode, done.stderr) == (0, b"")
+            printed.append(json.loads(done.stdout or b"{}"))
+    where = printed[0] if client in offline.FLAT else printed[0].get("hookSpecificOutput", {})
+    assert (FACT in where.get("additionalContext", "")) == (trouble != "paused")
+    assert printed[1:] in ([], [{}])
+    kept = {name.partition("-Stop")[2] for name in queued(on_disk.disk.local) if "Stop" in name}
+    assert kept == (set() if trouble == "read-only" else {".json"})

@@ -5,21 +5,33 @@ from __future__ import annotations
 import copy
 import json
 import stat
+import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcp_server.clients.installers import config_file, hook_entries
+from mcp_server.clients.installers import config_file, hook_entries, jsonc
 from mcp_server.clients.installers.chain import look
 from mcp_server.clients.installers.entries import words_of
 from mcp_server.clients.installers.install import install, record_of, uninstall
 from mcp_server.clients.installers.known import CLIENTS, Client, client_named
 from mcp_server.clients.installers.plan import Launch, Plan, plan
-from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
-from tests.clients.installers.homes import BROKEN, CLI, SERVER, configurations, launch, machine, said
+from tests.clients.installers.homes import (
+    BROKEN,
+    CLI,
+    SERVER,
+    Odd,
+    configurations,
+    launch,
+    machine,
+    odd_files,
+    put_in_place,
+    said,
+)
 from tests.end_to_end.servers import files_below
 
 pytestmark = pytest.mark.anyio
@@ -397,3 +409,83 @@ async def test_hooks_of_null_are_an_empty_table(memory: Memory, home: Path) -> N
         assert len(json.loads(settings.read_text())["hooks"]["Stop"]) == 1
         uninstall(memory, client, machine(home))
         assert json.loads(settings.read_text()) == nothing
+
+
+def everything_in(folder: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Returns mode and bytes of each file, and the target of each link."""
+    return {
+        str(path.relative_to(folder)): (0, str(path.readlink()))
+        if path.is_symlink()
+        else (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+async def result_of(memory: Memory, client: Client, path: Path, odd: Odd, home: Path) -> str:
+    """Installs and uninstalls with an unusual file; returns what is wrong, or ""."""
+    put_in_place(path, odd)
+    before = everything_in(home)
+    try:
+        install(memory, planned(client, home))
+    except ContextManagerError as error:
+        if everything_in(home) != before or record_of(memory, client).installations:
+            return "refused, but changed"
+        is_clear = odd.refused and odd.refused in str(error) and path.name in str(error) and "\n" not in str(error)
+        return "" if is_clear else f"refused: {error}"
+    found = look(client, machine(home))
+    if odd.refused:
+        return "installed"
+    if found.state != "installed" or (client.hooks and set(found.hooks) != set(client.hooks.events or ["plugin"])):
+        return f"{found.state}, with the hooks {sorted(found.hooks)}: {found.problem}"
+    if odd.data and path.suffix != ".js" and not holds(content(path, path.read_bytes()), content(path, odd.data)):
+        return f"something of others is lost: {path.read_text('utf-8')}"
+    uninstall(memory, client, machine(home), undo=True)
+    return "" if everything_in(home) == before else f"not taken back: {everything_in(home)}"
+
+
+def content(path: Path, data: bytes) -> Any:
+    """Returns the content of a TOML or JSON file."""
+    text = data.decode("utf-8-sig")
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    root = jsonc.parse(text, "").root
+    return {} if root is None else root.value
+
+
+def holds(after: Any, before: Any) -> bool:
+    """Returns whether a document still has all of an earlier one; null may have become an object or a list."""
+    if isinstance(before, dict):
+        return isinstance(after, dict) and all(key in after and holds(after[key], before[key]) for key in before)
+    if isinstance(before, list) and isinstance(after, list):
+        return after[: len(before)] == before
+    return before is None or bool(after == before)
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini", "qwen", "copilot", "opencode"])
+async def test_our_part_in_an_unusual_file_is_taken_back_to_the_byte_or_the_file_is_refused_and_unchanged(
+    memory: Memory, home: Path, name: str
+) -> None:
+    client = client_named(name)
+    number = len(list(odd_files(client, home)))
+    assert number >= 20
+    wrong = {}
+    for place in range(number):
+        there = home / str(place)
+        path, odd = list(odd_files(client, there))[place]
+        if problem := await result_of(memory, client, path, odd, there):
+            wrong[f"{path.name}: {odd.kind}"] = problem
+    assert wrong == {}
+
+
+async def test_an_old_plugin_of_ours_is_deleted_and_no_empty_file_is_left(memory: Memory, home: Path) -> None:
+    client = client_named("opencode")
+    assert client.hooks
+    assert client.hooks.plugin
+    plugin = home / ".config/opencode/plugins/context-manager.js"
+    plugin.parent.mkdir(parents=True)
+    for records in (memory, None):
+        plugin.write_text(client.hooks.plugin("/old/context-manager", ["hook", "EVENT"]))
+        if records:
+            install(records, planned(client, home))
+        uninstall(records, client, machine(home))
+        assert not plugin.exists()

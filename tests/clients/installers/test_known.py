@@ -50,6 +50,8 @@ def test_variables_move_them(tmp_path: Path) -> None:
         XDG_CONFIG_HOME=str(tmp_path / "xdg"),
         CODEX_HOME=str(tmp_path / "cx"),
         GEMINI_CLI_HOME=str(tmp_path / "gm"),
+        QWEN_HOME=str(tmp_path / "qw"),
+        COPILOT_HOME=str(tmp_path / "co"),
     )
     assert client_named("claude-code").file(moved) == tmp_path / "cc/.claude.json"
     assert claude_code.ADAPTER.hooks_file(moved.environ, moved.home, None) == tmp_path / "cc/settings.json"
@@ -57,6 +59,8 @@ def test_variables_move_them(tmp_path: Path) -> None:
     assert client_named("vscode").file(moved) == tmp_path / "xdg/Code/User/mcp.json"
     assert client_named("codex").file(moved) == tmp_path / "cx/config.toml"
     assert client_named("gemini").file(moved) == tmp_path / "gm/.gemini/settings.json"
+    assert client_named("qwen").file(moved) == tmp_path / "qw/settings.json"
+    assert client_named("copilot").file(moved) == tmp_path / "co/mcp-config.json"
 
 
 def test_the_store_app_on_windows_has_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ class Cursor:
 
     `check` is a digest of the file's first bytes and of those before `offset`; another digest means that the file was
     replaced. `turns` is the number of turns before `offset`. `whole`: no answer was held back when the file had `size`
-    bytes and was changed at `mtime_ns`. `session` is the session of its batches.
+    bytes and was changed at `mtime_ns`. `session` is the session of the turns that follow: the file's own, or the one
+    that our prompt `resume` continued in it.
     """
 
     session: str = ""
@@ -181,14 +182,16 @@ def batches(
         start = cursor if _is_the_same(file, cursor, found.st_size) else Cursor()
         if start.offset == 0 and start.reached == 0:
             start = replace(start, place=Place(at=datetime.fromtimestamp(int(found.st_mtime), UTC)))
-        session = session_of(path, file, adapter)
+        session = start.session or session_of(path, file, adapter)
         threads = Threads(start.place)
         quiet, turns, end = start, start.turns, start.offset
         said: list[Said] = []
         characters, torn = 0, False
 
         def batch(at: Cursor) -> Batch:
-            at = replace(at, session=session, check=_check(file, at.offset), reached=max(start.reached, end))
+            at = replace(
+                at, session=at.session or session, check=_check(file, at.offset), reached=max(start.reached, end)
+            )
             return Batch(session, tuple(said), at, threads.cwd, threads.model)
 
         for line in lines(file, start.offset):
@@ -208,14 +211,15 @@ def batches(
                 turns += len(new)
                 characters += sum(len(one.turn.content) + 300 * len(one.turn.tool_calls) for one in new)
                 if threads.waiting_since == line.start and before is not None:
-                    quiet = Cursor(offset=line.start, turns=turns, place=before)
-            waiting = threads.waiting_since
-            if len(said) >= (most_turns or MOST_TURNS) or characters >= (most_characters or MOST_CHARACTERS):
-                here = Cursor(offset=end, turns=turns, place=threads.place()) if waiting is None else quiet
+                    quiet = Cursor(session, offset=line.start, turns=turns, place=before)
+            waiting, following = threads.waiting_since, threads.resumed or session
+            is_full = len(said) >= (most_turns or MOST_TURNS) or characters >= (most_characters or MOST_CHARACTERS)
+            if is_full or following != session:
+                here = Cursor(following, offset=end, turns=turns, place=threads.place()) if waiting is None else quiet
                 place = file.tell()
                 yield batch(here)
                 file.seek(place)
-                said, characters = [], 0
+                said, characters, session = [], 0, following
         if final:
             if torn:
                 threads.skipped[TORN] += 1
@@ -223,7 +227,7 @@ def batches(
             said += rest
             turns += len(rest)
         if threads.waiting_since is None:
-            quiet = Cursor(offset=end, turns=turns, place=threads.place())
+            quiet = Cursor(session, offset=end, turns=turns, place=threads.place())
         whole = threads.waiting_since is None and (final or not torn)
         yield batch(replace(quiet, size=found.st_size, mtime_ns=found.st_mtime_ns, whole=whole))
 

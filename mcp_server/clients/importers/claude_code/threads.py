@@ -88,6 +88,8 @@ class Threads:
     def __init__(self, place: Place) -> None:
         self.skipped: Counter[str] = Counter()
         self.cwd, self.model = place.cwd, place.model
+        self.resumed = ""
+        """The session that the last read lines continue, if that is not the file's own."""
         self._at, self._prompted = place.at, place.prompted
         self._recent = deque(place.recent, RECENT)
         self._chains = dict(place.chains)
@@ -231,6 +233,10 @@ class Threads:
         for block in results:
             self._result(block)
         text, why = messages.user_text(fields)
+        if agent == MAIN and (resumed := messages.resumed_session(fields)):
+            self.resumed = resumed
+            self.skipped[why] += 1
+            return self._close_answer(agent)
         return [] if results and not text else self._prompt(fields, agent, text, why)
 
     def _prompt(self, fields: Mapping[str, Any], agent: str, text: str, why: str) -> list[Said]:
