@@ -9,7 +9,6 @@ from http import HTTPStatus
 from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo
 
-from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -17,6 +16,7 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.page.door import Visit
+from mcp_server.page.rendering import templates
 
 SCREENS = (
     ("/now", "Now"),
@@ -37,7 +37,6 @@ class Page:
 
     request: Request
     memory: Memory
-    templates: Environment
     visit: Visit
 
     @property
@@ -74,7 +73,7 @@ class Page:
             "notice": notice,
             "when": self.when,
         }
-        return HTMLResponse(self.templates.get_template(template).render(values | frame))
+        return HTMLResponse(templates().get_template(template).render(values | frame))
 
     def fail(self, status: int, text: str) -> HTMLResponse:
         """Returns the page that says what went wrong."""

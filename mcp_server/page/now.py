@@ -39,6 +39,9 @@ KINDS = {"all": "Everything", "injected": "Added", "nothing": "Nothing added", "
 _FIGURES = re.compile(r" \([\d. <]+\)| \d+(?= tokens)")
 """The figures in a reason, without which reasons are counted."""
 
+_OWN = re.compile(r".+#(\d+)(?:-(\d+))?")
+"""The id of one or several messages of the conversation itself."""
+
 PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 1440), "": ("until I end it", 0)}
 
 
@@ -124,7 +127,7 @@ async def show_one(page: Page) -> Response:
     record = await run_sync(look)
     if record is None:
         raise NotFound("this decision is no longer in the log, which keeps the newest ones")
-    inside, outside = await run_sync(_candidates, memory, record)
+    inside, outside = await candidates(memory, record)
     rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
     shown = outside if page.query.get("all") else outside[:LEFT_OUT_SHOWN]
     most = max((sum(value for _, value in one.terms) for one in (*inside, *shown)), default=0.0)
@@ -135,7 +138,7 @@ async def show_one(page: Page) -> Response:
         inside=inside,
         outside=shown,
         hidden=len(outside) - len(shown),
-        parts=_parts(by_kind(rows), int(record.get("tokens") or 0)),
+        parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
         reasons=Counter(_FIGURES.sub("", str(one.row.get("reason"))) for one in outside).most_common(8),
         most=most or 1.0,
         left_out=record.get("left_out") or {},
@@ -216,21 +219,31 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _parts(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
+def parts_of(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
     """Returns the parts of a bar, and what is between them: headings and separators."""
     rest = tokens - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
 
 
-def _candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
+async def candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
     """Returns the included and the excluded candidates of a record."""
+    row = await sessions.current_row(memory, str(record.get("session") or ""), look=False)
+    return await run_sync(_candidates, memory, record, row.path if row else "")
+
+
+def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> tuple[list[Candidate], list[Candidate]]:
+    """Does the work of `candidates`. `transcript` is the path of the record's conversation."""
     passages = Passages(memory)
     inside: list[Candidate] = []
     outside: list[Candidate] = []
     for row in record.get("considered") or ():
         if not isinstance(row, dict):
             continue
-        words = passages.of(str(row.get("id") or ""), str(row.get("title") or ""))
+        place, title = str(row.get("id") or ""), str(row.get("title") or "")
+        own = _OWN.fullmatch(place) if row.get("slot") == "history" else None
+        if own and own[2]:
+            title = f"Messages {own[1]} to {own[2]} of this conversation"
+        words = (passages.turn(f"{transcript}#{own[1]}") if own else None) or passages.of(place, title)
         # A push's `terms` and a receipt's `relevance` are summed; a receipt's `terms` are factors.
         summed = row.get("relevance") or ({} if kind_of(record) == "compiled" else row.get("terms")) or {}
         terms = [(str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float)]
