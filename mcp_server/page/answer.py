@@ -76,9 +76,9 @@ class Page:
         return HTMLResponse(templates().get_template(template).render(values | frame))
 
     def fail(self, status: int, text: str) -> HTMLResponse:
-        """Returns the page that says what went wrong."""
+        """Returns a page that says what went wrong, or for a part of a page only the message."""
         title = {404: "Not found", 409: "Something changed meanwhile"}.get(status, HTTPStatus(status).phrase)
-        shown = self.show("error.html", title=title, text=text)
+        shown = self.show("_error.html" if "hx-request" in self.request.headers else "error.html", title=title, text=text)
         shown.status_code = status
         return shown
 

@@ -240,18 +240,28 @@ async def decide(page: Page) -> Response:
 
 
 async def show_forget(page: Page) -> Response:
-    """Answers with every copy of a passage, before anything is deleted."""
+    """Answers with a passage that the user wants to forget. The page then asks for the copies."""
+    _, words = await run_sync(_target, page.memory, page.query)
+    return page.show("forget.html", words=words, fields=_fields(page), back=page.query.get("back", "/now"))
+
+
+async def show_copies(page: Page) -> Response:
+    """Answers with every copy of a passage, and the button that deletes them."""
     target, words = await run_sync(_target, page.memory, page.query)
     plan = await plan_forget(page.memory, target)
     return page.show(
-        "forget.html",
+        "_copies.html",
         plan=plan,
-        words=words,
         mark=_mark(words),
         sentences=[*git_sentences(plan, False), ELSEWHERE],
-        fields={name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query},
+        fields=_fields(page),
         back=page.query.get("back", "/now"),
     )
+
+
+def _fields(page: Page) -> dict[str, str]:
+    """Returns the parameters that name the passage."""
+    return {name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query}
 
 
 async def forget_passage(page: Page) -> Response:
@@ -300,5 +310,6 @@ ROUTES: Routes = (
     ("POST", "/knows/archive", archive),
     ("POST", "/knows/decide", decide),
     ("GET", "/forget", show_forget),
+    ("GET", "/forget/copies", show_copies),
     ("POST", "/forget", forget_passage),
 )

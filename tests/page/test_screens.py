@@ -190,7 +190,9 @@ async def test_forgetting_shows_every_copy_first_and_deletes_only_what_was_shown
     site: httpx2.AsyncClient, memory: Memory
 ) -> None:
     ask = links((await site.get("/knows?view=rules")).text, "/forget")[0]
-    plan = (await site.get(ask)).text
+    asked = (await site.get(ask)).text
+    assert "Always answer in grams." in asked
+    plan = (await site.get(unescape(re.findall(r'hx-get="([^"]+)"', asked)[0]))).text
     assert GENERAL in plan
     assert "grams" in memory.files.read_text(GENERAL)
     form = fields(plan, "/forget")
