@@ -78,7 +78,8 @@ class Page:
     def fail(self, status: int, text: str) -> HTMLResponse:
         """Returns a page that says what went wrong, or for a part of a page only the message."""
         title = {404: "Not found", 409: "Something changed meanwhile"}.get(status, HTTPStatus(status).phrase)
-        shown = self.show("_error.html" if "hx-request" in self.request.headers else "error.html", title=title, text=text)
+        template = "_error.html" if "hx-request" in self.request.headers else "error.html"
+        shown = self.show(template, title=title, text=text)
         shown.status_code = status
         return shown
 

@@ -32,7 +32,8 @@ def test_a_bar_is_met_by_the_figure_that_decides(row: Measured, met: bool | None
 
 @pytest.mark.anyio
 async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES", "HOOKS", "TOPICS", "MESSAGES"):
+    counts = "STARTS OBSERVED QUERIES CHANGES SERVERS PLAIN_QUERIES HOOKS PAGE_VISITS TOPICS MESSAGES"
+    for name in counts.split():
         monkeypatch.setattr(speed, name, 1)
     monkeypatch.setattr(speed, "POINTS", (20, 50))
     report = await measure_speed(bench, 100)
@@ -45,6 +46,7 @@ async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.Monke
         "observe",
         "search",
         "compile",
+        "page: State",
         "index build",
         "changed file",
         "topics",
