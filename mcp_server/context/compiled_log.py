@@ -51,7 +51,7 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "session": receipt.session,
         "project": project,
         "decision": "compiled",
-        "why": f"asked for; a budget of {receipt.budget:,} tokens, delivery {receipt.delivery}",
+        "why": f"the client asked for at most {receipt.budget:,} tokens",
         "prompt": shown_prompt(memory, message),
         "tokens": receipt.tokens,
         "budget": receipt.budget,

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.restore import restore
+from mcp_server.checkpoints.restore_plan import NOTHING
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import history
@@ -22,6 +23,7 @@ from mcp_server.storage.checkpoint_files import Head
 from mcp_server.storage.history_values import Commit
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.markdown import split_front_matter
 
 STRIP = 30
 """Days of the strip: the newest ones on which something happened."""
@@ -123,8 +125,9 @@ async def show_checkpoint(page: Page) -> Response:
         difference=difference,
         notes=notes,
         trouble=trouble,
+        changes=difference != NOTHING,
         mark=_mark(difference),
-        text=stored.shown_text(then),
+        text=split_front_matter(stored.shown_text(then)).body.strip(),
         why=stored.WHY.get(then.reason, then.reason),
     )
 

@@ -265,7 +265,7 @@ async def test_a_search_explains_its_scores_and_leads_into_the_conversation(site
 
 async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient, memory: Memory) -> None:
     trial = (await site.get("/topics?try=please+review+the+pull+request")).text
-    assert "1 of 5 topics come in" in trial
+    assert "1 of 5 topics would be added" in trial
     assert "is active now" in await send(site, "/topics", name="deployment", on="yes")
     assert "is out now" in await send(site, "/topics", name="deployment", on="no")
 
