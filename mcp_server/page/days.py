@@ -26,10 +26,10 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import split_front_matter
 
 STRIP = 30
-"""Days of the strip: the newest ones on which something happened."""
+"""Days of the strip, all with something that happened."""
 
 LOOKED_BACK = timedelta(days=400)
-"""How old a day of the strip may be."""
+"""The age up to which commits are listed."""
 
 COMPACTED = ("compaction", "hook")
 """Reasons of checkpoints that are made when a window is compacted."""
@@ -41,7 +41,7 @@ MAX_SESSIONS = 1_000_000
 
 @dataclass(slots=True)
 class Day:
-    """What happened on one day of the user."""
+    """The conversations, commits and checkpoints of one day in the user's time zone."""
 
     sessions: list[SessionRow] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
@@ -56,21 +56,25 @@ class Day:
 
 
 async def show_days(page: Page) -> Response:
-    """Answers with the strip, and with everything that happened on the chosen day (by default the newest)."""
+    """Answers with the strip of days, up to `before` if it is given, and with all events of the chosen day."""
     memory = page.memory
     days, trouble = await _days(memory)
-    newest = sorted(days)[-STRIP:]
-    chosen = page.query.get("day") or (newest[-1] if newest else "")
+    before = page.query.get("before", "")
+    names = [name for name in sorted(days) if not before or name < before]
+    shown = names[-STRIP:]
+    chosen = page.query.get("day") or (shown[-1] if shown else "")
     day = days.get(chosen, Day())
     commits: dict[str, Commit] = {}
     if day.commits:
         commits = await run_sync(memory.git.past.commits, day.commits)
-    counts = {name: days[name].counts for name in newest}
+    counts = {name: days[name].counts for name in shown}
     return page.show(
         "days.html",
         strip=counts,
         most=max((sum(one.values()) for one in counts.values()), default=1) or 1,
         kinds=KINDS,
+        before=before,
+        earlier=shown[0] if len(names) > len(shown) else "",
         chosen=chosen,
         day=day,
         commits=[
@@ -151,19 +155,15 @@ async def go_back(page: Page) -> Response:
 
 
 async def _days(memory: Memory) -> tuple[dict[str, Day], str]:
-    """Returns the days of the user on which something happened, and why the commits are missing, if they are."""
+    """Returns the days on which something happened, and the reason if git could not be read."""
     days: dict[str, Day] = {}
-    since = memory.clock() - LOOKED_BACK
     for row in await sessions.list_sessions(memory, limit=MAX_SESSIONS):
-        at = row.last_at or row.opened
-        if at >= since:
-            days.setdefault(memory.local_date(at), Day()).sessions.append(row)
+        days.setdefault(memory.local_date(row.last_at or row.opened), Day()).sessions.append(row)
     for head in await stored.listed(memory):
-        if head.at >= since:
-            days.setdefault(memory.local_date(head.at), Day()).checkpoints.append(head)
+        days.setdefault(memory.local_date(head.at), Day()).checkpoints.append(head)
     trouble = ""
     try:
-        for oid, moment in await run_sync(memory.git.tags.commits_since, since, PATHS):
+        for oid, moment in await run_sync(memory.git.tags.commits_since, memory.clock() - LOOKED_BACK, PATHS):
             days.setdefault(memory.local_date(moment), Day()).commits.append(oid)
     except ContextManagerError as error:
         trouble = str(error)

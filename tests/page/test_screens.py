@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from mcp_server.checkpoints import checkpoint
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.push import for_prompt, for_start
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
@@ -240,6 +242,22 @@ async def test_going_back_to_a_checkpoint_shows_the_change_first(site: httpx2.As
     undo = await send(site, path, **form)
     assert "Went back." in undo
     assert "before going back" in undo
+
+
+async def test_old_days_are_listed_and_earlier_ones_are_a_click_away(
+    site: httpx2.AsyncClient, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_server.page.days.STRIP", 2)
+    for year in (2021, 2022, 2023):
+        at = datetime(year, 5, 4, 12, tzinfo=UTC)
+        session = ImportedSession(f"old-{year}", (ImportedTurn("user", f"We met in {year}.", at, "m1"),), "import:test")
+        await record_session(memory, session)
+    listed = (await site.get("/days")).text
+    (before,) = links(listed, "/days?before=")
+    earlier = (await site.get(before)).text
+    assert links(earlier, "/days?day=")[0].startswith("/days?day=2021-05-04")
+    assert "We met in 2022." in earlier
+    assert "Latest days" in earlier
 
 
 async def test_a_days_commit_shows_its_difference(site: httpx2.AsyncClient, memory: Memory) -> None:
