@@ -26,13 +26,13 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import split_front_matter
 
 STRIP = 30
-"""Days of the strip, all with something that happened."""
+"""Days in the chart. Days without events are skipped."""
 
 LOOKED_BACK = timedelta(days=400)
-"""The age up to which commits are listed."""
+"""Commits older than this are not listed, because git would have to read the whole history."""
 
 COMPACTED = ("compaction", "hook")
-"""Reasons of checkpoints that are made when a window is compacted."""
+"""The reasons of checkpoints that were made because a client compacted its window."""
 
 PATHS = ("knowledge", "topics", "archive", "raw", "checkpoints", "anchors.yaml")
 KINDS = ("conversations", "commits", "checkpoints", "compactions")
@@ -56,7 +56,7 @@ class Day:
 
 
 async def show_days(page: Page) -> Response:
-    """Answers with the strip of days, up to `before` if it is given, and with all events of the chosen day."""
+    """Returns the chart of days, up to the day `before` if it is given, and all events of the chosen day."""
     memory = page.memory
     days, trouble = await _days(memory)
     before = page.query.get("before", "")
@@ -89,7 +89,7 @@ async def show_days(page: Page) -> Response:
 
 
 async def show_commit(page: Page) -> Response:
-    """Answers with the changes of a commit."""
+    """Returns the changes of a commit."""
     found = await history.show(page.memory, page.request.path_params["commit"])
     head, _, message = found.about.partition("\n\n")
     return page.show(
@@ -98,7 +98,7 @@ async def show_commit(page: Page) -> Response:
 
 
 async def show_changes(page: Page) -> Response:
-    """Answers with what changed in the knowledge since a moment (`since`), such as `yesterday`."""
+    """Returns the changes of the knowledge since a time, such as `yesterday`."""
     since = page.query.get("since", "1 week ago")
     found = await history.diff(page.memory, since)
     return page.show(
@@ -111,7 +111,7 @@ async def show_changes(page: Page) -> Response:
 
 
 async def show_checkpoint(page: Page) -> Response:
-    """Answers with a checkpoint, and with what going back to it would change."""
+    """Returns a checkpoint and a dry run of restoring it."""
     number = page.request.path_params["id"]
     knowledge = page.query.get("knowledge") == "yes"
     then = await stored.read(page.memory, number)
@@ -137,7 +137,7 @@ async def show_checkpoint(page: Page) -> Response:
 
 
 async def go_back(page: Page) -> Response:
-    """Goes back to a checkpoint, if that still changes what was shown."""
+    """Restores a checkpoint, unless the changes differ from those that were shown."""
     form = await page.form()
     number = page.request.path_params["id"]
     knowledge = form.get("knowledge") == "yes"

@@ -1,4 +1,4 @@
-"""The screen "Now": what was pushed into prompts or compiled, what was withheld, and why."""
+"""The screen "Now": pushes and compiled contexts, the candidates of each, and the reasons."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from mcp_server.page.passages import Passages, Words, by_kind, where
 from mcp_server.storage import logs
 
 SHOWN = 40
-"""Rows of one page of the list."""
+"""Rows of the list shown at once."""
 
 LOOKED_BACK = 20_000
-"""Records of the logs that are searched."""
+"""At most this many log records are read."""
 
 LEFT_OUT_SHOWN = 12
 """Excluded candidates shown at first."""
@@ -37,17 +37,17 @@ LEFT_OUT_SHOWN = 12
 KINDS = {"all": "Everything", "injected": "Added", "nothing": "Nothing added", "compiled": "Compiled"}
 
 _FIGURES = re.compile(r" \([\d. <]+\)| \d+(?= tokens)")
-"""The figures in a reason, without which reasons are counted."""
+"""Numbers in a reason. They are removed before equal reasons are counted."""
 
 _OWN = re.compile(r".+#(\d+)(?:-(\d+))?")
-"""The id of one or several messages of the conversation itself."""
+"""The id of a message, or of a range of messages, of the record's own conversation."""
 
 PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 1440), "": ("until I end it", 0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One decision in the list."""
+    """A row of the list: a push, a prompt without a push, or a compiled context."""
 
     id: str
     at: str
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate of a decision with its words, and the terms of its score, largest first."""
+    """A candidate of a record with its text. `terms` are the positive terms of its score, largest first."""
 
     words: Words
     where: str
@@ -71,24 +71,24 @@ class Candidate:
 
 
 def records(memory: Memory) -> Iterator[dict[str, Any]]:
-    """Yields the records of both logs, newest first."""
+    """Yields the records of the logs of pushes and of compiled contexts, newest first."""
     both = (logs.newest_first(memory.files, kind) for kind in (PUSHED, COMPILED))
     return islice(merge(*both, key=lambda record: str(record.get("at")), reverse=True), LOOKED_BACK)
 
 
 def record_id(record: Mapping[str, Any]) -> str:
-    """Returns the name of a record in addresses."""
+    """Returns the id of a record in URLs."""
     named = "|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256"))
     return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def kind_of(record: Mapping[str, Any]) -> str:
-    """Returns injected, nothing or compiled."""
+    """Returns the kind of a record: injected, nothing or compiled."""
     return "compiled" if record.get("event") == "compile_context" else str(record.get("decision"))
 
 
 async def show_list(page: Page) -> Response:
-    """Answers with the list, or with its rows alone if they have changed since `seen`."""
+    """Returns the list. At `/now/live` returns only its rows, or 204 if the logs are unchanged since version `seen`."""
     memory, query = page.memory, page.query
     kind, before = query.get("kind", "all"), query.get("before", "")
     if kind not in KINDS:
@@ -117,7 +117,7 @@ async def show_list(page: Page) -> Response:
 
 
 async def show_one(page: Page) -> Response:
-    """Answers with one decision: the exact text, the tokens by source, and every candidate."""
+    """Returns one record: the exact text, the tokens by source, and all candidates."""
     number = page.request.path_params["id"]
     memory = page.memory
 
@@ -147,7 +147,7 @@ async def show_one(page: Page) -> Response:
 
 
 async def pause(page: Page) -> Response:
-    """Pauses pushing everywhere, for a time or until it is ended."""
+    """Pauses pushing everywhere, for a time or until the user resumes it."""
     form = await page.form()
     chosen = PAUSES.get(form.get("for", ""))
     if chosen is None:
@@ -165,7 +165,7 @@ async def resume(page: Page) -> Response:
 
 
 async def never_push(page: Page) -> Response:
-    """Stops pushes of the passage `place`, or with `allow` allows them again."""
+    """Stops pushes of the passage at `place`, or allows them again if the form has `allow`."""
     form = await page.form()
     if form.get("allow"):
         await never_pushed.allow(page.memory, form["allow"])
@@ -179,13 +179,13 @@ async def never_push(page: Page) -> Response:
 
 
 def _version(memory: Memory) -> str:
-    """Returns a text that changes whenever a log may have changed."""
+    """Returns the version of both logs, which differs after every change."""
     places = [memory.files.version(f"{logs.FOLDER}/{kind}.jsonl") for kind in (PUSHED, COMPILED)]
     return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
 
 
 def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
-    """Returns the rows of one page of the list, and whether older ones follow."""
+    """Returns the newest SHOWN rows before the time `before`, and whether there are older rows."""
     wanted = (
         record
         for record in records(memory)
@@ -208,7 +208,7 @@ def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
 
 
 def _prompt(record: Mapping[str, Any]) -> str:
-    """Returns the beginning of the prompt, or in its place the event in words."""
+    """Returns the beginning of the prompt, or a description of the event if there is no prompt."""
     said = " ".join(str(record.get("prompt") or "").split())
     return said or {"SessionStart": "A window begins", "compile_context": "A context without a message"}.get(
         str(record.get("event")), str(record.get("event"))
@@ -220,7 +220,7 @@ def _count(value: object) -> int:
 
 
 def parts_of(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
-    """Returns the parts of a bar, and what is between them: headings and separators."""
+    """Returns the parts of a bar, with a part for headings and separators if the parts do not add up to `tokens`."""
     rest = tokens - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
 

@@ -1,4 +1,4 @@
-"""The templates of the page."""
+"""The Jinja templates of the page and their filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 
 @cache
 def templates() -> Environment:
-    """Returns the templates. They escape every text, and a name that is not defined is an error."""
+    """Returns the templates. They escape all text, and undefined names raise an error."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,

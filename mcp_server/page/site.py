@@ -1,4 +1,4 @@
-"""The ASGI application of the page: routes, templates, and the answer to an error."""
+"""The ASGI application of the page: its routes, and the HTTP status of each error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 LONGEST_BODY = 256 * 1024
-"""Bytes of a form."""
+"""Maximum size of a form, in bytes."""
 
 MODULES = (now, days, knows, find, topics, state)
 STATUS = {NotFound: 404, Invalid: 400, Refused: 403, Conflict: 409}
@@ -39,7 +39,7 @@ FILES = {
 FOLDERS = frozenset(
     ("", "static", "open", "leave", *(path.split("/")[1] for screen in MODULES for _, path, _ in screen.ROUTES))
 )
-"""The first parts of all addresses of the page."""
+"""The first path segments of all URLs of the page."""
 
 
 def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:

@@ -1,7 +1,7 @@
-"""The view that MCP clients embed: its document, and the HTML that the server puts into results for it.
+"""The view that MCP clients embed: its HTML document, and the HTML fragments that it shows.
 
-The document is always the same. Its own policy allows exactly the one script and the one style sheet that it contains,
-so that no text in a result can run, whatever the client's policy is.
+The document is static. Its content security policy allows only the script and the style sheet in it, by their hashes,
+so that nothing in a fragment can run, even if the client allows inline scripts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mcp_server.page.passages import by_kind
 from mcp_server.page.rendering import FOLDER, templates
 
 LISTED = 8
-"""Candidates that are listed of those inside, and of those outside."""
+"""Maximum number of included candidates, and of excluded ones, in the list."""
 
 LOOKED_BACK = 50
-"""Records of the logs in which a compiled context is searched."""
+"""The newest log records that are searched for a compiled context."""
 
 
 def document() -> str:
@@ -38,7 +38,7 @@ def document() -> str:
 
 
 async def receipt(memory: Memory, sha256: str) -> str:
-    """Returns the HTML of the receipt of a compiled context; "" if the log no longer has it."""
+    """Returns the HTML of the receipt of a compiled context, or "" if the log no longer has it."""
 
     def look() -> dict[str, Any] | None:
         newest = islice(records(memory), LOOKED_BACK)
@@ -63,9 +63,9 @@ async def receipt(memory: Memory, sha256: str) -> str:
 
 
 async def changes(memory: Memory, written: Mapping[str, Any], key: Callable[[approve.Waiting], str]) -> str:
-    """Returns the HTML of a change that `remember` has `written`, and of all changes that wait for the user.
+    """Returns the HTML of the change that `remember` has `written`, and of all pending proposals.
 
-    `key` returns what the view sends back with the user's decision about a change.
+    `key` returns the secret that the view sends with the user's decision about a proposal.
     """
     waiting = await approve.waiting(memory)
     return (

@@ -127,8 +127,7 @@ class MemoryApp(Apps):
 
     def _key(self, change: Waiting) -> str:
         """Returns the key that decides about a change as it is shown now."""
-        shown = f"{change.proposal.id}\n{change.changed}\n{change.diff}"
-        return hmac.new(self._secret, shown.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, change.mark.encode(), hashlib.sha256).hexdigest()
 
 
 def with_view(tool: Tool) -> Tool:
