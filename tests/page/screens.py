@@ -25,7 +25,7 @@ from tests.page.browsing import BROWSER, open_page, serving
 from tests.page.demo import ASKER, CAKE, fill
 
 WIDTH, HEIGHT, TALL = 1120, 860, 1560
-COLORS = 64
+COLORS = 128
 """Colors of a picture. The page has few: this halves the files, and no difference can be seen."""
 
 QUESTIONS = 2
