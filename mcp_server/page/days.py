@@ -71,6 +71,7 @@ async def show_days(page: Page) -> Response:
     return page.show(
         "days.html",
         strip=counts,
+        today=memory.local_date(memory.clock()),
         most=max((sum(one.values()) for one in counts.values()), default=1) or 1,
         kinds=KINDS,
         before=before,
