@@ -124,7 +124,7 @@ def push(files: tuple[Path, ...], show: bool, json_file: Path | None) -> None:
 @click.option("--passages", type=click.IntRange(100), default=10_000, show_default=True, help="How many passages.")
 @to_json
 def speed(passages: int, json_file: Path | None) -> None:
-    """Measure start, observe, search, compile, indexing, memory and hooks on made-up conversations."""
+    """Measure start, observe, search, compile, the page, indexing, memory and hooks on made-up conversations."""
     report = _run("Measuring", lambda bench: measure_speed(bench, passages))
     _deliver(report, json_file, lambda: _print_speed(report))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 
 from benchmarks import topics
 from benchmarks.server_process import ServerProcess, empty, ours, proportional, resident, round_trips, running
@@ -28,6 +29,8 @@ from mcp_server.conversations.closed_sessions import PENDING_EXTRACTION, commit_
 from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.page.door import Door
+from mcp_server.page.site import application
 from mcp_server.project import Project
 from mcp_server.relevance.clarity_scores import ClarityWeights, Tracker
 from mcp_server.search.search import SearchRequest, find
@@ -41,6 +44,16 @@ HOOKS = 30
 PLAIN_QUERIES = 5
 TOPICS = 1_000
 MESSAGES = 300
+PAGE_VISITS = 10
+PAGE_PORT = 8000
+PAGES = {
+    "Now": "/now",
+    "Days": "/days",
+    "What it knows": "/knows",
+    "Find": "/find?q=what+did+we+say+about+the+flour",
+    "Topics": "/topics?try=please+review+this",
+    "State": "/state",
+}
 LARGE = 50_000
 """Passages from which on the bars for 100,000 passages hold."""
 
@@ -114,6 +127,7 @@ async def measure_speed(bench: Workbench, passages: int) -> SpeedReport:
             ("observe", lambda: _observe(memory, workspace)),
             ("search", lambda: _search(memory, passages)),
             ("compile", lambda: _compile(memory, passages)),
+            ("the page", lambda: _page(memory)),
             ("a changed file", lambda: _changed_file(memory, workspace)),
             ("topics", lambda: _topics(bench)),
         ]
@@ -248,6 +262,28 @@ async def _compile(memory: Memory, passages: int) -> Sequence[Measured]:
     plain = percentile(await _timed(QUERIES, search_only), 0.95)
     bar = 150 if passages >= LARGE else 50
     return [_row(f"compile, warm, {budget:,} tokens", times, bar, plain=plain, plain_what="search alone")]
+
+
+async def _page(memory: Memory) -> Sequence[Measured]:
+    """Measures what the server takes to answer each screen of the page, without a network."""
+    door = Door(PAGE_PORT)
+    root = f"http://127.0.0.1:{PAGE_PORT}"
+
+    async def opened() -> Memory:
+        return memory
+
+    rows: list[Measured] = []
+    transport = httpx2.ASGITransport(app=application(opened, door))
+    async with httpx2.AsyncClient(transport=transport, base_url=root) as visitor:
+        await visitor.post("/open", content=door.new_code(), headers={"Sec-Fetch-Site": "same-origin", "Origin": root})
+        for name, path in PAGES.items():
+
+            async def act(number: int, path: str = path) -> None:
+                (await visitor.get(path)).raise_for_status()
+
+            await act(0)
+            rows.append(_row(f"page: {name}", await _timed(PAGE_VISITS, act), 300, deciding="median"))
+    return rows
 
 
 async def _changed_file(memory: Memory, workspace: Path) -> Sequence[Measured]:

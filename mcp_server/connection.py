@@ -18,6 +18,7 @@ from mcp_server.model import Caller
 from mcp_server.text.fencing import neutralise
 
 if TYPE_CHECKING:
+    from mcp_server.context.compiler import Compiled
     from mcp_server.conversations.observe import Observed
     from mcp_server.memory import Memory
     from mcp_server.project import Project
@@ -107,7 +108,7 @@ class Connection:
                 async with self._first:
                     yield self._caller(explicit, client, self._own or self.session), recorded
 
-    async def compiled(self, client: str | None = None) -> str:
+    async def compiled(self, client: str | None = None) -> Compiled:
         """Returns the compiled context of this connection's session. Without a single session, returns the context that
         all share and the URIs of the open sessions, within the same budget."""
         from mcp_server.context.compile import CompileRequest, compile_context
@@ -115,12 +116,13 @@ class Connection:
 
         memory, caller = await self.memory(), await self.caller(client)
         if caller.session:
-            return (await compile_context(memory, CompileRequest(session=caller.session), caller)).text
+            return await compile_context(memory, CompileRequest(session=caller.session), caller)
         rows = await list_sessions(memory, open_only=True, limit=LISTED)
         uris = "".join(f"- {URI}/{quote(row.session, safe='')} — {neutralise(row.title)}\n" for row in rows)
         index = f"\n\n<!-- conversations -->\n{uris}" if uris else ""
         budget = memory.settings.context_compiler.token_budget - await run_sync(memory.tokens.count, index)
-        return (await compile_context(memory, CompileRequest(budget=max(0, budget)), caller)).text + index
+        compiled = await compile_context(memory, CompileRequest(budget=max(0, budget)), caller)
+        return replace(compiled, text=compiled.text + index)
 
     def _caller(self, explicit: bool, client: str | None, session: str | None) -> Caller:
         return Caller("tool", client, explicit, self.folder, session)

@@ -14,7 +14,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     @mcp.resource(URI, name="compiled", title="Compiled context", mime_type="text/markdown")
     async def compiled() -> str:
         """What the memory holds for this connection's conversation; with none or several, what all share."""
-        return await connection.compiled()
+        return (await connection.compiled()).text
 
     @mcp.resource(
         f"{URI}/{{session}}",

@@ -13,7 +13,9 @@ from typing import Any, Literal
 import anyio
 import numpy  # noqa: F401 - in the server's own process `serve` loads it before threads can do so at the same moment
 from mcp import Client, StdioServerParameters
+from mcp.client.extension import advertise
 from mcp.server import MCPServer
+from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
 from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
 
 import tools
@@ -57,11 +59,12 @@ async def connected(
     folder: str | None = None,
     profile: tools.Profile = "core",
     updates: Updates | None = None,
+    views: bool = False,
 ) -> AsyncIterator[Client]:
-    """A client of a server in this process, on the workspace at `root`."""
+    """A client of a server in this process, on the workspace at `root`. With `views` it can show views."""
     told = partial(instructions.now, root, root / ".local")
     server = build(opener(root, maintained), transport=transport, folder=folder, instructions=told, profile=profile)
-    async with _client(server, client, mode, updates) as connection:
+    async with _client(server, client, mode, updates, views) as connection:
         yield connection
 
 
@@ -83,12 +86,19 @@ async def process(
         yield connection
 
 
-def _client(server: MCPServer[Any] | StdioServerParameters, name: str, mode: Mode, updates: Updates | None) -> Client:
+def _client(
+    server: MCPServer[Any] | StdioServerParameters,
+    name: str,
+    mode: Mode,
+    updates: Updates | None,
+    views: bool = False,
+) -> Client:
     return Client(
         server,
         mode=mode,
         client_info=Implementation(name=name, version="1"),
         message_handler=updates.handle if updates else None,
+        extensions=[advertise(EXTENSION_ID, {"mimeTypes": [APP_MIME_TYPE]})] if views else None,
     )
 
 

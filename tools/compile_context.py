@@ -6,10 +6,14 @@ from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolResult, TextContent
 from pydantic import Field
 
 from mcp_server.connection import Connection
 from tools.rim import Short, client_of, hints, strict_tool
+
+SHA256 = "context-manager/sha256"
+"""The key in the result's `_meta` of the compiled text's hash, by which its record in the log is found."""
 
 
 def tool(connection: Connection) -> Tool:
@@ -23,7 +27,7 @@ def tool(connection: Connection) -> Tool:
         format: Annotated[  # noqa: A002 - the argument's name is the specification's
             Literal["markdown", "receipt"], Field(description="receipt: what went in, what stayed out, why")
         ] = "markdown",
-    ) -> str:
+    ) -> CallToolResult:
         """Use when you begin a task or the subject changes: gives the densest background the memory has for a message,
         within the budget. No search needed."""
         from mcp_server.context.compile import CompileRequest
@@ -31,11 +35,13 @@ def tool(connection: Connection) -> Tool:
 
         client = client_of(ctx)
         if (message, session, budget, format) == (None, None, None, "markdown"):
-            return await connection.compiled(client)
-        memory, caller = await connection.memory(), await connection.caller(client)
-        request = CompileRequest(message=message, session=session, budget=budget)
-        compiled = await compiled_for(memory, request, caller)
-        connection.saw(session)
-        return compiled.receipt.markdown if format == "receipt" else compiled.text
+            compiled = await connection.compiled(client)
+        else:
+            memory, caller = await connection.memory(), await connection.caller(client)
+            request = CompileRequest(message=message, session=session, budget=budget)
+            compiled = await compiled_for(memory, request, caller)
+            connection.saw(session)
+        text = compiled.receipt.markdown if format == "receipt" else compiled.text
+        return CallToolResult(content=[TextContent(type="text", text=text)], _meta={SHA256: compiled.sha256})
 
     return strict_tool(compile_context, hints(reads=True))

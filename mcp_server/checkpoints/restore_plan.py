@@ -24,6 +24,8 @@ from mcp_server.text.destinations import is_for_own_hand
 MOST_LISTED = 20
 """At most this many names of a kind are listed; the others are counted."""
 
+NOTHING = "Nothing would change."
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -85,7 +87,7 @@ def difference(now: State, then: State) -> Difference:
 def difference_text(found: Difference) -> str:
     """Returns the changes in words, a line per kind; one sentence if there are none."""
     if found.empty:
-        return "Nothing would change."
+        return NOTHING
     lines = [
         *_listed("anchors set again", found.anchors.added),
         *_listed("anchors taken away", found.anchors.removed),

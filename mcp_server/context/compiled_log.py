@@ -1,11 +1,12 @@
 """Logs the contexts that clients compile, in the form of the log of pushes.
 
-A client without hooks gets no pushes, so this log is all that there is to see of it.
+A client without hooks gets no pushes, so its compiled contexts are in this log only.
 """
 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
@@ -15,7 +16,6 @@ from mcp_server.text.redaction import redact
 
 if TYPE_CHECKING:
     from mcp_server.context.compiler import Compiled
-    from mcp_server.context.receipt import Considered
 
 LOG = "compiled"
 PROMPT_SHOWN = 300
@@ -51,7 +51,7 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "session": receipt.session,
         "project": project,
         "decision": "compiled",
-        "why": f"asked for; a budget of {receipt.budget:,} tokens, delivery {receipt.delivery}",
+        "why": f"the client asked for at most {receipt.budget:,} tokens",
         "prompt": shown_prompt(memory, message),
         "tokens": receipt.tokens,
         "budget": receipt.budget,
@@ -59,26 +59,12 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "characters": len(compiled.text),
         "sha256": receipt.sha256,
         "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
-        "considered": [_row(one) for one in (*inside, *outside[:MAX_LEFT_OUT])],
+        "considered": [
+            {**asdict(one), "title": one.unit if one.slot == "clarity" else ""}
+            for one in (*inside, *outside[:MAX_LEFT_OUT])
+        ],
         "left_out": left_out,
         "text": compiled.text[:LONGEST_TEXT],
     }
     with contextlib.suppress(OSError, ContextManagerError):
         logs.append(memory.files, LOG, record)
-
-
-def _row(one: Considered) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "slot": one.slot,
-        "source": one.source,
-        "turn": one.turn,
-        "title": one.unit if one.slot == "clarity" else "",
-        "score": one.score,
-        "charge": one.charge,
-        "terms": dict(one.terms),
-        "relevance": {name: value for name, value in one.relevance.items() if value},
-        "tokens": one.tokens,
-        "included": one.included,
-        "reason": one.reason,
-    }

@@ -31,6 +31,11 @@ class Waiting:
     changed: bool = False
     problem: str = ""
 
+    @property
+    def mark(self) -> str:
+        """Returns a hash of what the user sees of this change."""
+        return hash_of(f"{self.proposal.id}\n{self.changed}\n{self.diff}") or ""
+
     def as_dict(self) -> dict[str, object]:
         """Returns JSON values."""
         proposal = self.proposal

@@ -1,9 +1,11 @@
 """The page: the memory in a browser, on this machine only.
 
-    door       who may come in: one-time codes, cookies, the checks of Host and Origin, security headers
-    site       the ASGI application: routes, templates, the answer to an error
+    door       access: one-time codes, cookies, the checks of Host and Origin, security headers
+    site       the ASGI application: routes and errors
+    rendering  the Jinja templates and their filters
     now, knows, find, days, topics, state     one screen each: a module here and a template of the same name
-    passages   the words of a passage that a log or a receipt names by its place
+    passages   reads the text of a passage from its path and lines
+    view       the HTML that MCP clients embed (MCP Apps)
 
-A screen calls the verbs of the other rooms and renders what they return. It computes nothing of its own.
+A screen calls functions of the other packages and renders their results.
 """

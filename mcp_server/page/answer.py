@@ -1,4 +1,4 @@
-"""One request to the page, and what a screen needs to answer it."""
+"""The context of one HTTP request: the parsed request, the memory, and helpers that build the response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from http import HTTPStatus
 from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo
 
-from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -17,6 +16,7 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.page.door import Visit
+from mcp_server.page.rendering import templates
 
 SCREENS = (
     ("/now", "Now"),
@@ -28,25 +28,24 @@ SCREENS = (
 )
 
 ME = Caller("cli", "the page")
-"""The page acts for the user at this machine, as the command line does."""
+"""The caller of all changes: the page acts for the user, as the command line does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One request, the memory, and what a screen needs to answer."""
+    """An HTTP request, the open memory, and the signed-in browser, with helpers that build the response."""
 
     request: Request
     memory: Memory
-    templates: Environment
     visit: Visit
 
     @property
     def query(self) -> dict[str, str]:
-        """Returns the parameters of the address without empty ones; of repeated ones the last."""
+        """Returns the non-empty query parameters. If a parameter is repeated, its last value counts."""
         return {name: value for name, value in self.request.query_params.items() if value.strip()}
 
     async def form(self) -> dict[str, str]:
-        """Returns the fields of the form that was sent."""
+        """Returns the fields of the posted form. Raises Invalid if it is not UTF-8."""
         try:
             text = (await self.request.body()).decode("utf-8")
         except UnicodeDecodeError as error:
@@ -54,7 +53,7 @@ class Page:
         return dict(parse_qsl(text.replace("%0D%0A", "%0A"), keep_blank_values=True))
 
     def when(self, at: datetime | str | None) -> str:
-        """Returns a moment in the user's time zone: `2026-05-04 14:30`; "" for None and for no moment."""
+        """Returns a time in the user's time zone, as in `2026-05-04 14:30`. Returns "" if there is none."""
         try:
             moment = datetime.fromisoformat(at) if isinstance(at, str) else at
         except ValueError:
@@ -62,7 +61,7 @@ class Page:
         return f"{moment.astimezone(ZoneInfo(self.memory.timezone)):%Y-%m-%d %H:%M}" if moment else ""
 
     def show(self, template: str, **values: object) -> HTMLResponse:
-        """Returns a rendered template. A notice that waits is shown by whole pages and is then gone."""
+        """Returns a rendered template. A full page shows the pending notice once, a fragment does not."""
         notice = ""
         if not template.startswith("_"):
             notice, self.visit.notice = self.visit.notice, ""
@@ -74,27 +73,28 @@ class Page:
             "notice": notice,
             "when": self.when,
         }
-        return HTMLResponse(self.templates.get_template(template).render(values | frame))
+        return HTMLResponse(templates().get_template(template).render(values | frame))
 
     def fail(self, status: int, text: str) -> HTMLResponse:
-        """Returns the page that says what went wrong."""
+        """Returns an error page, or only the error message if htmx requested a fragment."""
         title = {404: "Not found", 409: "Something changed meanwhile"}.get(status, HTTPStatus(status).phrase)
-        shown = self.show("error.html", title=title, text=text)
+        template = "_error.html" if "hx-request" in self.request.headers else "error.html"
+        shown = self.show(template, title=title, text=text)
         shown.status_code = status
         return shown
 
     def back(self, form: dict[str, str], to: str, notice: str) -> RedirectResponse:
-        """Returns a redirection to the page that the form names as `back`, else to `to`; that page shows the notice."""
+        """Returns a redirect to the form's field `back`, or else to `to`. The next page shows `notice`."""
         self.visit.notice = notice
         wanted = form.get("back", "")
         own = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
         return RedirectResponse(wanted if own else to, 303)
 
     def _here(self) -> str:
-        """Returns the path of this page with its parameters."""
+        """Returns the path and the query parameters of this request."""
         return f"{self.request.url.path}?{urlencode(self.query)}" if self.query else self.request.url.path
 
 
 Handler = Callable[[Page], Awaitable[Response]]
 Routes = Sequence[tuple[str, str, Handler]]
-"""Method, path and handler of each address of a screen."""
+"""The method, path and handler of each route of a screen."""

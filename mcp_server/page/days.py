@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.restore import restore
+from mcp_server.checkpoints.restore_plan import NOTHING
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import history
@@ -22,15 +23,16 @@ from mcp_server.storage.checkpoint_files import Head
 from mcp_server.storage.history_values import Commit
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.markdown import split_front_matter
 
 STRIP = 30
-"""Days of the strip: the newest ones on which something happened."""
+"""Days in the chart. Days without events are skipped."""
 
 LOOKED_BACK = timedelta(days=400)
-"""How old a day of the strip may be."""
+"""Commits older than this are not listed, because git would have to read the whole history."""
 
 COMPACTED = ("compaction", "hook")
-"""Reasons of checkpoints that are made when a window is compacted."""
+"""The reasons of checkpoints that were made because a client compacted its window."""
 
 PATHS = ("knowledge", "topics", "archive", "raw", "checkpoints", "anchors.yaml")
 KINDS = ("conversations", "commits", "checkpoints", "compactions")
@@ -39,7 +41,7 @@ MAX_SESSIONS = 1_000_000
 
 @dataclass(slots=True)
 class Day:
-    """What happened on one day of the user."""
+    """The conversations, commits and checkpoints of one day in the user's time zone."""
 
     sessions: list[SessionRow] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
@@ -54,21 +56,26 @@ class Day:
 
 
 async def show_days(page: Page) -> Response:
-    """Answers with the strip, and with everything that happened on the chosen day (by default the newest)."""
+    """Returns the chart of days, up to the day `before` if it is given, and all events of the chosen day."""
     memory = page.memory
     days, trouble = await _days(memory)
-    newest = sorted(days)[-STRIP:]
-    chosen = page.query.get("day") or (newest[-1] if newest else "")
+    before = page.query.get("before", "")
+    names = [name for name in sorted(days) if not before or name < before]
+    shown = names[-STRIP:]
+    chosen = page.query.get("day") or (shown[-1] if shown else "")
     day = days.get(chosen, Day())
     commits: dict[str, Commit] = {}
     if day.commits:
         commits = await run_sync(memory.git.past.commits, day.commits)
-    counts = {name: days[name].counts for name in newest}
+    counts = {name: days[name].counts for name in shown}
     return page.show(
         "days.html",
         strip=counts,
+        today=memory.local_date(memory.clock()),
         most=max((sum(one.values()) for one in counts.values()), default=1) or 1,
         kinds=KINDS,
+        before=before,
+        earlier=shown[0] if len(names) > len(shown) else "",
         chosen=chosen,
         day=day,
         commits=[
@@ -83,7 +90,7 @@ async def show_days(page: Page) -> Response:
 
 
 async def show_commit(page: Page) -> Response:
-    """Answers with the changes of a commit."""
+    """Returns the changes of a commit."""
     found = await history.show(page.memory, page.request.path_params["commit"])
     head, _, message = found.about.partition("\n\n")
     return page.show(
@@ -92,7 +99,7 @@ async def show_commit(page: Page) -> Response:
 
 
 async def show_changes(page: Page) -> Response:
-    """Answers with what changed in the knowledge since a moment (`since`), such as `yesterday`."""
+    """Returns the changes of the knowledge since a time, such as `yesterday`."""
     since = page.query.get("since", "1 week ago")
     found = await history.diff(page.memory, since)
     return page.show(
@@ -105,7 +112,7 @@ async def show_changes(page: Page) -> Response:
 
 
 async def show_checkpoint(page: Page) -> Response:
-    """Answers with a checkpoint, and with what going back to it would change."""
+    """Returns a checkpoint and a dry run of restoring it."""
     number = page.request.path_params["id"]
     knowledge = page.query.get("knowledge") == "yes"
     then = await stored.read(page.memory, number)
@@ -123,14 +130,15 @@ async def show_checkpoint(page: Page) -> Response:
         difference=difference,
         notes=notes,
         trouble=trouble,
+        changes=difference != NOTHING,
         mark=_mark(difference),
-        text=stored.shown_text(then),
+        text=split_front_matter(stored.shown_text(then)).body.strip(),
         why=stored.WHY.get(then.reason, then.reason),
     )
 
 
 async def go_back(page: Page) -> Response:
-    """Goes back to a checkpoint, if that still changes what was shown."""
+    """Restores a checkpoint, unless the changes differ from those that were shown."""
     form = await page.form()
     number = page.request.path_params["id"]
     knowledge = form.get("knowledge") == "yes"
@@ -148,19 +156,15 @@ async def go_back(page: Page) -> Response:
 
 
 async def _days(memory: Memory) -> tuple[dict[str, Day], str]:
-    """Returns the days of the user on which something happened, and why the commits are missing, if they are."""
+    """Returns the days on which something happened, and the reason if git could not be read."""
     days: dict[str, Day] = {}
-    since = memory.clock() - LOOKED_BACK
     for row in await sessions.list_sessions(memory, limit=MAX_SESSIONS):
-        at = row.last_at or row.opened
-        if at >= since:
-            days.setdefault(memory.local_date(at), Day()).sessions.append(row)
+        days.setdefault(memory.local_date(row.last_at or row.opened), Day()).sessions.append(row)
     for head in await stored.listed(memory):
-        if head.at >= since:
-            days.setdefault(memory.local_date(head.at), Day()).checkpoints.append(head)
+        days.setdefault(memory.local_date(head.at), Day()).checkpoints.append(head)
     trouble = ""
     try:
-        for oid, moment in await run_sync(memory.git.tags.commits_since, since, PATHS):
+        for oid, moment in await run_sync(memory.git.tags.commits_since, memory.clock() - LOOKED_BACK, PATHS):
             days.setdefault(memory.local_date(moment), Day()).commits.append(oid)
     except ContextManagerError as error:
         trouble = str(error)

@@ -1,4 +1,4 @@
-"""The door of the page: lets in the browser that this user opened, and nobody else.
+"""Access to the page: admits only the browser that this user opened.
 
 A one-time code is valid for CODE_SECONDS. It travels in the fragment of an address, which no server log and no
 `Referer` has. The page at `/open` posts it and gets a cookie. The cookie's name has the port, because browsers send
@@ -31,7 +31,7 @@ CODE_SECONDS = 60.0
 """Seconds in which a one-time code is valid."""
 
 MAX_CODES, MAX_VISITS = 20, 50
-"""One-time codes and signed-in browsers that are kept, the newest."""
+"""At most this many one-time codes and signed-in browsers are kept; the oldest are dropped."""
 
 SAFE = ("GET", "HEAD")
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -52,14 +52,14 @@ HEADERS = {
 
 @dataclass(slots=True)
 class Visit:
-    """A signed-in browser. `notice` is a sentence that its next page shows once."""
+    """A signed-in browser. Its next page shows `notice` once."""
 
     notice: str = ""
 
 
 @dataclass(slots=True)
 class Door:
-    """The codes and the signed-in browsers of one server. `token` also opens it, if there is one, any number of times.
+    """The one-time codes and signed-in browsers of one server. `token`, if set, signs in any number of times.
 
     `now` returns seconds of a clock that only moves forward.
     """
@@ -116,7 +116,7 @@ class Door:
 
 
 def guarded(app: ASGIApp, door: Door) -> ASGIApp:
-    """Returns an ASGI application that passes on allowed requests with their `visit`, and answers all others itself."""
+    """Returns an ASGI application that forwards allowed requests to `app` with their `visit`, and refuses others."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -135,7 +135,7 @@ def guarded(app: ASGIApp, door: Door) -> ASGIApp:
 
 
 def _refusal(request: Request, door: Door) -> Response | None:
-    """Returns the answer to a request that is not allowed; None if it is."""
+    """Returns the response to a request that is not allowed, or None if it is allowed."""
     hosts = request.headers.getlist("host")
     if len(hosts) != 1 or hosts[0].lower() not in door.hosts:
         return PlainTextResponse("This address is not one of this page's names.", 421)

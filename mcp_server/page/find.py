@@ -18,20 +18,20 @@ from mcp_server.search.search import SearchRequest, search
 from mcp_server.text.transcript import PlacedTurn
 
 LIMIT, TOKENS = 20, 12_000
-"""Hits of a search, and the tokens that they may have together."""
+"""The maximum number of hits, and of tokens in all hits together."""
 
 AROUND = 8
-"""Turns that are shown before and after the one that was opened."""
+"""Messages shown before and after the opened one."""
 
 MAX_LINES = 400
-"""Lines of a file that are shown around the one that was opened."""
+"""Lines of a file shown around the opened one."""
 
 SPEAKERS = {"": "anyone", "user": "the user", "agent": "the agent"}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A hit as it is shown; `terms` are those of its score, largest first."""
+    """A hit with its text and source for display. `terms` are the positive terms of its score, largest first."""
 
     hit: Hit
     snippet: str
@@ -40,7 +40,7 @@ class Result:
 
 
 async def show_search(page: Page) -> Response:
-    """Answers with the hits for the query `q` within the filters."""
+    """Returns the hits of the query `q` that pass the filters."""
     query, memory = page.query, page.memory
     asked = query.get("q", "").strip()
     project = query.get("project", "")
@@ -85,7 +85,7 @@ async def show_search(page: Page) -> Response:
 
 
 async def show_passage(page: Page) -> Response:
-    """Answers with a message inside its conversation. The message is named by its line, or by its number (`turn`)."""
+    """Returns a message with its neighbors in the conversation. `line` or `turn` (its number) selects the message."""
     path = _path(page)
     turns = await run_sync(Passages(page.memory).turns, path)
     if not turns or not path.startswith(CONVERSATIONS):
@@ -111,7 +111,7 @@ async def show_passage(page: Page) -> Response:
 
 
 async def show_file(page: Page) -> Response:
-    """Answers with a file of the memory, with line `line` marked."""
+    """Returns a file of the memory, with line `line` marked."""
     path = _path(page)
     if path.startswith(CONVERSATIONS):
         return RedirectResponse(page.request.url.path.replace("/file", "/passage") + f"?{page.request.url.query}", 303)
@@ -128,7 +128,7 @@ async def show_file(page: Page) -> Response:
 
 
 async def show_source(page: Page) -> Response:
-    """Redirects from a line's source, `TRANSCRIPT#TURN`, to the message."""
+    """Redirects to the message that the source of a line, `TRANSCRIPT#TURN`, names."""
     from urllib.parse import urlencode
 
     path, _, turn = page.query.get("of", "").rpartition("#")

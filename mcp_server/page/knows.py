@@ -1,7 +1,7 @@
 """The screen "What it knows": the lines of the pages with their sources, proposals, and changes by hand.
 
-Every change is made by the verb that the command line uses. A form carries the line as it was shown; if the line has
-changed since, nothing is written and the page says so.
+Changes call the same functions as the command line. A form has the hash of the line that was shown; if the line has
+changed since then, nothing is written and the page says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mcp_server.text.entries import Entry, entries, written
 from mcp_server.text.markdown import split_front_matter
 
 SHOWN = 200
-"""Lines of one page."""
+"""Lines shown at once."""
 
 VIEWS = {
     "rules": "Rules",
@@ -51,8 +51,8 @@ _PROJECTS = "knowledge/projects/"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry of a page: its words, day, sources, and the lines `first` to `last` of its file. `mark` is a hash of the
-    entry's text, by which a change by someone else is noticed."""
+    """An entry of a page, at lines `first` to `last` of its file. `mark` is a hash of its text, which detects changes
+    by others."""
 
     path: str
     section: str
@@ -65,17 +65,17 @@ class Line:
 
     @property
     def project(self) -> str:
-        """Returns the slug of its project, "" for none."""
+        """Returns the slug of the entry's project, or "" if it has none."""
         return self.path.split("/")[2] if self.path.startswith(_PROJECTS) and self.path.count("/") > 2 else ""
 
     @property
     def page_name(self) -> str:
-        """Returns the name of its page, for people."""
+        """Returns the name of the entry's page, as in `reference › general`."""
         return self.path.removeprefix("knowledge/").removesuffix(".md").replace("/", " › ")
 
 
 async def show_lines(page: Page) -> Response:
-    """Answers with the lines of one view, and the proposals that wait."""
+    """Returns the lines of one view and the pending proposals."""
     memory, query = page.memory, page.query
     view, project, words = query.get("view", ""), query.get("project", ""), query.get("q", "").strip()
     if view and view not in VIEWS:
@@ -120,7 +120,7 @@ def view_of(line: Line) -> str:
 
 
 def _lines(memory: Memory) -> list[Line]:
-    """Returns the entries of all pages. Skips files that cannot be read, and templates that nobody has filled in."""
+    """Returns the entries of all pages. Skips unreadable files and unchanged templates."""
     found: list[Line] = []
     for path in _paths(memory):
         try:
@@ -156,7 +156,7 @@ def _line(path: str, entry: Entry, body_line: int) -> Line:
 
 
 def _find_entry(memory: Memory, form: dict[str, str]) -> tuple[Line, Entry]:
-    """Returns the line that a form or an address names. Raises Conflict if it has changed since it was shown."""
+    """Returns the line that the parameters select. Raises Conflict if the line has changed since it was shown."""
     path, mark = memory.files.relative(form.get("path", "")), form.get("mark", "")
     split = split_front_matter(memory.files.text_or_none(path) or "")
     same = [
@@ -171,7 +171,7 @@ def _find_entry(memory: Memory, form: dict[str, str]) -> tuple[Line, Entry]:
 
 
 async def show_edit(page: Page) -> Response:
-    """Answers with the form that corrects a line, or replaces it by a newer statement (`new=yes`)."""
+    """Returns the form that corrects a line or replaces it by a newer statement."""
     line, _ = await run_sync(_find_entry, page.memory, page.query)
     said = [await run_sync(Passages(page.memory).turn, source) for source in line.sources]
     return page.show(
@@ -180,7 +180,7 @@ async def show_edit(page: Page) -> Response:
 
 
 async def change_line(page: Page) -> Response:
-    """Writes a correction of a line, or a newer statement that supersedes it."""
+    """Writes the corrected line, or a newer statement that supersedes the line."""
     form = await page.form()
     text = form.get("text", "").strip()
     if not text:
@@ -207,7 +207,7 @@ async def change_line(page: Page) -> Response:
 
 
 async def show_archive(page: Page) -> Response:
-    """Answers with what archiving a page would do."""
+    """Returns a dry run of archiving a page."""
     path = page.query.get("path", "")
     return page.show(
         "archive.html", plan=await archive_files(page.memory, [path], True), file=path, back=page.query.get("back", "")
@@ -223,11 +223,14 @@ async def archive(page: Page) -> Response:
 
 
 async def decide(page: Page) -> Response:
-    """Approves or rejects a proposal. Raises Conflict if its file has changed, unless the user has seen that."""
+    """Approves or rejects a proposal. Raises Conflict if its diff differs from the one that was shown."""
     form = await page.form()
     number = form.get("id", "")
     if form.get("verdict") == "approve":
-        done = await approve.approve(page.memory, number, anyway=form.get("anyway") == "yes")
+        (found,) = await approve.waiting(page.memory, number)
+        if form.get("mark") != found.mark:
+            raise Conflict("this change is not the one that you saw; go back, and look at it as it is now")
+        done = await approve.approve(page.memory, number, anyway=found.changed)
         said = f"Approved: {done.path} is {done.action}."
     elif form.get("verdict") == "reject":
         said = f"Rejected: {(await approve.reject(page.memory, number)).path} stays as it is."
@@ -240,22 +243,32 @@ async def decide(page: Page) -> Response:
 
 
 async def show_forget(page: Page) -> Response:
-    """Answers with every copy of a passage, before anything is deleted."""
+    """Returns the passage to forget at once. The page then loads the copies, because finding them can take long."""
+    _, words = await run_sync(_target, page.memory, page.query)
+    return page.show("forget.html", words=words, fields=_fields(page), back=page.query.get("back", "/now"))
+
+
+async def show_copies(page: Page) -> Response:
+    """Returns all copies of a passage, and the button that deletes them."""
     target, words = await run_sync(_target, page.memory, page.query)
     plan = await plan_forget(page.memory, target)
     return page.show(
-        "forget.html",
+        "_copies.html",
         plan=plan,
-        words=words,
         mark=_mark(words),
         sentences=[*git_sentences(plan, False), ELSEWHERE],
-        fields={name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query},
+        fields=_fields(page),
         back=page.query.get("back", "/now"),
     )
 
 
+def _fields(page: Page) -> dict[str, str]:
+    """Returns the query parameters that select the passage."""
+    return {name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query}
+
+
 async def forget_passage(page: Page) -> Response:
-    """Deletes every copy of a passage, if it is still the one that was shown."""
+    """Deletes all copies of a passage. Raises Conflict if the passage has changed since it was shown."""
     form = await page.form()
     target, words = await run_sync(_target, page.memory, form)
     if form.get("mark") != _mark(words):
@@ -267,7 +280,7 @@ async def forget_passage(page: Page) -> Response:
 
 
 def _target(memory: Memory, given: dict[str, str]) -> tuple[ForgetTarget, Words]:
-    """Returns what `forget` is to delete, and its words: a message of a conversation, or lines of a file."""
+    """Returns the target of `forget`, a message or lines of a file, and its text."""
     path = memory.files.relative(given.get("path", ""))
     passages = Passages(memory)
     if path.startswith(CONVERSATIONS):
@@ -300,5 +313,6 @@ ROUTES: Routes = (
     ("POST", "/knows/archive", archive),
     ("POST", "/knows/decide", decide),
     ("GET", "/forget", show_forget),
+    ("GET", "/forget/copies", show_copies),
     ("POST", "/forget", forget_passage),
 )

@@ -1,4 +1,4 @@
-"""The screen "Now": what was pushed into prompts or compiled, what was withheld, and why."""
+"""The screen "Now": pushes and compiled contexts, the candidates of each, and the reasons."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from mcp_server.page.passages import Passages, Words, by_kind, where
 from mcp_server.storage import logs
 
 SHOWN = 40
-"""Rows of one page of the list."""
+"""Rows of the list shown at once."""
 
 LOOKED_BACK = 20_000
-"""Records of the logs that are searched."""
+"""At most this many log records are read."""
 
 LEFT_OUT_SHOWN = 12
 """Excluded candidates shown at first."""
@@ -37,14 +37,17 @@ LEFT_OUT_SHOWN = 12
 KINDS = {"all": "Everything", "injected": "Added", "nothing": "Nothing added", "compiled": "Compiled"}
 
 _FIGURES = re.compile(r" \([\d. <]+\)| \d+(?= tokens)")
-"""The figures in a reason, without which reasons are counted."""
+"""Numbers in a reason. They are removed before equal reasons are counted."""
+
+_OWN = re.compile(r".+#(\d+)(?:-(\d+))?")
+"""The id of a message, or of a range of messages, of the record's own conversation."""
 
 PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 1440), "": ("until I end it", 0)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One decision in the list."""
+    """A row of the list: a push, a prompt without a push, or a compiled context."""
 
     id: str
     at: str
@@ -58,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate of a decision with its words, and the terms of its score, largest first."""
+    """A candidate of a record with its text. `terms` are the positive terms of its score, largest first."""
 
     words: Words
     where: str
@@ -68,24 +71,24 @@ class Candidate:
 
 
 def records(memory: Memory) -> Iterator[dict[str, Any]]:
-    """Yields the records of both logs, newest first."""
+    """Yields the records of the logs of pushes and of compiled contexts, newest first."""
     both = (logs.newest_first(memory.files, kind) for kind in (PUSHED, COMPILED))
     return islice(merge(*both, key=lambda record: str(record.get("at")), reverse=True), LOOKED_BACK)
 
 
 def record_id(record: Mapping[str, Any]) -> str:
-    """Returns the name of a record in addresses."""
+    """Returns the id of a record in URLs."""
     named = "|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256"))
     return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def kind_of(record: Mapping[str, Any]) -> str:
-    """Returns injected, nothing or compiled."""
+    """Returns the kind of a record: injected, nothing or compiled."""
     return "compiled" if record.get("event") == "compile_context" else str(record.get("decision"))
 
 
 async def show_list(page: Page) -> Response:
-    """Answers with the list, or with its rows alone if they have changed since `seen`."""
+    """Returns the list. At `/now/live` returns only its rows, or 204 if the logs are unchanged since version `seen`."""
     memory, query = page.memory, page.query
     kind, before = query.get("kind", "all"), query.get("before", "")
     if kind not in KINDS:
@@ -114,7 +117,7 @@ async def show_list(page: Page) -> Response:
 
 
 async def show_one(page: Page) -> Response:
-    """Answers with one decision: the exact text, the tokens by source, and every candidate."""
+    """Returns one record: the exact text, the tokens by source, and all candidates."""
     number = page.request.path_params["id"]
     memory = page.memory
 
@@ -124,7 +127,7 @@ async def show_one(page: Page) -> Response:
     record = await run_sync(look)
     if record is None:
         raise NotFound("this decision is no longer in the log, which keeps the newest ones")
-    inside, outside = await run_sync(_candidates, memory, record)
+    inside, outside = await candidates(memory, record)
     rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
     shown = outside if page.query.get("all") else outside[:LEFT_OUT_SHOWN]
     most = max((sum(value for _, value in one.terms) for one in (*inside, *shown)), default=0.0)
@@ -135,7 +138,7 @@ async def show_one(page: Page) -> Response:
         inside=inside,
         outside=shown,
         hidden=len(outside) - len(shown),
-        parts=_parts(by_kind(rows), int(record.get("tokens") or 0)),
+        parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
         reasons=Counter(_FIGURES.sub("", str(one.row.get("reason"))) for one in outside).most_common(8),
         most=most or 1.0,
         left_out=record.get("left_out") or {},
@@ -144,7 +147,7 @@ async def show_one(page: Page) -> Response:
 
 
 async def pause(page: Page) -> Response:
-    """Pauses pushing everywhere, for a time or until it is ended."""
+    """Pauses pushing everywhere, for a time or until the user resumes it."""
     form = await page.form()
     chosen = PAUSES.get(form.get("for", ""))
     if chosen is None:
@@ -162,7 +165,7 @@ async def resume(page: Page) -> Response:
 
 
 async def never_push(page: Page) -> Response:
-    """Stops pushes of the passage `place`, or with `allow` allows them again."""
+    """Stops pushes of the passage at `place`, or allows them again if the form has `allow`."""
     form = await page.form()
     if form.get("allow"):
         await never_pushed.allow(page.memory, form["allow"])
@@ -176,13 +179,13 @@ async def never_push(page: Page) -> Response:
 
 
 def _version(memory: Memory) -> str:
-    """Returns a text that changes whenever a log may have changed."""
+    """Returns the version of both logs, which differs after every change."""
     places = [memory.files.version(f"{logs.FOLDER}/{kind}.jsonl") for kind in (PUSHED, COMPILED)]
     return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
 
 
 def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
-    """Returns the rows of one page of the list, and whether older ones follow."""
+    """Returns the newest SHOWN rows before the time `before`, and whether there are older rows."""
     wanted = (
         record
         for record in records(memory)
@@ -205,7 +208,7 @@ def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
 
 
 def _prompt(record: Mapping[str, Any]) -> str:
-    """Returns the beginning of the prompt, or in its place the event in words."""
+    """Returns the beginning of the prompt, or a description of the event if there is no prompt."""
     said = " ".join(str(record.get("prompt") or "").split())
     return said or {"SessionStart": "A window begins", "compile_context": "A context without a message"}.get(
         str(record.get("event")), str(record.get("event"))
@@ -216,21 +219,31 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _parts(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
-    """Returns the parts of a bar, and what is between them: headings and separators."""
+def parts_of(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
+    """Returns the parts of a bar, with a part for headings and separators if the parts do not add up to `tokens`."""
     rest = tokens - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
 
 
-def _candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
+async def candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
     """Returns the included and the excluded candidates of a record."""
+    row = await sessions.current_row(memory, str(record.get("session") or ""), look=False)
+    return await run_sync(_candidates, memory, record, row.path if row else "")
+
+
+def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> tuple[list[Candidate], list[Candidate]]:
+    """Does the work of `candidates`. `transcript` is the path of the record's conversation."""
     passages = Passages(memory)
     inside: list[Candidate] = []
     outside: list[Candidate] = []
     for row in record.get("considered") or ():
         if not isinstance(row, dict):
             continue
-        words = passages.of(str(row.get("id") or ""), str(row.get("title") or ""))
+        place, title = str(row.get("id") or ""), str(row.get("title") or "")
+        own = _OWN.fullmatch(place) if row.get("slot") == "history" else None
+        if own and own[2]:
+            title = f"Messages {own[1]} to {own[2]} of this conversation"
+        words = (passages.turn(f"{transcript}#{own[1]}") if own else None) or passages.of(place, title)
         # A push's `terms` and a receipt's `relevance` are summed; a receipt's `terms` are factors.
         summed = row.get("relevance") or ({} if kind_of(record) == "compiled" else row.get("terms")) or {}
         terms = [(str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float)]

@@ -1,4 +1,4 @@
-"""Returns the words of passages that logs and receipts name by their places, such as `knowledge/reference/a.md:3-4`."""
+"""Reads the text of passages that logs and receipts give as path and lines, as in `knowledge/reference/a.md:3-4`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_server.text.transcript import PlacedTurn
 
 CONVERSATIONS = "raw/conversations/"
 LONGEST = 400
-"""Characters of a passage that a list shows."""
+"""Maximum length of a passage in a list, in characters."""
 
 _PLACE = re.compile(r"(.+):(\d+)-(\d+)")
 _BULLET = re.compile(r"^\s*[-*+] (?:\d{4}-\d{2}-\d{2}:? )?")
@@ -21,8 +21,11 @@ _BULLET = re.compile(r"^\s*[-*+] (?:\d{4}-\d{2}-\d{2}:? )?")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A passage as a person reads it. `speaker` and `day` may be empty; `path` and `line` say where it is; `gone`: the
-    file or the lines are not there any more. `source` is the turn that a line was derived from."""
+    """The text of a passage at lines `line` to `end` of `path`, shortened for a list.
+
+    `speaker` and `day` are set for messages. `source` is the message that a line was derived from, or "". `gone`: the
+    file or the lines no longer exist.
+    """
 
     text: str
     path: str
@@ -35,20 +38,20 @@ class Words:
 
     @property
     def is_turn(self) -> bool:
-        """Returns whether it is a message of a conversation."""
+        """Returns whether the passage is a message of a conversation."""
         return self.path.startswith(CONVERSATIONS)
 
 
 @dataclass(slots=True)
 class Passages:
-    """Reads passages for one answer; every file is read once. Methods are synchronous: call them in a thread."""
+    """Reads passages and caches their files; make one for each response. Methods block: call them in a thread."""
 
     memory: Memory
     _texts: dict[str, list[str]] = field(default_factory=dict)
     _turns: dict[str, tuple[PlacedTurn, ...]] = field(default_factory=dict)
 
     def of(self, place: str, title: str = "") -> Words:
-        """Returns the words at `PATH:FIRST-LAST` or of the file `PATH`; of anything else its title or its id."""
+        """Returns the text at `PATH:FIRST-LAST`, or the title or id if `place` is something else."""
         found = _PLACE.fullmatch(place)
         path, first, last = (found[1], int(found[2]), int(found[3])) if found else (place, 1, 1)
         if path.startswith(CONVERSATIONS):
@@ -70,7 +73,7 @@ class Passages:
         return Words(_flat(" ".join(rows)) or title or path, path, first, last, source=source)
 
     def text(self, place: str) -> str:
-        """Returns the whole text at `PATH:FIRST-LAST`. Raises NotFound if it is not there any more."""
+        """Returns the whole text at `PATH:FIRST-LAST`. Raises NotFound if it no longer exists."""
         found = _PLACE.fullmatch(place)
         if found is not None:
             path, first, last = found[1], int(found[2]), int(found[3])
@@ -82,12 +85,12 @@ class Passages:
         raise NotFound("this passage is not there any more; it was changed or forgotten")
 
     def _part(self, placed: PlacedTurn, first: int, last: int) -> str:
-        """Returns the lines of a turn between two lines of its file."""
+        """Returns the part of a message that is at lines `first` to `last` of its file."""
         rows = placed.turn.content.split("\n")
         return "\n".join(rows[max(0, first - placed.content_line) : max(0, last - placed.content_line + 1)])
 
     def turn(self, source: str) -> Words | None:
-        """Returns the message that a line's source `TRANSCRIPT#TURN` names; None if it is not there."""
+        """Returns the message `TRANSCRIPT#TURN`, or None if it does not exist."""
         path, _, number = source.rpartition("#")
         for placed in self.turns(path):
             if str(placed.turn.number) == number:
@@ -97,7 +100,7 @@ class Passages:
         return None
 
     def turns(self, path: str) -> tuple[PlacedTurn, ...]:
-        """Returns the messages of a transcript; none if it cannot be read, or if the file is no transcript."""
+        """Returns the messages of a transcript, or () if the file is not a readable transcript."""
         if not path.startswith(CONVERSATIONS):
             return ()
         if path not in self._turns:
@@ -108,7 +111,7 @@ class Passages:
         return self._turns[path]
 
     def lines(self, path: str) -> list[str]:
-        """Returns the lines of a file; none if it cannot be read."""
+        """Returns the lines of a file, or [] if it cannot be read."""
         if path not in self._texts:
             try:
                 self._texts[path] = (self.memory.files.text_or_none(path) or "").split("\n")
@@ -120,14 +123,14 @@ class Passages:
 
 
 def where(words: Words) -> str:
-    """Returns where a passage comes from, for people: `user, 2026-03-21` or `reference › general`."""
+    """Returns the source of a passage for display: `user · 2026-03-21` or `reference › general`."""
     if words.is_turn:
         return " · ".join(filter(None, (words.speaker, words.day)))
     return words.path.removeprefix("knowledge/").removesuffix(".md").replace("/", " › ")
 
 
 def by_kind(rows: Sequence[Mapping[str, object]]) -> list[tuple[str, int]]:
-    """Returns the tokens of included candidates by the kind of their source, most first."""
+    """Returns the tokens of the included candidates for each kind of source, largest first."""
     sums: dict[str, int] = {}
     for row in rows:
         tokens = row.get("tokens")
@@ -151,7 +154,7 @@ _KINDS = {
 
 
 def kind_of(source: str, slot: str) -> str:
-    """Returns the kind of a source, for people."""
+    """Returns the kind of a source for display, as in `conversations`."""
     return next((kind for prefix, kind in _KINDS.items() if source.startswith(prefix)), slot or "other")
 
 

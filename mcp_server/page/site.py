@@ -1,13 +1,10 @@
-"""The ASGI application of the page: routes, templates, and the answer to an error."""
+"""The ASGI application of the page: its routes, and the HTTP status of each error."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,13 +17,13 @@ from mcp_server.memory import Memory
 from mcp_server.page import days, find, knows, now, state, topics
 from mcp_server.page.answer import Handler, Page
 from mcp_server.page.door import Door, Visit, guarded
+from mcp_server.page.rendering import FOLDER, templates
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-HERE = Path(__file__).parent
 LONGEST_BODY = 256 * 1024
-"""Bytes of a form."""
+"""Maximum size of a form, in bytes."""
 
 MODULES = (now, days, knows, find, topics, state)
 STATUS = {NotFound: 404, Invalid: 400, Refused: 403, Conflict: 409}
@@ -42,16 +39,15 @@ FILES = {
 FOLDERS = frozenset(
     ("", "static", "open", "leave", *(path.split("/")[1] for screen in MODULES for _, path, _ in screen.ROUTES))
 )
-"""The first parts of all addresses of the page."""
+"""The first path segments of all URLs of the page."""
 
 
 def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
     """Returns the page's application, behind its door. `memory` returns the open memory."""
-    templates = _environment()
 
     def answers(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            page = Page(request, await memory(), templates, request.state.visit)
+            page = Page(request, await memory(), request.state.visit)
             try:
                 return await handler(page)
             except ContextManagerError as error:
@@ -64,11 +60,11 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
         name = request.path_params["name"]
         if name not in FILES:
             raise HTTPException(404)
-        return FileResponse(HERE / "static" / name, media_type=FILES[name])
+        return FileResponse(FOLDER / "static" / name, media_type=FILES[name])
 
     async def open_(request: Request) -> Response:
         if request.method != "POST":
-            return HTMLResponse(templates.get_template("open.html").render(with_token=door.token is not None))
+            return HTMLResponse(templates().get_template("open.html").render(with_token=door.token is not None))
         cookie = door.admit((await request.body()).decode("utf-8", "replace").strip())
         if cookie is None:
             return PlainTextResponse("This address was used before, or it is too old.", 403)
@@ -87,7 +83,7 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
 
     async def not_found(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
-        page = Page(request, await memory(), templates, getattr(request.state, "visit", Visit()))
+        page = Page(request, await memory(), getattr(request.state, "visit", Visit()))
         return page.fail(status, "There is no such page.")
 
     routes = [
@@ -100,29 +96,3 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
         routes += [Route(path, answers(handler), methods=[method]) for method, path, handler in screen.ROUTES]
     app = Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found})
     return guarded(RequestBodyLimitMiddleware(app, LONGEST_BODY), door)
-
-
-def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["number"] = lambda value: f"{value:,}"
-    made.filters["plural"] = _plural
-    made.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
-    made.filters["size"] = _size
-    return made
-
-
-def _plural(count: int, noun: str, plural: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def _size(count: int) -> str:
-    for unit, size in (("MB", 1_000_000), ("KB", 1_000)):
-        if count >= size:
-            return f"{count / size:,.0f} {unit}"
-    return f"{count:,} bytes"

@@ -15,7 +15,7 @@ from mcp_server.status.doctor import examine
 from mcp_server.status.status import status
 
 TOKENS = 100_000
-"""Tokens of the status report: all of it."""
+"""Maximum size of the status report: large enough for all of it."""
 
 COST_DAYS = 30
 
@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"`(context-manager [^`]+)`|(context-manager [a-z][a-z -]*
 
 
 async def show_state(page: Page) -> Response:
-    """Answers with the whole state."""
+    """Returns the status report, the costs and the jobs, and with `checks=yes` also the results of all checks."""
     memory = page.memory
     report = await status(memory, max_tokens=TOKENS)
     spent = await costs(memory, COST_DAYS)
@@ -51,7 +51,7 @@ async def run_job(page: Page) -> Response:
 
 
 def _remedy(problem: str) -> tuple[str, str]:
-    """Returns a problem and the command in it, if there is one."""
+    """Returns a problem, and the command that its text names, or ""."""
     found = _COMMAND.search(problem)
     return problem, (found[1] or found[2]) if found else ""
 

@@ -1,4 +1,4 @@
-"""The screen "Topics": which topics exist, which were active when, whether they were of use, and a box to try one."""
+"""The screen "Topics": all topics, their last activations, whether answers used them, and a box to try a message."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mcp_server.topics import gate_log
 from mcp_server.topics.listing import list_topics, switch
 
 LOOKED_BACK = 5_000
-"""Decisions of the log that are counted."""
+"""At most this many records of the log are read."""
 
 SHOWN = 25
-"""Decisions in which a topic was activated that are listed."""
+"""Activations that are listed."""
 
 LONGEST_TRIED = 4_000
-"""Characters of a message that is tried."""
+"""Maximum length of a message in the box, in characters."""
 
 
 async def show_topics(page: Page) -> Response:
-    """Answers with all topics, and with what the message `try` would activate."""
+    """Returns all topics, and the topics that the message `try` would activate."""
     memory = page.memory
     session = await _session(memory)
     tried = page.query.get("try", "")[:LONGEST_TRIED]
@@ -45,7 +45,7 @@ async def show_topics(page: Page) -> Response:
 
 
 async def switch_topic(page: Page) -> Response:
-    """Switches a topic on or off in the conversation last heard of."""
+    """Switches a topic on or off in the conversation with the latest message."""
     form = await page.form()
     done = await switch(
         page.memory, form.get("name", ""), await session_meant(page.memory, None), on=form.get("on") == "yes"
@@ -61,7 +61,7 @@ async def _session(memory: Memory) -> str | None:
 
 
 def _decisions(memory: Memory) -> tuple[dict[str, dict[str, Any]], list[Mapping[str, Any]]]:
-    """Returns for each topic how often it was activated, of use and not, and when last; and the last activations."""
+    """Returns the counts and the last time of each topic's activations, and the last activations."""
     counts: dict[str, dict[str, Any]] = {}
     fired: list[Mapping[str, Any]] = []
     for line in islice(gate_log.decisions(memory), LOOKED_BACK):

@@ -26,6 +26,7 @@ import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection
 from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.serve.apps import MemoryApp, with_view
 from mcp_server.serve.instructions import now
 from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change
@@ -255,16 +256,18 @@ def build(
         return result
 
     connection = Connection(opening.memory, transport, folder, window)
+    app = MemoryApp(opening.memory)
     mcp = Rim(
         "context-manager",
         title="Context manager",
         version=__version__,
-        tools=[tool(connection) for tool in tools.offered(profile, hooks=hooks)],
+        tools=[with_view(tool(connection)) for tool in tools.offered(profile, hooks=hooks)],
         lifespan=life,
         log_level="WARNING",
         cache_hints={"resources/read": FRESH},
         subscriptions=subscriptions.bus,
-        middleware=[subscriptions.watch, instruct],
+        middleware=[subscriptions.watch, instruct, app.hide],
+        extensions=[app],
     )
     mcp.memory = opening.memory
     for register in (*resources.ALL, completion.register, *prompts.ALL):

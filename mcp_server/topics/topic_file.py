@@ -84,7 +84,7 @@ def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
 
 
 def describe_triggers(topic: Topic) -> str:
-    """Returns the kinds of a topic's triggers in few words: `2 pattern, cron`; `likeness` if it has none."""
+    """Returns the kinds of a topic's triggers in few words: `2 × pattern, cron`; `likeness` if it has none."""
     kinds = [KINDS[type(one)] for one in topic.triggers]
-    counted = [f"{kinds.count(kind)} {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]
+    counted = [f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]
     return ", ".join(counted) or "likeness"

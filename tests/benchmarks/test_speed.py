@@ -1,11 +1,8 @@
 """The speed table has a row for every bar; how fast this machine is, is no test."""
 
 from __future__ import annotations
-
-import sys
-
 import pytest
-
+import sys
 from benchmarks import speed
 from benchmarks.speed import Measured, curve, measure_speed
 from benchmarks.workbench import Workbench, made_up_sessions
@@ -35,7 +32,8 @@ def test_a_bar_is_met_by_the_figure_that_decides(row: Measured, met: bool | None
 
 @pytest.mark.anyio
 async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES", "HOOKS", "TOPICS", "MESSAGES"):
+    counts = "STARTS OBSERVED QUERIES CHANGES SERVERS PLAIN_QUERIES HOOKS PAGE_VISITS TOPICS MESSAGES"
+    for name in counts.split():
         monkeypatch.setattr(speed, name, 1)
     monkeypatch.setattr(speed, "POINTS", (20, 50))
     monkeypatch.setattr(sys, "executable", str(programs() / "python"))  # how long imports take is no matter here
@@ -49,6 +47,7 @@ async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.Monke
         "observe",
         "search",
         "compile",
+        "page: State",
         "index build",
         "changed file",
         "topics",

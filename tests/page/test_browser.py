@@ -199,14 +199,30 @@ def tab_to(page: Page, text: str, *, most: int = 80) -> None:
     raise AssertionError(f"{text!r} cannot be reached by Tab on {page.url}")
 
 
+def move_to(page: Page, text: str) -> None:
+    """Presses j until the row with this text has the focus."""
+    for _ in range(40):
+        page.keyboard.press("j")
+        if text in page.evaluate("document.activeElement.innerText"):
+            return
+    raise AssertionError(f"{text!r} cannot be reached by j on {page.url}")
+
+
+def open_facts(page: Page, root: str) -> None:
+    """Opens the facts from another screen."""
+    page.goto(f"{root}/now")
+    page.keyboard.press("3")
+    page.wait_for_url("**/knows")
+    tab_to(page, "Facts")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/knows?view=facts")
+
+
 def test_find_by_keyboard_why_a_passage_stayed_out(page: Page, root: str) -> None:
     page.goto(f"{root}/state")
     page.keyboard.press("1")
     page.wait_for_url("**/now")
-    for _ in range(30):
-        page.keyboard.press("j")
-        if CAKE[:30] in page.evaluate("document.activeElement.innerText"):
-            break
+    move_to(page, CAKE[:30])
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/now/\w+"))
     out = page.locator("#out")
@@ -216,7 +232,7 @@ def test_find_by_keyboard_why_a_passage_stayed_out(page: Page, root: str) -> Non
 
 
 def test_correct_a_fact_by_keyboard(page: Page, root: str, bakery: Path) -> None:
-    page.goto(f"{root}/knows?view=facts")
+    open_facts(page, root)
     tab_to(page, "Edit")
     page.keyboard.press("Enter")
     page.wait_for_url("**/knows/edit**")
@@ -231,7 +247,11 @@ def test_correct_a_fact_by_keyboard(page: Page, root: str, bakery: Path) -> None
 
 
 def test_forget_a_line_by_keyboard(page: Page, root: str, bakery: Path) -> None:
-    page.goto(f"{root}/knows?view=facts&q=forty+degrees")
+    open_facts(page, root)
+    page.keyboard.press("/")
+    page.keyboard.type("forty degrees")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=forty+degrees")
     tab_to(page, "Forget")
     page.keyboard.press("Enter")
     page.wait_for_url("**/forget**")
@@ -244,8 +264,10 @@ def test_forget_a_line_by_keyboard(page: Page, root: str, bakery: Path) -> None:
 
 
 def test_go_back_to_a_checkpoint_by_keyboard(page: Page, root: str) -> None:
-    page.goto(f"{root}/days")
-    page.locator("a.push", has_text="before the payment work").focus()
+    page.goto(f"{root}/now")
+    page.keyboard.press("2")
+    page.wait_for_url("**/days")
+    move_to(page, "before the payment work")
     page.keyboard.press("Enter")
     page.wait_for_url("**/days/checkpoint/**")
     assert "Going back would change" in page.locator("main").inner_text()

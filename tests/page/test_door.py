@@ -166,7 +166,7 @@ async def test_an_empty_memory_says_what_to_do(inside: httpx2.AsyncClient) -> No
         "/days": "a new memory",
         "/knows": "context-manager import",
         "/find": "context-manager import",
-        "/topics": "No topic has come in yet.",
+        "/topics": "No topic has been added to a prompt yet.",
         "/state": "No conversation is open.",
     }.items():
         answer = await inside.get(screen)

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import mcp_server.page
 from tests.conftest import KEYWORDS_ONLY, Run
 from tests.page.browsing import COMMAND, serving
 
@@ -142,3 +143,9 @@ def test_the_stdio_server_loads_nothing_of_the_page() -> None:
     loaded = done.stdout.split()
     assert "mcp_server.context.compile" in loaded
     assert not [name for name in loaded if name.startswith(("mcp_server.page", "jinja2", "markupsafe"))]
+
+
+def test_the_page_takes_less_than_400_kb_of_the_package() -> None:
+    folder = Path(mcp_server.page.__file__).parent
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert 0 < sum(path.stat().st_size for path in files) < 400_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from mcp_server.checkpoints import checkpoint
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.push import for_prompt, for_start
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
@@ -190,7 +192,9 @@ async def test_forgetting_shows_every_copy_first_and_deletes_only_what_was_shown
     site: httpx2.AsyncClient, memory: Memory
 ) -> None:
     ask = links((await site.get("/knows?view=rules")).text, "/forget")[0]
-    plan = (await site.get(ask)).text
+    asked = (await site.get(ask)).text
+    assert "Always answer in grams." in asked
+    plan = (await site.get(unescape(re.findall(r'hx-get="([^"]+)"', asked)[0]))).text
     assert GENERAL in plan
     assert "grams" in memory.files.read_text(GENERAL)
     form = fields(plan, "/forget")
@@ -240,6 +244,22 @@ async def test_going_back_to_a_checkpoint_shows_the_change_first(site: httpx2.As
     assert "before going back" in undo
 
 
+async def test_old_days_are_listed_and_earlier_ones_are_a_click_away(
+    site: httpx2.AsyncClient, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_server.page.days.STRIP", 2)
+    for year in (2021, 2022, 2023):
+        at = datetime(year, 5, 4, 12, tzinfo=UTC)
+        session = ImportedSession(f"old-{year}", (ImportedTurn("user", f"We met in {year}.", at, "m1"),), "import:test")
+        await record_session(memory, session)
+    listed = (await site.get("/days")).text
+    (before,) = links(listed, "/days?before=")
+    earlier = (await site.get(before)).text
+    assert links(earlier, "/days?day=")[0].startswith("/days?day=2021-05-04")
+    assert "We met in 2022." in earlier
+    assert "Latest days" in earlier
+
+
 async def test_a_days_commit_shows_its_difference(site: httpx2.AsyncClient, memory: Memory) -> None:
     from mcp_server.history.committing import commit_if_due
 
@@ -263,7 +283,7 @@ async def test_a_search_explains_its_scores_and_leads_into_the_conversation(site
 
 async def test_a_topic_is_tried_and_switched(site: httpx2.AsyncClient, memory: Memory) -> None:
     trial = (await site.get("/topics?try=please+review+the+pull+request")).text
-    assert "1 of 5 topics come in" in trial
+    assert "1 of 5 topics would be added" in trial
     assert "is active now" in await send(site, "/topics", name="deployment", on="yes")
     assert "is out now" in await send(site, "/topics", name="deployment", on="no")
 

@@ -155,7 +155,7 @@ def _account(one: PageLine, included: bool, tokens: int) -> Considered:
         slot="what holds",
         source=one.path,
         included=included,
-        reason="holds" if included else "no room within its share",
+        reason="in force" if included else "no room within its share",
         tokens=tokens if included else 0,
     )
 

@@ -1,0 +1,79 @@
+"""The view that MCP clients embed: its HTML document, and the HTML fragments that it shows.
+
+The document is static. Its content security policy allows only the script and the style sheet in it, by their hashes,
+so that nothing in a fragment can run, even if the client allows inline scripts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.knowledge import approve
+from mcp_server.memory import Memory
+from mcp_server.page.now import candidates, parts_of, records
+from mcp_server.page.passages import by_kind
+from mcp_server.page.rendering import FOLDER, templates
+
+LISTED = 8
+"""Maximum number of included candidates, and of excluded ones, in the list."""
+
+LOOKED_BACK = 50
+"""The newest log records that are searched for a compiled context."""
+
+
+def document() -> str:
+    """Returns the HTML document of the view."""
+    style, script = ((FOLDER / "static" / name).read_text("utf-8") for name in ("style.css", "view.js"))
+    return (
+        templates()
+        .get_template("view.html")
+        .render(style=style, script=script, style_hash=_hash(style), script_hash=_hash(script))
+    )
+
+
+async def receipt(memory: Memory, sha256: str) -> str:
+    """Returns the HTML of the receipt of a compiled context, or "" if the log no longer has it."""
+
+    def look() -> dict[str, Any] | None:
+        newest = islice(records(memory), LOOKED_BACK)
+        return next((one for one in newest if one.get("sha256") == sha256), None)
+
+    record = await run_sync(look)
+    if record is None:
+        return ""
+    inside, outside = await candidates(memory, record)
+    shown = (*inside[:LISTED], *outside[:LISTED])
+    rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
+    return (
+        templates()
+        .get_template("view_receipt.html")
+        .render(
+            record=record,
+            parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
+            groups=(("In", inside, LISTED), ("Out", outside, LISTED)),
+            most=max((sum(value for _, value in one.terms) for one in shown), default=0.0) or 1.0,
+        )
+    )
+
+
+async def changes(memory: Memory, written: Mapping[str, Any], key: Callable[[approve.Waiting], str]) -> str:
+    """Returns the HTML of the change that `remember` has `written`, and of all pending proposals.
+
+    `key` returns the secret that the view sends with the user's decision about a proposal.
+    """
+    waiting = await approve.waiting(memory)
+    return (
+        templates()
+        .get_template("view_changes.html")
+        .render(written=written, waiting=[(one, key(one)) for one in waiting])
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
