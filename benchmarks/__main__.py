@@ -37,6 +37,9 @@ T = TypeVar("T")
 EXISTING = click.Path(exists=True, path_type=Path)
 path_argument = click.argument("path", type=EXISTING)
 files_argument = click.argument("files", type=EXISTING, nargs=-1, required=True)
+weights_option = click.option(
+    "--weights", type=EXISTING, default=SHIPPED, help="A weights file to measure instead of the shipped one."
+)
 to_json = click.option(
     "--json",
     "json_file",
@@ -66,11 +69,12 @@ def retrieval(path: Path, knowledge: bool, json_file: Path | None) -> None:
 @click.option(
     "--limit", type=click.IntRange(1000), default=12_000, show_default=True, help="Tokens of the live context."
 )
+@weights_option
 @to_json
-def continuity(files: tuple[Path, ...], limit: int, json_file: Path | None) -> None:
+def continuity(files: tuple[Path, ...], limit: int, weights: Path, json_file: Path | None) -> None:
     """Does the work go on when the window fills up? LoCoMo and BEAM under a small live limit; labeled conversations and
     what brief, compaction and resume hold of them after further turns."""
-    report = _run("Observing", lambda bench: measure_continuity(bench, files, limit))
+    report = _run("Observing", lambda bench: measure_continuity(bench, files, limit, weights))
     _deliver(report, json_file, lambda: _print_continuity(report))
 
 
@@ -99,7 +103,7 @@ def topics(path: Path, mistakes: bool, json_file: Path | None) -> None:
 @cli.command()
 @files_argument
 @click.option("--show", is_flag=True, help="Also print missed items and wrong lines.")
-@click.option("--weights", type=EXISTING, default=SHIPPED, help="A weights file to measure instead of the shipped one.")
+@weights_option
 @to_json
 def understand(files: tuple[Path, ...], show: bool, weights: Path, json_file: Path | None) -> None:
     """Are decisions, rules, facts and open items found? Precision and recall on labeled conversations, without an
