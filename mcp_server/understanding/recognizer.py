@@ -211,11 +211,14 @@ def read_with_sentences(
         if turn.number < first or (last is not None and turn.number > last):
             continue
         items += _items(real, messages, place, of, model)
+        chosen = _chosen(messages[place])
         likely += [
             Likely(clean(sentence.text), turn.number, probability)
             for sentence, shares in zip(messages[place].sentences, of(place).shares, strict=False)
             if (probability := max(shares[kind] for kind in LASTING)) >= LIKELY
-            and len(subject_stems(sentence.text)) >= MIN_WORDS
+            and sentence.option in (0, chosen)
+            and not is_question(sentence.text)
+            and len(subject_stems(sentence.text)) > MIN_WORDS
         ]
     return items, likely
 

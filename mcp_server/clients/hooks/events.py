@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -33,7 +34,7 @@ from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.hooks import offline
 from mcp_server.clients.importers import opencode
 from mcp_server.clients.importers.claude_code.messages import without_inserted
-from mcp_server.clients.importers.claude_code.recording import capture, subagent_session
+from mcp_server.clients.importers.claude_code.recording import capture, contents_read, subagent_session
 from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
@@ -190,10 +191,14 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
 async def _advice(memory: Memory, given: Given) -> str:
     """Returns the advisor's proposal for a window that is nearly full; "" if there is none, or if it fails."""
     try:
-        return await advisor.with_prompt(memory, given.session, given.prompt)
+        return await advisor.with_prompt(memory, given.session, given.prompt, partial(_contents_read, given))
     except ContextManagerError as error:
         log.warning("no advice: %s", error)
         return ""
+
+
+def _contents_read(given: Given) -> Mapping[str, Sequence[str]]:
+    return contents_read(given.transcript, given.adapter) if given.transcript else {}
 
 
 async def _on_tool(memory: Memory, given: Given) -> None:
