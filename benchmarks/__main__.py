@@ -1,42 +1,33 @@
 """`python -m benchmarks …`: the commands, and the tables that they print."""
 
 from __future__ import annotations
-
-import json
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
-from typing import TypeVar
-
 import anyio
 import click
-
-from benchmarks.continuity import WITHIN, ContinuityReport, measure_continuity
-from benchmarks.injection import BUDGET, LEAST_SILENT, MOST_FALL, InjectionReport, measure_injection
+import json
+import sys
+from benchmarks.continuity import ContinuityReport, WITHIN, measure_continuity
+from benchmarks.injection import (BUDGET, InjectionReport, LEAST_SILENT, MOST_FALL, measure_injection)
 from benchmarks.push import PushReport, measure_push
 from benchmarks.retrieval import RetrievalReport, measure_retrieval
 from benchmarks.speed import SpeedReport, measure_speed
-from benchmarks.topics import (
-    LEAST_PRECISION,
-    LEAST_RECALL,
-    MEASURED,
-    SET,
-    TopicsReport,
-    TopicsSpeed,
-    measure_topics,
-    measure_topics_speed,
-)
+from benchmarks.topics import (LEAST_PRECISION, LEAST_RECALL, MEASURED, SET, TopicsReport, TopicsSpeed, measure_topics, measure_topics_speed)
 from benchmarks.understand import Share, UnderstandReport, measure_understanding
 from benchmarks.workbench import Workbench, mean
+from collections.abc import (Awaitable, Callable, Iterable, Sequence)
 from mcp_server.cli.printing import plain, print_table, progress
 from mcp_server.errors import ContextManagerError
 from mcp_server.understanding.model import SHIPPED, recognizer
+from pathlib import Path
+from typing import TypeVar
 
 T = TypeVar("T")
 
 EXISTING = click.Path(exists=True, path_type=Path)
 path_argument = click.argument("path", type=EXISTING)
 files_argument = click.argument("files", type=EXISTING, nargs=-1, required=True)
+weights_option = click.option(
+    "--weights", type=EXISTING, default=SHIPPED, help="A weights file to measure instead of the shipped one."
+)
 to_json = click.option(
     "--json",
     "json_file",
@@ -66,11 +57,12 @@ def retrieval(path: Path, knowledge: bool, json_file: Path | None) -> None:
 @click.option(
     "--limit", type=click.IntRange(1000), default=12_000, show_default=True, help="Tokens of the live context."
 )
+@weights_option
 @to_json
-def continuity(files: tuple[Path, ...], limit: int, json_file: Path | None) -> None:
+def continuity(files: tuple[Path, ...], limit: int, weights: Path, json_file: Path | None) -> None:
     """Does the work go on when the window fills up? LoCoMo and BEAM under a small live limit; labeled conversations and
     what brief, compaction and resume hold of them after further turns."""
-    report = _run("Observing", lambda bench: measure_continuity(bench, files, limit))
+    report = _run("Observing", lambda bench: measure_continuity(bench, files, limit, weights))
     _deliver(report, json_file, lambda: _print_continuity(report))
 
 
@@ -99,7 +91,7 @@ def topics(path: Path, mistakes: bool, json_file: Path | None) -> None:
 @cli.command()
 @files_argument
 @click.option("--show", is_flag=True, help="Also print missed items and wrong lines.")
-@click.option("--weights", type=EXISTING, default=SHIPPED, help="A weights file to measure instead of the shipped one.")
+@weights_option
 @to_json
 def understand(files: tuple[Path, ...], show: bool, weights: Path, json_file: Path | None) -> None:
     """Are decisions, rules, facts and open items found? Precision and recall on labeled conversations, without an

@@ -39,6 +39,7 @@ from mcp_server.pressure.cold import come_back
 from mcp_server.relevance.chunks import text_of
 from mcp_server.relevance.similar import Lookups
 from mcp_server.text.fencing import neutralise
+from mcp_server.understanding.model import SHIPPED, recognizer
 
 SESSION = "work"
 WITHIN = 10
@@ -98,8 +99,11 @@ class ContinuityReport:
     held: Sequence[Mapping[str, object]]
 
 
-async def measure_continuity(bench: Workbench, paths: Sequence[Path], limit: int) -> ContinuityReport:
-    """Measures the conversations of `paths`. Raises NotFound or Invalid for a path that holds none."""
+async def measure_continuity(
+    bench: Workbench, paths: Sequence[Path], limit: int, weights: Path = SHIPPED
+) -> ContinuityReport:
+    """Measures the conversations of `paths`, the labeled ones with the recognizer of the file `weights`. Raises
+    NotFound or Invalid for a path that holds none."""
     public = [one for path in paths if kind_of(path) for one in await run_sync(conversations, path)]
     labeled = [one for path in paths if not kind_of(path) for one in await run_sync(load, path)]
     found: dict[str, Pressure] = {}
@@ -111,7 +115,7 @@ async def measure_continuity(bench: Workbench, paths: Sequence[Path], limit: int
     for place, working in enumerate(labeled):
         bench.show(len(public) + place, len(public) + len(labeled), working.name)
         other = public[place % len(public)] if public else None
-        await _continue(bench, working, other, held, tokens)
+        await _continue(bench, working, other, weights, held, tokens)
     rows = [
         {"further": further, "text": text, "what": what, **share.as_dict(), "tokens": mean(tokens[further, text])}
         for (further, text, what), share in held.items()
@@ -188,11 +192,13 @@ async def _continue(
     bench: Workbench,
     working: Labeled,
     other: Conversation | None,
+    weights: Path,
     held: dict[tuple[int, str, str], Share],
     tokens: dict[tuple[int, str], list[int]],
 ) -> None:
     """Observes a labeled conversation and further turns, and counts what the three texts hold."""
-    async with bench.temporary(FAST) as (memory, workspace):
+    async with bench.temporary(FAST) as (opened, workspace):
+        memory = dataclasses.replace(opened, recognizer=lambda: recognizer(weights))
         folder = workspace.parent / working.name
         folder.mkdir()
         (folder / ".context-manager").write_text(f"{working.name}\n", encoding="utf-8")

@@ -21,7 +21,7 @@ from mcp_server.topics.activations import Correction, Payload
 from mcp_server.topics.topic import ActiveTopic
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 7
+COMPILER_VERSION = 8
 """Increase it with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128
@@ -100,8 +100,8 @@ class LeftOff:
     """The state of a conversation when its window was compacted, from a checkpoint.
 
     `id` and `path` are the checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the
-    checkpoint's last turn. Decisions, rules, items and files are listed newest last. `unsure` are those that the
-    recognizer doubts, the least likely first.
+    checkpoint's last turn. Decisions, rules, items and files are listed newest last. `possible` are sentences that
+    may state further ones. `probabilities` are the recognizer's, by text, 0 to 1.
     """
 
     id: str
@@ -115,7 +115,8 @@ class LeftOff:
     files: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     next_step: str = ""
-    unsure: tuple[str, ...] = ()
+    probabilities: tuple[tuple[str, float], ...] = ()
+    possible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ ABOUT_IT = frozenset(
         "left leave leaving off stopped pick up session sessions yesterday working doing done previous earlier work",
         "task project code coding conversation did do have gde smo stali bili sta radili prosli put nastavimo juce",
         "nastavljamo posao weitermachen wo waren sind wir letztes mal gestern arbeit",
+        "good morning afternoon evening hello hi hey again guten morgen tag hallo dobro jutro dobar dan zdravo",
     )
     for word in line.split()
 )

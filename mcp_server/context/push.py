@@ -53,6 +53,8 @@ LOG = "injection"
 TOPIC_SHARE = 0.65
 """Largest part of a push for topics: they come once for each window, and leave room for passages."""
 
+NOTHING_KNOWN = "nothing in this memory is about the prompt"
+
 LIVE_SECONDS = 0.5
 """Time limit at a window's start for writing what was just said in other windows to the pages."""
 
@@ -217,8 +219,8 @@ async def _for_prompt(
     chosen = [one for one in decided if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:
-        why = decided[0].reason if decided else "nothing found"
-        why = why if why == push_policy.SENT_BEFORE else f"nothing is worth its tokens: {why}"
+        why = decided[0].reason if decided else NOTHING_KNOWN
+        why = why if why in (push_policy.SENT_BEFORE, NOTHING_KNOWN) else f"nothing is worth its tokens: {why}"
         return Injection(event, "", why, considered=_rows(decided), gate=gate)
     inputs = replace(
         _inputs(memory, prompt, session, project),

@@ -1,10 +1,8 @@
 """Finds what may be pushed with a prompt: passages, each with a decision, and topics that the window does not hold."""
 
 from __future__ import annotations
-
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-
 from mcp_server.context import never_pushed, push_policy
 from mcp_server.context.compile import other_projects, reasons_out
 from mcp_server.context.push_policy import Judged
@@ -14,7 +12,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Hit
 from mcp_server.project import Project
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, with_exchanges
+from mcp_server.search.search import (Found, SearchRequest, find, find_page_lines, with_exchanges)
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import Depth
 from mcp_server.text.derived_lines import sources_of
@@ -31,8 +29,6 @@ MORE = 20
 """Hits beyond those that are judged, because lines of the page are among them."""
 
 IN_WINDOW = "quotes this conversation, and the window holds it"
-
-A_TEMPLATE = "a template that nobody has filled in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +64,13 @@ def judged(
     own: tuple[str, int],
     never: frozenset[str] = frozenset(),
 ) -> tuple[Judged, ...]:
-    """Returns the decision on each hit. Reads files: call it in a thread.
+    """Returns the decision on each hit, without those in templates that nobody has filled in: they hold no knowledge.
+    Reads files: call it in a thread.
 
     `sent` are the fingerprints of the lines that the window holds, `allowance` is in tokens. `own` is the window's
     transcript and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
     fingerprints of lines that the user never wants to see pushed.
     """
-    hits = (*found.all.hits, *found.lines.hits)
-    journals = any(hit.passage.category == "journal" for hit in hits)
-    others = other_projects(memory, project) if journals else frozenset()
     templates: dict[str, bool] = {}
 
     def is_template(path: str) -> bool:
@@ -87,15 +81,21 @@ def judged(
                 templates[path] = True
         return templates[path]
 
+    def filled_in(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+        return tuple(hit for hit in hits if hit.passage.category == "conversation" or not is_template(hit.passage.path))
+
+    passages, lines = filled_in(found.all.hits), filled_in(found.lines.hits)
+    hits = (*passages, *lines)
+    journals = any(hit.passage.category == "journal" for hit in hits)
+    others = other_projects(memory, project) if journals else frozenset()
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
         or (IN_WINDOW if _quotes_only(hit, own) else "")
         or (never_pushed.WHY if never_pushed.is_never_pushed(own_text(hit.passage), never) else "")
-        or (A_TEMPLATE if hit.passage.category != "conversation" and is_template(hit.passage.path) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
     needed = memory.recognizer().needs_memory(prompt)
-    return push_policy.choose(prompt, needed, found.lines.hits, found.all.hits, found.all.gate, sent, out, allowance)
+    return push_policy.choose(prompt, needed, lines, passages, found.all.gate, sent, out, allowance)
 
 
 def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:

@@ -25,10 +25,10 @@ from mcp_server.model import ToolCall, Turn
 from mcp_server.text.yaml_line import moment_text, read_moment
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.recognizer import Item
+from mcp_server.understanding.recognizer import Item, Likely
 from mcp_server.understanding.settling import Statement, covers, same, settle
 
-MAX_ITEMS, MAX_FILES = 400, 100
+MAX_ITEMS, MAX_LIKELY, MAX_FILES = 400, 40, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND
 """Messages kept as context: those that are not final, and the ones before them that the recognizer reads too."""
 MAX_TAIL_TEXT = 8_000
@@ -46,7 +46,8 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`."""
+    """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`, `likely`
+    the likeliest further sentences of these turns, which no item quotes."""
 
     turn: int = 0
     final: int = 0
@@ -55,6 +56,7 @@ class Noted:
     files: tuple[str, ...] = ()
     last_tool_call: ToolCall | None = None
     review: Review | None = None
+    likely: tuple[Likely, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the notes as JSON values."""
@@ -70,6 +72,7 @@ class Noted:
             "files": list(self.files),
             "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
             "review": asdict(self.review) if self.review else None,
+            "likely": [[one.text, one.turn, one.probability] for one in self.likely],
         }
 
 
@@ -98,16 +101,29 @@ def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> N
         files[path] = None
     context = [*notes.tail, *(_shortened(turn) for turn in new if recognizer.is_real(turn))]
     final = context[-recognizer.AHEAD - 1].number if len(context) > recognizer.AHEAD else notes.final
-    found = recognizer.read(context, model, notes.final + 1, final) if final > notes.final else []
+    found: list[Item] = []
+    likely: list[Likely] = []
+    if final > notes.final:
+        found, likely = recognizer.read_with_sentences(context, model, notes.final + 1, final)
+    known = _within((*notes.items, *found))
     return replace(
         notes,
         turn=new[-1].number,
         final=max(final, notes.final),
-        items=_within((*notes.items, *found)),
+        items=known,
         tail=tuple(context[-TAIL:]),
         files=tuple(files)[-MAX_FILES:],
         last_tool_call=calls[-1] if calls else notes.last_tool_call,
+        likely=_most_likely([*notes.likely, *likely], known),
     )
+
+
+def _most_likely(sentences: Sequence[Likely], found: Sequence[Item]) -> tuple[Likely, ...]:
+    """Returns the likeliest sentences that no item quotes, in their order, at most `MAX_LIKELY`."""
+    said = "\n".join(item.text for item in found)
+    free = [one for one in sentences if one.text not in said]
+    kept = sorted(free, key=lambda one: -one.probability)[:MAX_LIKELY]
+    return tuple(one for one in free if one in kept)
 
 
 def _within(found: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -198,6 +214,9 @@ def from_dict(stored: object) -> Noted:
             _texts(stored["files"]),
             ToolCall(str(call[0]), str(call[1]), str(call[2]), _texts(call[3])) if call else None,
             Review(int(review["turn"]), _texts(review["decisions"]), _texts(review["open_items"])) if review else None,
+            tuple(
+                Likely(str(text), int(turn), float(probability)) for text, turn, probability in stored.get("likely", ())
+            ),
         )
     except (LookupError, TypeError, ValueError):
         return Noted()

@@ -6,8 +6,9 @@ whenever it is asked. The result is written to `.local/advisor/{session}.json` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from anyio.to_thread import run_sync
 
@@ -16,7 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Delivery, Turn
 from mcp_server.pressure import log
 from mcp_server.pressure.advise import MOST, QUIET, Advice, advise, message, phase_of, state_of
-from mcp_server.relevance.advisor_items import ContextItem, items_of
+from mcp_server.relevance.advisor_items import ContextItem, items_of, with_contents
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, holders
@@ -30,6 +31,10 @@ ADVISED = "advised"
 
 MOST_WITH_PROMPT, MOST_TOKENS = 3, 150
 """Recommendations and tokens of advice that comes with a prompt."""
+
+
+Contents = Mapping[str, Sequence[str]]
+"""Path of a file → the texts that tools returned of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,12 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
     return "\n".join(filter(None, (said, view.problem)))
 
 
-async def with_prompt(memory: Memory, session: str, prompt: str) -> str:
+async def with_prompt(memory: Memory, session: str, prompt: str, read: Callable[[], Contents] = dict) -> str:
     """Returns the advice that a client's hook adds to a prompt: from 70% of the client's window on, once for each
-    phase, in at most `MOST_TOKENS` tokens. Empty if there is none."""
+    phase, in at most `MOST_TOKENS` tokens. Empty if there is none.
+
+    `read` returns what the client's transcript says was read of each file. It is called only if there is advice.
+    """
     if not memory.settings.advisor.enabled or await memory.state.session(session) is None:
         return ""
     phase = phase_of((await gauges(memory, session)).advised)
@@ -71,8 +79,9 @@ async def with_prompt(memory: Memory, session: str, prompt: str) -> str:
     await memory.state.put(ADVISED, session, phase)
     if phase == "quiet":
         return ""
+    contents = await run_sync(read)
     for most in range(MOST_WITH_PROMPT, -1, -1):
-        view = await view_of(memory, session, prompt, most=most)
+        view = await view_of(memory, session, prompt, most=most, contents=contents)
         said = message(view.advice, view.gauges.advised, view.delivery)
         if memory.tokens.count(said) <= MOST_TOKENS:
             save(memory, session, view)
@@ -88,10 +97,12 @@ async def view_of(
     client_tokens: int | None = None,
     asked: bool = False,
     most: int | None = MOST,
+    contents: Contents = MappingProxyType({}),
 ) -> AdvisorView:
     """Returns the advisor's view of a session, with at most `most` recommendations (None: all). Writes nothing.
 
-    Without a prompt the user's last message is used; without `client_tokens`, the client's last count.
+    Without a prompt the user's last message is used; without `client_tokens`, the client's last count. Files in
+    `contents` have the size and the description of what was read of them; others have an estimate.
     """
     row = await sessions.require(memory, session)
     turns = await sessions.session_turns(memory, session)
@@ -105,7 +116,10 @@ async def view_of(
 
     def judged() -> tuple[Advice, list[ContextItem], str]:
         lexicon, problem = memory.lexicon()
-        items = items_of(chunks, by_number, estimated=delivery == "add")
+        items = [
+            with_contents(item, contents.get(item.path, ()), memory.tokens.count)
+            for item in items_of(chunks, by_number, estimated=delivery == "add")
+        ]
         said = advise(
             items,
             asks,

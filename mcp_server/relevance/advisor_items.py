@@ -15,7 +15,8 @@ files that tool calls name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -65,8 +66,8 @@ class ContextItem:
 def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated: bool) -> list[ContextItem]:
     """Returns the items of a live set in the order in which they came, without cold ones.
 
-    `turns` are by number. A file that a tool read has the tokens of the tool's result; without a result it has an
-    estimate if `estimated` (the client's window has the result).
+    `turns` are by number. A file that a tool read has the tokens of the tool's result; if that is not recorded
+    whole it has an estimate if `estimated` (the client's window has the result).
 
     Absolute paths are compared with a prompt without the folder that all of them share: it is the project's, and a
     prompt that names the project names none of its files.
@@ -83,7 +84,7 @@ def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated:
             files = tuple(dict.fromkeys(path for path in map(_plain, call.files) if path))
             for path in files:
                 tokens = -(-chunk.tokens // len(files))
-                if estimated and not call.result:
+                if estimated and (not call.result or call.result.endswith("…")):  # only its beginning is recorded
                     tokens = ESTIMATES["file"]
                 _add(found, ContextItem(f"file:{path}", "file", path, turn.at, turn.at, 1, tokens, chunks=(chunk.id,)))
     absolute = [item.path for item in found.values() if item.type == "file" and PurePosixPath(item.path).is_absolute()]
@@ -93,6 +94,31 @@ def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated:
         replace(item, below=item.path.removeprefix(inside)) if absolute and item.path.startswith(inside) else item
         for item in found.values()
     ]
+
+
+_NUMBERED = re.compile(r"^ *\d+(?:→|\t) ?", re.MULTILINE)
+"""The line number that a client's tool puts before each line."""
+_DOCSTRING = re.compile(
+    r"""\A(?:#!.*\n|#.*\n|\s)*[rub]*(?:\"{3}|'{3}|/\*\*?|//[/!])[\s*]*(?P<text>[^\n]*)""", re.IGNORECASE
+)
+_HEADING = re.compile(r"^#{1,6} +(?P<text>[^\n]*)", re.MULTILINE)
+HEAD, LONGEST_DESCRIPTION = 4_000, 200
+"""Characters of a file in which its description is looked for, and of the description."""
+
+
+def with_contents(item: ContextItem, texts: Sequence[str], count: Callable[[str], int]) -> ContextItem:
+    """Returns a file with the tokens of what was read of it, and its description; unchanged if nothing was read."""
+    if not texts:
+        return item
+    described = next(filter(None, (described_by(text, item.path) for text in texts)), "")
+    return replace(item, tokens=sum(map(count, texts)), description=item.description or described)
+
+
+def described_by(text: str, path: str) -> str:
+    """Returns the first heading of a markdown file, or the first line of another file's docstring; "" without one."""
+    head = _NUMBERED.sub("", text[:HEAD])
+    found = (_HEADING.search if path.endswith((".md", ".markdown")) else _DOCSTRING.match)(head)
+    return found["text"].strip(" \"'*/")[:LONGEST_DESCRIPTION] if found else ""
 
 
 def _loaded(chunk: LiveChunk, kind: ItemType) -> ContextItem:

@@ -72,6 +72,10 @@ NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2,
 ASKED = 0.05
 """The probability of a decision from which on a sentence of the agent is quoted with a short answer."""
 
+LASTING: tuple[ItemKind, ...] = ("decision", "rule", "open")
+LIKELY = 0.1
+"""The probability of one of these kinds from which on a sentence may state it, whether an item quotes it or not."""
+
 PROGRAM = 0.5
 """The probability from which on a message of the user is taken for a program's and skipped."""
 
@@ -132,6 +136,15 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Likely:
+    """A sentence that states a decision, a rule or an open item with this probability, 0 to 1."""
+
+    text: str
+    turn: int
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """A sentence that states an item of one kind."""
 
@@ -178,6 +191,13 @@ def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None =
     The turns around them are context: with BEHIND messages before `first` and AHEAD messages after `last` the result
     is final.
     """
+    return read_with_sentences(turns, model, first, last)[0]
+
+
+def read_with_sentences(
+    turns: Sequence[Turn], model: Model, first: int = 0, last: int | None = None
+) -> tuple[list[Item], list[Likely]]:
+    """Returns what `read` returns, and the sentences that may state a decision, a rule or an open item."""
     real = [turn for turn in turns if is_real(turn)]
     messages = _linked(real)
     for message in messages:
@@ -186,11 +206,21 @@ def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None =
     of = judging(messages, model.items)
 
     items: list[Item] = []
+    likely: list[Likely] = []
     for place, turn in enumerate(real):
         if turn.number < first or (last is not None and turn.number > last):
             continue
         items += _items(real, messages, place, of, model)
-    return items
+        chosen = _chosen(messages[place])
+        likely += [
+            Likely(clean(sentence.text), turn.number, probability)
+            for sentence, shares in zip(messages[place].sentences, of(place).shares, strict=False)
+            if (probability := max(shares[kind] for kind in LASTING)) >= LIKELY
+            and sentence.option in (0, chosen)
+            and not is_question(sentence.text)
+            and len(subject_stems(sentence.text)) > MIN_WORDS
+        ]
+    return items, likely
 
 
 def is_real(turn: Turn) -> bool:

@@ -21,6 +21,7 @@ from mcp_server.context.previous_session import asks_to_go_on
         "Gde smo stali?",
         "nastavi",
         "Wo waren wir?",
+        "Good morning. Where were we?",
     ],
 )
 def test_it_does(message: str) -> None:
@@ -39,6 +40,7 @@ def test_it_does(message: str) -> None:
         "# continue",
         "<command-name>continue</command-name>",
         "continue with the invoices",
+        "good morning",
         "what did we decide last time about the mooring?",
         "Which port does the staging database listen on?",
         "does the for loop need a continue statement?",

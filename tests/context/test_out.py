@@ -55,3 +55,9 @@ async def test_a_journals_line_of_another_project_is_not_pushed(lantern: Memory)
     text, considered = await asked(lantern, "What do the crane drivers want in winter?")
     assert "earlier shifts" not in text
     assert considered["knowledge/journal/2025-11-09.md:4-4"]["reason"] == "another project's: harbor"
+
+
+async def test_the_log_of_an_empty_memory_says_that_nothing_in_it_is_about_the_prompt(lantern: Memory) -> None:
+    await lantern.index.refresh()
+    said = await for_prompt(lantern, "s", "Which name and which timezone do I have, and what do I work on?", CALLER)
+    assert (said.text, said.why) == ("", "nothing in this memory is about the prompt")

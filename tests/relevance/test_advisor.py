@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mcp_server.pressure.advise import scored
-from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band, frequency, recency, relevance
+from mcp_server.relevance.advisor_items import (
+    ContextItem,
+    ItemType,
+    Lexicon,
+    band,
+    described_by,
+    frequency,
+    recency,
+    relevance,
+)
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
 LEXICON = Lexicon(
@@ -105,3 +114,27 @@ def test_on_the_first_prompt_only_relevance_tells_items_apart() -> None:
     (_, first), (_, second) = scored(judged, "the API", NOW, LEXICON, first_prompt=True)
     assert (first.recency, first.frequency, first.relevance) == (10, 0, 10)
     assert (second.recency, second.frequency, second.relevance) == (10, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "description"),
+    [
+        (
+            "docs/feed.md",
+            "Some words first.\n\n## The feed that the shop polls\nIt is paged.",
+            "The feed that the shop polls",
+        ),
+        (
+            "app/dhl.py",
+            '#!/usr/bin/env python\n# coding: utf-8\n"""Verifies the webhooks of DHL.\n\nMore."""',
+            "Verifies the webhooks of DHL.",
+        ),
+        ("app/dhl.py", '     1\t"""Verifies."""\n     2\timport os', "Verifies."),
+        ("src/feed.ts", "/**\n * Pages the feed.\n */\nexport {}", "Pages the feed."),
+        ("src/lib.rs", "//! Pages the feed.\nuse std::fs;", "Pages the feed."),
+        ("app/plain.py", "import os\n# comment", ""),
+        ("notes.txt", "flour", ""),
+    ],
+)
+def test_a_file_is_described_by_its_first_heading_or_docstring(path: str, text: str, description: str) -> None:
+    assert described_by(text, path) == description

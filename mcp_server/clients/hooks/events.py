@@ -18,18 +18,14 @@ queue once more, where it can wait.
 """
 
 from __future__ import annotations
-
+import anyio
 import logging
 import os
-from collections.abc import Mapping
+from anyio.to_thread import run_sync
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
-
-import anyio
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.adapters import ADAPTERS, claude_code
@@ -38,7 +34,7 @@ from mcp_server.clients.hooks import offline
 from mcp_server.clients.importers import opencode
 from mcp_server.clients.importers.claude_code.messages import without_inserted
 from mcp_server.clients.importers.claude_code.reading import cursor_from
-from mcp_server.clients.importers.claude_code.recording import CURSORS, capture, subagent_session
+from mcp_server.clients.importers.claude_code.recording import (CURSORS, capture, contents_read, subagent_session)
 from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
@@ -51,6 +47,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
 from mcp_server.text.redaction import redact
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -218,10 +215,14 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
 async def _advice(memory: Memory, given: Given) -> str:
     """Returns the advisor's proposal for a window that is nearly full; "" if there is none, or if it fails."""
     try:
-        return await advisor.with_prompt(memory, given.session, given.prompt)
+        return await advisor.with_prompt(memory, given.session, given.prompt, partial(_contents_read, given))
     except ContextManagerError as error:
         log.warning("no advice: %s", error)
         return ""
+
+
+def _contents_read(given: Given) -> Mapping[str, Sequence[str]]:
+    return contents_read(given.transcript, given.adapter) if given.transcript else {}
 
 
 async def _on_tool(memory: Memory, given: Given) -> None:

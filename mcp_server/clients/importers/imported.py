@@ -50,14 +50,14 @@ def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None)
         name=" ".join(name.split())[:200] or "tool",
         summary=_line(_asked(given), SPOKEN_LENGTH if spoken else SUMMARY),
         result=_line(result, SPOKEN_LENGTH if spoken else RESULT),
-        files=_files(given, cwd),
+        files=files_named(given, cwd),
     )
 
 
-def result_text(content: object, is_error: bool) -> str:
+def result_text(content: object, is_error: bool, longest: int = _LOOKED_AT) -> str:
     """Returns the first characters of a `tool_result` block."""
     if isinstance(content, str):
-        text = content[:_LOOKED_AT]
+        text = content[:longest]
     elif isinstance(content, list):
         pieces = (
             block["text"]
@@ -65,7 +65,7 @@ def result_text(content: object, is_error: bool) -> str:
             else f"[{block.get('type', 'block') if isinstance(block, Mapping) else 'block'}]"
             for block in content
         )
-        text = "\n".join(piece[:_LOOKED_AT] for piece in pieces)[:_LOOKED_AT]
+        text = "\n".join(piece[:longest] for piece in pieces)[:longest]
     else:
         text = ""
     return f"error: {text}" if is_error and text else text
@@ -84,7 +84,8 @@ def _line(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-def _files(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
+def files_named(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
+    """Returns the files that a tool's input names. Paths inside `cwd` become relative."""
     named = [value for key in _FILES if isinstance(value := given.get(key), str) and value.strip()]
     return tuple(dict.fromkeys(_relative(path, cwd)[:1_000] for path in named[:_MOST_FILES]))
 

@@ -1,41 +1,38 @@
 """The state of the conversation at its last checkpoint, which a model needs to continue after a compaction.
 
 The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, the next
-step, all decisions in force, rules and open items, and the touched files. If the items do not fit, each is shortened;
-if that is not enough, those that the recognizer doubts are left out, then the oldest.
+step, all decisions in force, rules and open items, and the touched files. If the items do not fit, each is shortened to
+its likeliest clauses; if that is not enough, those that the recognizer doubts most are left out. With room to spare,
+sentences that may state further ones follow.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from mcp_server.context.condense import Entry, condensed
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, one_line
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
 from mcp_server.text.budget import Meter, Room
-from mcp_server.understanding.features import CUES
-from mcp_server.understanding.sentences import split
+from mcp_server.understanding.features import content_stems, word_list
 
 EXCHANGES = 8
 """Exchanges after a compaction in which contexts contain the state. Later, the conversation has taken it up."""
 
-LENGTHS = range(480, 30, -10)
-"""Characters of a decision: the first length with which all items fit. If even the last one is too long, the oldest
-items are left out."""
+WEIGHTS = {"rules": 2.5, "open items": 2.0, "decisions": 1.0, "perhaps": 0.6}
+"""By kind of item: its worth. There are few rules and open items, and they are needed in full. Also the order in which
+the kinds are shown."""
 
-ENOUGH = 180
-"""Characters of a decision. If the items do not fit at this length, those that the recognizer doubts are left out first
-(`benchmarks continuity`: labeled decisions after a compaction .53, so .60)."""
+NEWEST, LAST_SUBJECT = 1.2, 1.25
+"""Factors of the worth of the newest item, and of one about the subject of the last request or of the next step."""
 
-TIMES = {"decisions": 1.0, "open items": 2.0, "rules": 2.5}
-"""By kind of item: the factor by which its line may be longer. There are few rules and open items, and they are needed
-in full. Also the order in which items are left out."""
+SHARED = 2
+"""Words that an item about that subject shares with it, at least."""
 
-LONGEST_LINE, LONGEST_CALL, LONGEST_FILE, LONGEST_ITEM = 140, 160, 100, 1_000
+LONGEST_THREAD, LONGEST_STEP, LONGEST_CALL, LONGEST_FILE, LONGEST_ITEM = 100, 140, 160, 100, 480
 """Characters."""
 
 MOST_FILES = 10
@@ -63,51 +60,47 @@ def _shown(stood: LeftOff, tokens: int, meter: Meter) -> Section:
         lines.extend(some)
         return _cost(some, meter)
 
-    ahead = [f"Next step: {one_line(stood.next_step, LONGEST_LINE)}"] if stood.next_step else []
+    ahead = [f"Next step: {one_line(stood.next_step, LONGEST_STEP)}"] if stood.next_step else []
     for kind, some in (("thread", _thread(stood)), ("last tool call", _call(stood)), ("next step", ahead)):
         if some:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
-    all_lists = {"rules": stood.rules, "open items": stood.open_items, "decisions": stood.decisions}
-    lists = {kind: entries for kind, entries in all_lists.items() if entries}
-    kept = _kept(stood, lists, left, meter)
-
-    def fits(longest: int) -> bool:
-        return sum(_cost(_bulleted(kind, lists[kind], some, longest), meter) for kind, some in kept.items()) <= left
-
-    longest = LENGTHS[min(bisect_left(LENGTHS, True, key=fits), len(LENGTHS) - 1)]
-    for kind, some in kept.items():
-        left -= show(kind, _bulleted(kind, lists[kind], some, longest), len(some) == len(lists[kind]))
+    for kind, entries in _lists(stood, left, meter).items():
+        some = [line for line in entries if line]
+        left -= show(kind, [_title(kind, len(some), len(entries)), *some] if some else (), len(some) == len(entries))
     if row := _files(stood):
         show("files touched", row if _cost(row, meter) <= left else (), True)
     return Section("\n".join(lines) if len(lines) > 1 else "", tuple(considered))
 
 
-def _kept(stood: LeftOff, lists: Mapping[str, Sequence[str]], tokens: int, meter: Meter) -> dict[str, list[str]]:
-    """Returns the items of each kind that fit: at enough length if it suffices to leave out doubted ones, else at the
-    shortest length. Oldest first."""
-    items = [(kind, place) for kind in TIMES for place in range(len(lists.get(kind, ())))]
-    doubts = {text: place for place, text in enumerate(stood.unsure)}
-    doubted = sorted(
-        (one for one in items if lists[one[0]][one[1]] in doubts), key=lambda one: doubts[lists[one[0]][one[1]]]
-    )
-    titles = sum(_cost([_title(kind, entries, entries[1:])], meter) for kind, entries in lists.items())
-    gone: set[tuple[str, int]] = set()
-    for longest, weakest in ((ENOUGH, doubted), (LENGTHS[-1], items)):
-        costs = {
-            (kind, place): _cost(_lines(kind, [lists[kind][place]], longest), meter)
-            for kind, place in items
-            if (kind, place) not in gone
-        }
-        needed = titles + sum(costs.values())
-        for one in weakest:
-            if needed > tokens and one in costs:
-                gone.add(one)
-                needed -= costs[one]
-    return {kind: [text for at, text in enumerate(lists[kind]) if (kind, at) not in gone] for kind in lists}
+def _lists(stood: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]:
+    """Returns the line of each item by kind, oldest first; empty for those that do not fit."""
+    texts = {
+        "rules": stood.rules,
+        "open items": stood.open_items,
+        "decisions": stood.decisions,
+        "perhaps": stood.possible,
+    }
+    items = [(kind, place, text) for kind, some in texts.items() for place, text in enumerate(some)]
+    tokens -= sum(meter.line(_title(kind, len(some) - 1, len(some))) for kind, some in texts.items() if some)
+    lines = [f"- {one_line(text, LONGEST_ITEM)}" for _, _, text in items]
+    if _cost(lines, meter) > tokens:
+        probabilities = dict(stood.probabilities)
+        subject = content_stems(word_list(f"{stood.thread.rpartition(chr(10))[2]} {stood.next_step}"))
+        entries = []
+        for kind, place, text in items:
+            weight = WEIGHTS[kind] * NEWEST ** ((place + 1) / len(texts[kind]))
+            weight *= LAST_SUBJECT if len(subject & content_stems(word_list(text))) >= SHARED else 1
+            entries.append(Entry(text, weight, probabilities.get(text, 1.0), all_words=kind == "rules"))
+        lines = condensed(entries, tokens, meter)
+    return {
+        kind: [line for (of, _, _), line in zip(items, lines, strict=True) if of == kind]
+        for kind, some in texts.items()
+        if some
+    }
 
 
 def _thread(stood: LeftOff) -> list[str]:
-    return [one_line(line, LONGEST_LINE) for line in stood.thread.splitlines() if line.strip()]
+    return [one_line(line, LONGEST_THREAD) for line in stood.thread.splitlines() if line.strip()]
 
 
 def _call(stood: LeftOff) -> list[str]:
@@ -123,47 +116,9 @@ def _cost(lines: Sequence[str], meter: Meter) -> int:
     return sum(map(meter.line, lines))
 
 
-def _bulleted(kind: str, entries: Sequence[str], some: Sequence[str], longest: int) -> list[str]:
-    return [_title(kind, entries, some), *_lines(kind, some, longest)] if some else []
-
-
-def _title(kind: str, entries: Sequence[str], some: Sequence[str]) -> str:
-    of = f" ({len(some)} of {len(entries)})" if len(some) < len(entries) else ""
+def _title(kind: str, shown: int, all_items: int) -> str:
+    of = f" ({shown} of {all_items})" if shown < all_items else ""
     return f"{kind.capitalize()}{of}:"
-
-
-def _lines(kind: str, some: Sequence[str], longest: int) -> list[str]:
-    most = min(LENGTHS[0], round(longest * TIMES[kind]))
-    return [f"- {_shortened(text, most)}" for text in some]
-
-
-_ANSWERED = re.compile(r"(.+?) (\((?:answer|amended): .+\))")
-_REFUSED = re.compile(r"(.+?) \(refused: (.+)\)")
-_CHOOSES = re.compile(f"{CUES['propose'].pattern}|{CUES['choice'].pattern}", re.IGNORECASE)
-
-
-def _shortened(text: str, longest: int) -> str:
-    """Returns an item in at most `longest` characters: the user's answer, and of what it answers the sentences that
-    propose or choose something, then the first ones; rows of tables last."""
-    text = one_line(text, LONGEST_ITEM)
-    if len(text) <= longest:
-        return text
-    if (refused := _REFUSED.fullmatch(text)) and len(refused[1]) < longest // 2:
-        return f"{refused[1]} (refused: {one_line(refused[2], longest - len(refused[1]) - 13)})"
-    answered = _ANSWERED.fullmatch(text)
-    answer = f" {one_line(answered[2], 3 * longest // 5)}" if answered else ""
-    sentences = split(answered[1] if answered else text)
-    order = sorted(range(len(sentences)), key=lambda at: (" | " in sentences[at], not _CHOOSES.search(sentences[at])))
-    left = longest - len(answer)
-    chosen: set[int] = set()
-    for at in order:
-        if len(sentences[at]) + 2 <= left:
-            chosen.add(at)
-            left -= len(sentences[at]) + 2
-    if not chosen:
-        return one_line(sentences[order[0]], left - 1) + answer
-    shown = [f"{'' if at - 1 in chosen or not at else '… '}{sentences[at]}" for at in sorted(chosen)]
-    return " ".join(shown) + ("" if len(sentences) - 1 in chosen else " …") + answer
 
 
 def _files(stood: LeftOff) -> list[str]:

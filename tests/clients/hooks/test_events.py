@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,28 @@ async def test_the_advisor_speaks_with_a_prompt_from_70_percent_on_once_for_each
     assert "\n" not in said["systemMessage"]
     again = await now.hook("UserPromptSubmit", prompt="And in the oven?")
     assert "Context at" not in pushed(again)
+
+
+async def test_the_advisor_takes_sizes_and_descriptions_from_what_the_clients_transcript_says_was_read(
+    memory: Memory, window: Open, folder: Path
+) -> None:
+    now = window()
+    files = {
+        "docs/rye.md": "     1→# Sourdough and its hydration\n     2→" + "rye " * 9_000,
+        "src/oven.py": '     1→"""Heats the stone."""\n     2→' + "x = 1\n" * 500,
+        "notes/list.txt": "flour\n" * 300,
+    }
+    for name, text in files.items():
+        now.write("user", f"Read {name}.")
+        now.tool("Read", {"file_path": f"{folder}/{name}"}, text)
+        now.write("assistant", "Done.", tokens=170_000)
+    await now.hook("Stop", last_assistant_message="Done.")
+    advice = pushed(await now.hook("UserPromptSubmit", prompt="What about the hydration?"))
+    assert f"notes/list.txt: 12 points, {memory.tokens.count(files['notes/list.txt']):,} tokens" in advice
+    memory.advisor.close()  # waits for the writer
+    (state,) = (json.loads(path.read_text()) for path in (memory.disk.local / "advisor").glob("*.json"))
+    items = {item["path"]: item for item in state["items"]}
+    for name, text in files.items():
+        assert items[name]["estimated_tokens"] == memory.tokens.count(text)
+    assert items["docs/rye.md"]["score"]["relevance"] == 8, "its heading speaks of hydration, its name does not"
+    assert items["src/oven.py"]["score"]["relevance"] < 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import claude_code
 from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.importers.claude_code.files_read import files_read
 from mcp_server.clients.importers.claude_code.reading import (
     Batch,
     Cursor,
@@ -163,6 +164,18 @@ async def capture(
         except OSError as error:
             raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
     return new
+
+
+def contents_read(transcript: Path, adapter: Adapter, projects: Path | None = None) -> Mapping[str, Sequence[str]]:
+    """Returns what `files_read` finds in a transcript; nothing if it cannot be read, is no file of lines, or is not in
+    the folder `projects`, by default the client's own."""
+    if adapter.is_database:
+        return {}
+    try:
+        folder = projects or adapter.transcripts_folder(os.environ, Path.home())
+        return files_read(_with_subagents(transcript, folder, adapter)[0], adapter)
+    except (NotFound, Refused, OSError):
+        return {}
 
 
 def _new_batches(path: Path, cursor: Cursor, adapter: Adapter, final: bool, stopped: bool) -> Iterator[Batch]:
