@@ -39,6 +39,13 @@ def test_a_short_form_is_the_sentence_that_says_most() -> None:
     assert shortened(said, 80) == "Keys of the ledger are kept for 35 days in the vault"
 
 
+def test_a_short_form_of_an_amended_proposal_is_the_amendment() -> None:
+    rounding = "Rounding happens in one place with HALF_UP. (amended: Yes. Rounding is HALF_EVEN throughout.)"
+    assert shortened(rounding, 80) == "Rounding is HALF_EVEN throughout"
+    assert shortened("Liquibase stays. (refused: Flyway would be somewhat lighter here.)", 80) == "Liquibase stays"
+    assert shortened("Keep three copies of each backup. (amended: Five.)", 80) == "Keep three copies of each backup"
+
+
 PAGES = {
     "knowledge/people/user.md": f"# The user\n\n## About\n- {DAY}: I'm a nurse in Split. {SRC}\n",
     "knowledge/reference/general.md": f"## Rules\n- {DAY}: Write dates as 2026-02-16. {SRC}\n"
