@@ -37,6 +37,8 @@ DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conv
 _QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
+_OPENING = re.compile(r"(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
+
 LEAST_AMENDED = 3
 """Content words of an amendment that can be understood alone."""
 
@@ -120,9 +122,11 @@ def shortened(text: str, longest: int) -> str:
     if quoted := _QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
         text = said if verb != "refused" and len(set(content_words(said))) >= LEAST_AMENDED else stated
-    parts = re.split(r"(?<=[.!?;])\s+", text)
-    best = max(parts, key=lambda part: len(set(content_words(part))))
-    return clipped(best.rstrip(".;"), longest)
+    best = max(re.split(r"(?<=[.!?])\s+", text), key=lambda part: len(set(content_words(part))))
+    if len(best) > longest:
+        best = max(re.split(r"(?<=;)\s+", best), key=lambda part: len(set(content_words(part))))
+    best = _OPENING.sub("", best).rstrip(".;, ")
+    return clipped(best[:1].upper() + best[1:], longest)
 
 
 def disowned(text: str) -> str:
