@@ -58,7 +58,8 @@ PAGES = {
     "knowledge/projects/atlas/context.md": f"## Key Decisions\n- 2026-02-01: Use Redis. {SRC}\n"
     f"- 2026-02-20: Use Postgres 15. {LATER}\n## Rules\n- {DAY}: No emoji in commits. {SRC}\n"
     f"## Open items\n- {DAY}: Renew the key. {SRC}\n",
-    "knowledge/projects/loom/context.md": f"## Facts\n- {DAY}: We build a mobile loom for the fair. {SRC}\n## Open items\n- {DAY}: Call Ana about the berth. {SRC}\n",
+    "knowledge/projects/loom/context.md": f"## Facts\n- {DAY}: We build a mobile loom for the fair. {SRC}\n"
+    f"## Open items\n- {DAY}: Call Ana about the berth. {SRC}\n",
 }
 
 
