@@ -25,9 +25,11 @@ SHOWN_ABOVE = "shown above"
 _BEGINNING = re.compile(
     r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to): )?"
 )
-_SHORT = re.compile(r"^\*\*[\w-]+\*\* — (?:decided|open): | \[\[[^\[\]\n]+\]\]$")
-"""Marks a line that repeats a part of another page's line: MEMORY.md's of a project, and a journal's with its link."""
-_PROJECT = re.compile(r"^[\w-]+: ")
+_SHORT = re.compile(r"^(?:\*\*[\w-]+\*\*|\[\[[^\[\]\n]+\]\]) — | \[\[[^\[\]\n]+\]\]$")
+"""Marks a line that repeats parts of other pages' lines: MEMORY.md's of a project, and a journal's with its link."""
+_PARTS = re.compile(r"(?:^|; )(?:decided|open|next): ")
+"""Begins the parts of MEMORY.md's line of a project."""
+_PROJECT = re.compile(r"^(?:[\w-]+|\[\[[^\[\]\n]+\]\]): ")
 """Prefix of a line in MEMORY.md, which has lines of all projects."""
 
 
@@ -82,7 +84,7 @@ def why_out(
 def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
     """Returns the positions of the lines that an extractor wrote and that are already shown; `said` is `said_above`.
 
-    A short form is already shown if a line that was shown contains it.
+    A short form is already shown if lines that were shown contain each of its parts.
     """
     if not said:
         return []
@@ -94,7 +96,8 @@ def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
     for place, original, safe_text in zip(places, stored, shown, strict=True):
         text = _plain(safe_text)
         if _SHORT.search(_BEGINNING.sub("", original, count=1)):
-            again = any(text in one for one in said)
+            parts = [part.rstrip("…") for part in _PARTS.split(text) if part]
+            again = all(any(part in one for one in said) for part in parts)
         else:
             again = text in said or _PROJECT.sub("", text) in said
         found += [place] if again else []

@@ -24,6 +24,7 @@ WARN_LINES, MOST_LINES = 180, 220
 """Lines of MEMORY.md above which there is a warning, and above which it is not committed."""
 
 CONVERSATIONS = "raw/conversations/"
+PROJECT_MAP = "knowledge/projects/_map.yaml"
 FORGET = "Forget:"
 """The trailer of a commit that may change closed conversations."""
 
@@ -94,9 +95,11 @@ def _lines(text: str) -> int:
 Type = Literal["conversation", "memory", "identity", "maintenance", "explore", "extract"]
 TYPES: tuple[Type, ...] = get_args(Type)
 
-SUBJECT, LINE = 72, 100
+SUBJECT, LINE = 72, 120
 """Characters of a subject, and of a quotation in the body."""
-MOST_FILES, MOST_QUOTES, MOST_SESSIONS = 20, 3, 5
+MOST_FILES, MOST_QUOTES, MOST_SESSIONS = 20, 8, 5
+REPEATING = re.compile(r"knowledge/(?:memory/MEMORY|journal/[^/]+|(?:people|projects)/_\w+)\.(?:md|yaml)")
+"""Files that repeat lines of other files, or map names: next to those, a message only names them."""
 ANSWER_TOKENS = 100
 DIFF_CHARACTERS = 4000
 """Characters of a diff that an LLM is shown."""
@@ -142,6 +145,10 @@ def group_by_type(changes: Iterable[FileChange], branch: str | None) -> dict[Typ
     groups: dict[Type, list[FileChange]] = {}
     for change in every:
         groups.setdefault(whole or _type_of(change, archives), []).append(change)
+    learned, rest = groups.get("extract", []), groups.get("memory", [])
+    if learned and all(change.path == PROJECT_MAP for change in rest):  # the first conversation of a project
+        groups["extract"] = sorted([*learned, *rest], key=lambda change: change.path)
+        groups.pop("memory", None)
     return groups
 
 
@@ -161,18 +168,23 @@ def _type_of(change: FileChange, archives: bool) -> Type:
 
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
     """Returns a whole commit message, never empty, without secrets."""
-    compared = [(change, _changed_lines(change)) for change in sorted(changes, key=lambda change: change.path)]
-    labels = [label(_printable(change.path)) for change, _ in compared]
-    if len(compared) == 1 and kind == "conversation":
+    every = sorted(changes, key=lambda change: change.path)
+    told = [change for change in every if not REPEATING.fullmatch(change.path)] or every
+    compared = [(change, _changed_lines(change)) for change in told]
+    compared += [(change, _changed_lines(change)) for change in every if change not in told]
+    labels = [label(_printable(change.path)) for change in told]
+    if len(told) == 1 and kind == "conversation":
         subject = labels[0]
-    elif len(compared) == 1:
+    elif len(told) == 1:
         change, lines = compared[0]
         subject = f"{labels[0]}: {_summary(change, lines)}"
     else:
         kept = 3 if len(labels) == 3 else 2
         more = f" and {len(labels) - kept} more" if len(labels) > kept else ""
         subject = ", ".join(labels[:kept]) + more
-    body = [_file_line(change, lines) for change, lines in compared[:MOST_FILES]]
+    body: list[str] = []
+    for place, (change, lines) in enumerate(compared[:MOST_FILES]):
+        body += _file_lines(change, lines, place < len(told))
     body += [f"- and {len(compared) - MOST_FILES} more files"] if len(compared) > MOST_FILES else []
     text = "\n".join([_cut(f"{kind}: {subject}", SUBJECT), "", *body, *trailers(changes)])
     return redact(text).text
@@ -295,15 +307,17 @@ def _summary(change: FileChange, lines: _Lines) -> str:
     return "new" if change.before is None else "changed"
 
 
-def _file_line(change: FileChange, lines: _Lines) -> str:
-    """Returns the line of a commit message about one file: its path, the number of lines, and the first new lines."""
+def _file_lines(change: FileChange, lines: _Lines, quoted: bool) -> list[str]:
+    """Returns the lines of a commit message about one file: its path with the number of lines, then the first new
+    lines, if they are `quoted`."""
     how = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
     path = _printable(change.path)
     if change.path.startswith(CONVERSATIONS):
-        return f"- {path}{how}"
-    quotes = [_cut(quote, LINE) for quote in _quotes(lines.added)[:MOST_QUOTES]]
-    said = f": {'; '.join(quotes)}" if quotes else ""
-    return f"- {path}{how} +{len(lines.added)} -{len(lines.removed)}{said}"
+        return [f"- {path}{how}"]
+    quotes = _quotes(lines.added) if quoted else []
+    said = [f"  - {_cut(quote, LINE)}" for quote in quotes[:MOST_QUOTES]]
+    said += [f"  - and {len(quotes) - MOST_QUOTES} more"] if len(quotes) > MOST_QUOTES else []
+    return [f"- {path}{how} +{len(lines.added)} -{len(lines.removed)}", *said]
 
 
 def _printable(path: str) -> str:

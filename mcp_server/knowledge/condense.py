@@ -182,7 +182,7 @@ def _projects(memory: Memory, today: date) -> dict[str, summaries.Summary]:
         if text is not None:
             bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
     since = (today - timedelta(days=ACTIVE_DAYS)).isoformat()
-    found = {f"**{slug}**": summaries.of_project(texts) for slug, texts in bodies.items()}
+    found = {summaries.link_to_project(slug): summaries.of_project(texts) for slug, texts in bodies.items()}
     return {label: line for label, line in found.items() if line is not None and line.day >= since}
 
 

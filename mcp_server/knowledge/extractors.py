@@ -27,7 +27,7 @@ from mcp_server.text.destinations import link_to
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
 from mcp_server.understanding import recognizer
-from mcp_server.understanding.features import Message, subject_stems
+from mcp_server.understanding.features import Message, cues, subject_stems
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
 
@@ -129,6 +129,12 @@ _PASSED_OVER = re.compile(
 )
 """An option that the agent names as one that it did not take."""
 
+_EXPLAINED = re.compile(r"(?:An?|The) (?:[\w-]+ ){1,4}(?:is|means|refers to) (?:an?|the)\b")
+"""A definition: the agent explains a word, and that is no decision."""
+
+LEAST_STATED = 0.4
+"""The probability from which on a line of the agent without a word of choosing or proposing is a decision."""
+
 _FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
 """TeX: a line of an exercise."""
 
@@ -146,7 +152,15 @@ def is_worth_a_line(item: Item) -> bool:
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
         or item.probability < LEAST.get((item.kind, item.role), 0.0)
         or len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0)
+        or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
     )
+
+
+def _is_explanation(item: Item) -> bool:
+    """Returns whether the agent only explains something: a line without the user's words that chooses nothing."""
+    if (item.short or item.text).endswith(")") or {"propose", "choice"}.intersection(cues(item.text)):
+        return False
+    return item.probability < LEAST_STATED or _EXPLAINED.match(item.text) is not None
 
 
 def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]:
@@ -162,7 +176,7 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
         return [
             context.line(
                 kind,
-                item.text,
+                item.short or item.text,
                 by_number[item.sources[0]],
                 weight=round(item.probability, 3),
                 changes=item.changes,
@@ -181,10 +195,11 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
 
 def _quotes(item: Item, fact: Item) -> bool:
     """Returns whether the line of another kind of item has all of a fact's text."""
-    return item.kind in ("decision", "rule", "open") and fact.text in item.text and is_worth_a_line(item)
+    said = item.short or item.text
+    return item.kind in ("decision", "rule", "open") and fact.text in said and is_worth_a_line(item)
 
 
-DECISIONS = Extractor("decisions", VERSION + 3, _of_items("decision"), ("decision",))
+DECISIONS = Extractor("decisions", VERSION + 4, _of_items("decision"), ("decision",))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, normalised
-from mcp_server.knowledge.pages import in_order, without_empty
+from mcp_server.knowledge.pages import in_order, with_entry, without_empty
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Line, LineKind, sources_of, without_sources
 from mcp_server.text.entries import Entry
@@ -96,7 +96,7 @@ def rebased(base: str | None, shown: str | None, current: str | None) -> tuple[s
     for key in sorted(removed):
         changed = [one for one in added if _is_moved(key, one)]
         if not changed or any(one in here for one in changed):
-            body = entries.appended(body, _title(base, key[0]), key[1])
+            body = with_entry(body, _title(base, key[0]), key[1])
     gone = _gone(added - here.keys() - moved, here)
     return split.head + in_order(body), gone
 

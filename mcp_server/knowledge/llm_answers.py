@@ -235,7 +235,7 @@ def _applied(window: Window, asked: Mapping[str, list[Any]], before: Reviewed) -
     for one in asked["reword"]:
         item = window.items[one["id"]]
         _check(item not in dropped)
-        worded[item] = replace(item, text=_reworded(item, one["text"], texts))
+        worded[item] = replace(item, text=_reworded(item, one["text"], texts), short="")
     added = [_added(one, window) for one in asked["add"]]
     _check(len(added) <= max(MOST_ADDED, len(window.items) // 2))
     items = [worded.get(one, one) for one in before.items if one not in dropped]

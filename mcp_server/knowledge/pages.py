@@ -13,27 +13,14 @@ The second source names the turn that settled the item. A line whose second sour
 """
 
 from __future__ import annotations
-
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import (Callable, Collection, Container, Iterable, Mapping, Sequence)
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import MOST_SOURCES, Line, Source, entry, is_derived, sources_of, without_sources
-from mcp_server.text.destinations import (
-    CLOSED,
-    DECISIONS,
-    ENDED,
-    FACTS,
-    OLD_FACTS,
-    OPEN,
-    PEOPLE_SECTIONS,
-    REPLACED,
-    RULES,
-    Place,
-)
+from mcp_server.text.derived_lines import (Line, MOST_SOURCES, Source, entry, is_derived, sources_of, without_sources)
+from mcp_server.text.destinations import (CLOSED, DECISIONS, ENDED, FACTS, OLD_FACTS, OPEN, PEOPLE_SECTIONS, Place, REPLACED, RULES)
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.features import content_stems, word_list
@@ -43,7 +30,12 @@ from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
 
 SETTLED_SECTIONS = frozenset(section.casefold() for section in ENDED)
 
-ORDER = tuple(dict.fromkeys(PEOPLE_SECTIONS.values()))
+ORDER = (
+    *dict.fromkeys(section for kind, section in PEOPLE_SECTIONS.items() if kind != "lesson"),
+    *("About the user", RULES, "Projects", DECISIONS, "Lessons", "Lessons Learned", FACTS, OPEN),
+    *(REPLACED, OLD_FACTS, CLOSED),
+)
+"""The order of the sections of all pages. A new section goes before the first one that comes later in this order."""
 
 _BULLET = re.compile(r"^[-*+] (?:\d{4}-\d{2}-\d{2}(?:\s*[:—–-]\s*|\s+))?")
 
@@ -206,21 +198,20 @@ def merged(
     body = without_lines("\n".join(rows), drop)
     for known in file.known:
         if known.place is None:
-            body = entries.appended(_with_section(body, known), known.section, known.written, level=known.level)
+            body = with_entry(body, known.section, known.written, level=known.level)
     return in_order(body)
 
 
-def _with_section(body: str, known: _Known) -> str:
-    """Returns the body with the section of a line. The sections of a person's page have the order of ORDER."""
-    if known.section not in ORDER:
-        return body
-    found = [section for section in sections(body, 1) if section.level == known.level]
-    later = ORDER[ORDER.index(known.section) + 1 :]
-    following = next((section.start for section in found if section.title in later), None)
-    if following is None or any(section.title == known.section for section in found):
-        return body
-    rows = body.split("\n")
-    return "\n".join([*rows[: following - 1], f"{'#' * known.level} {known.section}", "", *rows[following - 1 :]])
+def with_entry(body: str, section: str, text: str, *, level: int = 2) -> str:
+    """Returns the body with an entry as the last one of a section. A missing section gets its place by ORDER."""
+    found = [one for one in sections(body, 1) if one.title]
+    if section in ORDER and not any(one.title.casefold() == section.casefold() for one in found):
+        later = ORDER[ORDER.index(section) + 1 :]
+        following = next((one.start for one in found if one.level == level and one.title in later), None)
+        if following is not None:
+            rows = body.split("\n")
+            body = "\n".join([*rows[: following - 1], f"{'#' * level} {section}", "", *rows[following - 1 :]])
+    return entries.appended(body, section, text, level=level)
 
 
 def in_order(body: str) -> str:
@@ -387,7 +378,7 @@ def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
         return body
     body = entries.without(body, [one for one, _, _ in moved])
     for _, section, text in moved:
-        body = entries.appended(body, section, text)
+        body = with_entry(body, section, text)
     return in_order(body)
 
 

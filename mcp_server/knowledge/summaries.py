@@ -6,26 +6,33 @@ it repeats. Lines that a person or an agent wrote are never changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
-from mcp_server.knowledge.pages import stripped, without_empty
+from mcp_server.knowledge.pages import stripped, with_entry, without_empty
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Source, entry, shortened, without_sources
-from mcp_server.text.destinations import DECISIONS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
+from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import sections
 from mcp_server.text.words import content_words
 
-ABOUT_USER, ACTIVE, LESSONS = "About the user", "Active Context", "Lessons Learned"
+ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
 
-MOST: Mapping[str, int] = {ABOUT_USER: 12, RULES: 36, ACTIVE: 36, LESSONS: 36}
-"""Derived lines of a section, 120 in all."""
+MOST: Mapping[str, int] = {ABOUT_USER: 10, RULES: 20, PROJECTS: 20, DECISIONS: 18, LESSONS: 17}
+"""Derived lines of a section, 85 in all: with its headings, MEMORY.md has at most 120 lines."""
 
 LONGEST = 140
 """Characters of what a line says of a project or person."""
+
+LONGEST_PART = 100
+"""Characters of each part of a project's line: what it is, its last decision, its next step."""
+
+FIRST_TURNS = 3
+"""Turns of a project's first conversation in which the user says what the project is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +45,41 @@ class Summary:
 
 
 def of_project(bodies: Iterable[str]) -> Summary | None:
-    """Returns a project's newest decision or open item; None if its pages have no derived one."""
-    items = [one for body in bodies for one in entries.derived(body) if one.section in (DECISIONS, OPEN)]
-    newest = max(items, key=lambda one: (one.date, one.sources[0].path, one.sources[0].turn), default=None)
+    """Returns what a project is, its last decision and its next step, as far as its pages have derived lines of them;
+    None if they have no derived decision or open item."""
+    lines = [one for body in bodies for one in entries.derived(body)]
+    decided, still_open = (_newest(one for one in lines if one.section == section) for section in (DECISIONS, OPEN))
+    newest = _newest(one for one in (decided, still_open) if one is not None)
     if newest is None:
         return None
-    verb = "decided" if newest.section == DECISIONS else "open"
-    return Summary(newest.date, f"{verb}: {shortened(newest.said, LONGEST)}", newest.sources[0])
+    parts = [
+        (f"{label}{_NEXT.sub('', shortened(one.said, LONGEST_PART))}")
+        for label, one in (("", _purpose(lines)), ("decided: ", decided), ("next: ", still_open))
+        if one is not None
+    ]
+    return Summary(newest.date, "; ".join(parts), newest.sources[0])
+
+
+_NEXT = re.compile(r"^(?:next(?: steps?)?|to-?do|open):\s+", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:I|we|my|our)\b", re.IGNORECASE)
+
+
+def _newest(lines: Iterable[Entry]) -> Entry | None:
+    return max(lines, key=lambda one: (one.date, one.sources[0].path, one.sources[0].turn), default=None)
+
+
+def _purpose(lines: Iterable[Entry]) -> Entry | None:
+    """Returns the fact that opens the first conversation about a project, in which the user says what it is ("I'm
+    starting a service …"); None if it opens with something else."""
+    ordered = sorted(lines, key=lambda one: (one.sources[0].path, one.sources[0].turn))
+    first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
+    facts = (one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS)
+    return next((one for one in facts if _OWN.search(one.said)), None)
+
+
+def link_to_project(slug: str) -> str:
+    """Returns a wiki link to a project's page that shows the project's name."""
+    return f"[[{slug}/context|{slug}]]"
 
 
 def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
@@ -59,12 +94,12 @@ def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
         for one in entries.derived(body):
             section = _section(path, slug, one.section)
             if section:
-                text = f"{slug}: {one.said}" if slug else one.said
+                text = f"{link_to_project(slug)}: {one.said}" if slug else one.said
                 found[section].append((one.date, entry(one.date, text, one.sources)))
     for slug, bodies in projects.items():
         if (newest := of_project(bodies)) is not None:
-            text = f"**{slug}** — {newest.text}"
-            found[ACTIVE].append((newest.day, entry(newest.day, text, (newest.source,))))
+            text = f"{link_to_project(slug)} — {newest.text}"
+            found[PROJECTS].append((newest.day, entry(newest.day, text, (newest.source,))))
     return {
         section: [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
         for section, lines in found.items()
@@ -75,8 +110,8 @@ def _section(path: str, slug: str, section: str) -> str:
     """Returns the section of MEMORY.md that repeats the lines of a section of a page; "" if none does."""
     if path == USER_FILE and section in ("About", "Likes and dislikes"):
         return ABOUT_USER
-    if path == GENERAL_PAGE and section == RULES:
-        return RULES
+    if path == GENERAL_PAGE and section in (RULES, DECISIONS):
+        return section
     is_lesson = (path == GENERAL_PAGE and section == GENERAL_SECTIONS["lesson"]) or (slug and section == LESSONS)
     return LESSONS if is_lesson else ""
 
@@ -90,7 +125,7 @@ def renewed(body: str, lines: Mapping[str, Iterable[str]]) -> str:
     for section, some in lines.items():
         for line in some:
             if not any(is_duplicate(without_sources(line), one) for one in own):
-                new = entries.appended(new, section, line)
+                new = with_entry(new, section, line)
     new = without_empty(new, bare.emptied)
     return new.rstrip("\n") + "\n" if bare.removed else new
 
@@ -113,9 +148,14 @@ def of_person(body: str) -> Summary | None:
 
 def index_with(body: str, lines: Mapping[str, Summary]) -> str:
     """Returns the body of an index with these lines instead of its derived ones, by the name that each begins with
-    (`[[ana]]`, `**atlas**`). A name that a hand-written line has gets no second line."""
+    (`[[ana]]`, `[[atlas/context|atlas]]`). A name that a hand-written line has, also as `**atlas**`, gets no second
+    line."""
     own = entries.without(body.rstrip("\n"), entries.derived(body)).rstrip()
-    new = [f"- {name} — {line.text} {line.source.mark}" for name, line in sorted(lines.items()) if name not in own]
+    new = [
+        f"- {name} — {line.text} {line.source.mark}"
+        for name, line in sorted(lines.items())
+        if name not in own and f"**{name.rpartition('|')[2].rstrip(']')}**" not in own
+    ]
     gap = [""] if new and own and not own.rpartition("\n")[2].startswith("- ") else []
     return "\n".join([*([own] if own else []), *gap, *new]) + "\n"
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from mcp_server.text.markdown import split_front_matter, without_comments
+
 SETTINGS = "memory-config.yaml"
 """The memory's own settings. Every workspace has this file."""
 
@@ -24,9 +26,15 @@ def templates() -> Mapping[str, str]:
 
 
 def is_untouched_template(path: str, text: str) -> bool:
-    """Returns True if `text` equals the shipped file of that path, ignoring line ends: it was not filled in."""
+    """Returns True if `text` equals the shipped file of that path, ignoring line ends, or has only headings and
+    comments, as the shipped files of earlier versions: it was not filled in."""
     shipped = templates().get(path)
-    return shipped is not None and _plain(shipped) == _plain(text)
+    return shipped is not None and (_plain(shipped) == _plain(text) or _is_bare(text))
+
+
+def _is_bare(text: str) -> bool:
+    rest = without_comments(split_front_matter(text).body)
+    return all(not line.strip() or line.startswith("#") for line in rest.split("\n"))
 
 
 def _plain(text: str) -> str:

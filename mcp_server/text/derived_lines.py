@@ -34,6 +34,14 @@ MOST_SOURCES = 3
 DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conversations/[^\]#\n]+#\d{1,15}\]\s*$")
 """Matches a bullet that an extractor wrote. Its group is the day at the beginning."""
 
+_QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
+"""A decision with the words of the other side in parentheses."""
+
+_OPENING = re.compile(r"(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
+
+LEAST_AMENDED = 3
+"""Content words of an amendment that can be understood alone."""
+
 _SOURCE = re.compile(r"\s*\[src: (raw/conversations/[^\]#\n]+)#(\d{1,15})\]")
 
 
@@ -109,10 +117,16 @@ def without_sources(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Returns the sentence of a text with the most content words, cut to `longest` characters."""
-    parts = re.split(r"(?<=[.!?;])\s+", text)
-    best = max(parts, key=lambda part: len(set(content_words(part))))
-    return clipped(best.rstrip(".;"), longest)
+    """Returns the sentence of a text with the most content words, cut to `longest` characters. If the user amended a
+    proposal, it is a sentence of the user: the proposal no longer holds as it was made."""
+    if quoted := _QUOTED.fullmatch(text):
+        stated, verb, said = quoted.groups()
+        text = said if verb != "refused" and len(set(content_words(said))) >= LEAST_AMENDED else stated
+    best = max(re.split(r"(?<=[.!?])\s+", text), key=lambda part: len(set(content_words(part))))
+    if len(best) > longest:
+        best = max(re.split(r"(?<=;)\s+", best), key=lambda part: len(set(content_words(part))))
+    best = _OPENING.sub("", best).rstrip(".;, ")
+    return clipped(best[:1].upper() + best[1:], longest)
 
 
 def disowned(text: str) -> str:

@@ -9,31 +9,19 @@ An item quotes the sentences that state it. What a program wrote under the role 
 """
 
 from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Literal
-
 from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
-from mcp_server.understanding.features import (
-    Features,
-    Message,
-    content_stems,
-    cues,
-    line_features,
-    message_features,
-    sentence_features,
-    subject_stems,
-    word_list,
-)
+from mcp_server.understanding.features import (Features, Message, content_stems, cues, line_features, message_features, sentence_features, subject_stems, word_list)
 from mcp_server.understanding.model import Logistic, Model
 from mcp_server.understanding.sentences import Sentence
 from mcp_server.understanding.settling import CHANGEABLE
+from typing import Literal
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
@@ -65,6 +53,10 @@ LONGEST_ANSWER = 240
 
 LONGEST = 480
 """Characters of an item's text."""
+
+SHORT, SETTLES = 200, 0.5
+"""Characters from which on a decision is shortened to the sentences that settle it, and the share of the likeliest
+sentence's probability from which on another sentence settles it, too."""
 
 NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.2, "report": 0.2}
 """A sentence next to one that counts joins it from this share of the least probability on."""
@@ -133,6 +125,8 @@ class Item:
     """The probability that the message revises something settled, or for a report that something is done."""
     heard: tuple[str, ...] = ()
     """Further content stems of the message that settled a decision or fact: what it replaces may be named there."""
+    short: str = ""
+    """The text without the sentences that only explain the decision; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +140,13 @@ class Likely:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A sentence that states an item of one kind."""
+    """A sentence that states an item of one kind. `listed`: it is a point of a list, or a row of a table."""
 
     place: int
     text: str
     probability: float
     labeled: bool = False
+    listed: bool = False
 
 
 _ByKind = dict[ItemKind, list[_Found]]
@@ -168,12 +163,14 @@ class _Judged:
 @dataclass(frozen=True, slots=True)
 class _Line:
     """The text of an item: `group` are the sentences of the message that states it, `settled` is the place of the
-    message that settles it, `quotes` are the places of all quoted sentences, each with its message."""
+    message that settles it, `quotes` are the places of all quoted sentences, each with its message. `short` is the text
+    without the sentences that only explain a decision."""
 
     text: str
     group: Sequence[_Found]
     settled: int
     quotes: tuple[tuple[int, int], ...]
+    short: str = ""
 
     @property
     def labeled(self) -> bool:
@@ -267,7 +264,9 @@ def _judged(message: Message, items: Logistic) -> _Judged:
                 continue
             beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
             if share >= least or beside:
-                found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share))
+                one = message.sentences[place]
+                listed = one.layout in ("bullet", "row")
+                found.setdefault(kind, []).append(_Found(place, one.text, share, listed=listed))
     return _Judged(shares, found)
 
 
@@ -347,6 +346,7 @@ def _items(
                     probability,
                     probability if kind == "report" else spoken.acts.get("revise", 0.0),
                     _heard(spoken, line.text) if kind in CHANGEABLE else (),
+                    clipped(line.short.rstrip(" ,;"), LONGEST) if line.short != line.text else "",
                 )
             )
     return items
@@ -385,30 +385,34 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
         answer = _answer(messages, place, of)
         groups = _groups(found)
         for group in groups:
-            text, quotes = _joined(group), _at(place, group)
+            text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
             if group[0].labeled or not answered:
-                lines.append(_Line(text, group, place, quotes))
+                lines.append(_Line(text, group, place, quotes, short))
                 continue
             if answer and group is groups[-1]:
+                said = [one for one in answer if subject_stems(one.text)] or answer
+                short = _with_answer(short, _joined(said), messages[place + 1])
                 text = _with_answer(text, _joined(answer), messages[place + 1])
                 quotes = (*quotes, *_at(place + 1, answer))
             elif is_question(text):
-                text = f"{text} (answer: {_first_words(messages[place + 1])})"
-            lines.append(_Line(text, group, place + 1, quotes))
+                told = f" (answer: {_first_words(messages[place + 1])})"
+                text, short = text + told, short + told
+            lines.append(_Line(text, group, place + 1, quotes, short))
         return lines
     after_agent = place > 0 and messages[place - 1].role == "agent"
     if after_agent and _answer(messages, place - 1, of):
         return []  # quoted with the proposal
     for group in _groups(found):
-        text, quotes = _joined(group), _at(place, group)
+        text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
         if after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER:
             if of(place - 1).found.get("decision"):
                 continue  # it only chooses what the message before proposes
             before = messages[place - 1].sentences
             asked = _asked(messages[place - 1], of(place - 1).shares)
             told = clipped(" ".join(clean(before[at].text) for at in asked), LONGEST // 2)
+            short = f"{told} {short}".lstrip() if subject_stems(told) else short
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
-        lines.append(_Line(text, group, place, quotes))
+        lines.append(_Line(text, group, place, quotes, short))
     return lines
 
 
@@ -485,8 +489,28 @@ def _first_words(message: Message) -> str:
     return clipped(clean(message.sentences[0].text), LONGEST_ANSWER) if message.sentences else ""
 
 
+def _settling(group: Sequence[_Found]) -> list[_Found]:
+    """Returns the sentences of a decision that settle it, without those that only explain it or say nothing. The least
+    likely ones go until the rest is short. The points of a list go together, and a clause never goes alone."""
+    least = SETTLES * max(one.probability for one in group)
+    counts = [one for one in group if one.probability >= least or subject_stems(one.text)]
+    is_listed = any(one.listed and one.probability >= least for one in counts)
+    for one in sorted(counts, key=lambda one: one.probability):
+        if one.probability >= least or len(_joined(counts)) <= SHORT:
+            break
+        if not is_listed if one.listed else one.text[-1] in ".!?:…":
+            counts.remove(one)
+    return counts
+
+
 def _joined(sentences: Iterable[_Found]) -> str:
-    return " ".join(clean(one.text) for one in sentences)
+    """Returns sentences as one text. A semicolon separates the points of a list, a period ends the list."""
+    text, before = "", False
+    for one in sentences:
+        if before and text[-1] not in ".!?:;,…":
+            text += ";" if one.listed else "."
+        text, before = f"{text} {clean(one.text)}", one.listed
+    return text.lstrip()
 
 
 def clean(text: str) -> str:

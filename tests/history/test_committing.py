@@ -44,7 +44,7 @@ async def test_what_was_remembered_is_committed_with_what_it_says(memory: Memory
     assert len(swept.commits) == 1
     path = (await memory.state.sessions())[0].path
     assert git(workspace, "log", "-1", "--format=%B") == (
-        f"memory: MEMORY.md: Ana moved to Basel\n\n- {CORE} +1 -0: Ana moved to Basel\n\nSession: {path}"
+        f"memory: MEMORY.md: Ana moved to Basel\n\n- {CORE} +1 -0\n  - Ana moved to Basel\n\nSession: {path}"
     )
     assert git(workspace, "log", "-1", "--format=%cI") == "2026-02-16T18:45:00+00:00"
     assert await memory.state.entries(committing.WRITTEN_IN) == {}

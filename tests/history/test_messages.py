@@ -22,7 +22,7 @@ def test_one_new_entry_is_the_subject() -> None:
     )
 
     assert made == (
-        f"memory: MEMORY.md: Ana prefers trains\n\n- {MEMORY} +1 -0: Ana prefers trains\n\nSession: raw/x.md"
+        f"memory: MEMORY.md: Ana prefers trains\n\n- {MEMORY} +1 -0\n  - Ana prefers trains\n\nSession: raw/x.md"
     )
 
 
@@ -32,9 +32,25 @@ def test_several_files_are_named_and_each_says_what_came() -> None:
     subject, _, *body = message("memory", [*changes, change("knowledge/reference/old.md", "x\n", None)]).split("\n")
 
     assert subject == "memory: people/p0, people/p1 and 29 more"
-    assert body[0] == "- knowledge/people/p0.md (new) +2 -0: likes 0"
+    assert body[:2] == ["- knowledge/people/p0.md (new) +2 -0", "  - likes 0"]
     assert body[-1] == "- and 11 more files"
-    assert len(body) == 21
+    assert len(body) == 41
+
+
+def test_a_message_quotes_the_lines_of_the_page_that_learned_them_and_not_their_repetitions() -> None:
+    page, journal = "knowledge/projects/atlas/context.md", "knowledge/journal/2026-02-16.md"
+    lines = [f"- 2026-02-16: The oven number {n} stays at 200 degrees. [src: {TRANSCRIPT}#{n}]\n" for n in range(10)]
+    changes = [
+        change(page, None, "# atlas\n\n## Key Decisions\n" + "".join(lines)),
+        change(
+            journal, None, f"## 2026-02-16\n- Decided: The oven number 0 stays at 200 degrees [src: {TRANSCRIPT}#0]\n"
+        ),
+        change(MEMORY, HEAD.format(6), HEAD.format(7) + f"- 2026-02-16: atlas — decided: oven [src: {TRANSCRIPT}#9]\n"),
+    ]
+    subject, _, *body = message("extract", changes).split("\n")
+    assert subject.startswith("extract: project atlas: context: The oven number 0 stays")
+    assert body[:2] == [f"- {page} (new) +12 -0", "  - The oven number 0 stays at 200 degrees."]
+    assert body[9:12] == ["  - and 2 more", f"- {journal} (new) +2 -0", f"- {MEMORY} +1 -0"]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +97,15 @@ def test_each_change_has_the_type_that_it_belongs_to() -> None:
     }
     assert list(group_by_type(changes, "explore/x")) == ["explore"]
     assert list(group_by_type(changes, "extract/x")) == ["extract"]
+
+
+def test_the_map_of_projects_is_committed_with_what_the_project_learned() -> None:
+    page, names = "knowledge/projects/atlas/context.md", "knowledge/projects/_map.yaml"
+    learned = change(page, None, f"# atlas\n\n- The oven stays. [src: {TRANSCRIPT}#1]\n")
+    mapped = change(names, None, '"name:atlas": atlas\n')
+    assert group_by_type([learned, mapped], None) == {"extract": [mapped, learned]}
+    assert group_by_type([mapped], None) == {"memory": [mapped]}
+    assert message("extract", [mapped, learned]).startswith("extract: project atlas: context: The oven stays.\n")
 
 
 def test_what_moves_to_the_archive_is_one_commit_with_what_it_left() -> None:

@@ -181,7 +181,7 @@ async def test_what_may_not_be_committed_is_merged_with_what_comes_and_not_overw
 ) -> None:
     one, other = two
     key = "ghp_" + "a1B2" * 9
-    edit(one, CORE, "## Active Context", "- 2026-02-16: from one\n\n## Active Context")
+    edit(one, CORE, "## Facts", "- 2026-02-16: from one\n\n## Facts")
     await sync(one)
     edit(other, CORE, "## Key Decisions", f"## Key Decisions\n\n- {key}")
 

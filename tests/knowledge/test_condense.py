@@ -12,6 +12,7 @@ from mcp_server.knowledge.summaries import (
     outdated,
     renewed,
 )
+from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.text.derived_lines import Source, shortened
 from mcp_server.text.entries import without
 
@@ -37,33 +38,50 @@ def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
 def test_a_short_form_is_the_sentence_that_says_most() -> None:
     said = "I have the answer. Keys of the ledger are kept for 35 days in the vault. Change it."
     assert shortened(said, 80) == "Keys of the ledger are kept for 35 days in the vault"
+    assert shortened("and there are no coroutines; we stay on threads.", 80) == (
+        "There are no coroutines; we stay on threads"
+    )
+
+
+def test_a_short_form_of_an_amended_proposal_is_the_amendment() -> None:
+    rounding = "Rounding happens in one place with HALF_UP. (amended: Yes. Rounding is HALF_EVEN throughout.)"
+    assert shortened(rounding, 80) == "Rounding is HALF_EVEN throughout"
+    assert shortened("Liquibase stays. (refused: Flyway would be somewhat lighter here.)", 80) == "Liquibase stays"
+    assert shortened("Keep three copies of each backup. (amended: Five.)", 80) == "Keep three copies of each backup"
 
 
 PAGES = {
     "knowledge/people/user.md": f"# The user\n\n## About\n- {DAY}: I'm a nurse in Split. {SRC}\n",
     "knowledge/reference/general.md": f"## Rules\n- {DAY}: Write dates as 2026-02-16. {SRC}\n"
+    f"## Key Decisions\n- {DAY}: Pay by invoice only. {SRC}\n"
     f"## Lessons\n- {DAY}: Back up before an upgrade. {SRC}\n## Facts\n- {DAY}: Tea is at four. {SRC}\n",
     "knowledge/projects/atlas/context.md": f"## Key Decisions\n- 2026-02-01: Use Redis. {SRC}\n"
-    f"- 2026-02-20: Use Postgres 15. {LATER}\n## Rules\n- {DAY}: No emoji in commits. {SRC}\n",
-    "knowledge/projects/loom/context.md": f"## Open items\n- {DAY}: Call Ana about the berth. {SRC}\n",
+    f"- 2026-02-20: Use Postgres 15. {LATER}\n## Rules\n- {DAY}: No emoji in commits. {SRC}\n"
+    f"## Open items\n- {DAY}: Renew the key. {SRC}\n",
+    "knowledge/projects/loom/context.md": f"## Facts\n- {DAY}: We build a mobile loom for the fair. {SRC}\n"
+    f"## Open items\n- {DAY}: Call Ana about the berth. {SRC}\n",
 }
 
 
 def test_memory_says_who_the_user_is_what_holds_everywhere_where_projects_are_and_what_was_learned() -> None:
     own = "# Core Memory\n\n## Facts\n- 2020-01-01: by hand\n"
     body = renewed(own, derived_lines(PAGES))
+    atlas, loom = "[[atlas/context|atlas]]", "[[loom/context|loom]]"
     for line in (
         f"- {DAY}: I'm a nurse in Split. {SRC}",
         f"- {DAY}: Write dates as 2026-02-16. {SRC}",
-        f"- 2026-02-20: **atlas** — decided: Use Postgres 15 {LATER}",
-        f"- {DAY}: **loom** — open: Call Ana about the berth {SRC}",
+        f"- 2026-02-20: {atlas} — decided: Use Postgres 15; next: Renew the key {LATER}",
+        f"- {DAY}: {loom} — We build a mobile loom for the fair; next: Call Ana about the berth {SRC}",
+        f"- {DAY}: Pay by invoice only. {SRC}",
         f"- {DAY}: Back up before an upgrade. {SRC}",
     ):
         assert line in body.split("\n")
     assert "emoji" not in body, "a rule of one project is on the project's page"
     assert "Tea" not in body
     assert "Redis" not in body
-    assert body.startswith(own.rstrip("\n"))
+    titles = [row.removeprefix("## ") for row in body.split("\n") if row.startswith("## ")]
+    assert titles == ["About the user", "Rules", "Projects", "Key Decisions", "Lessons Learned", "Facts"]
+    assert "- 2020-01-01: by hand" in body.split("\n")
     assert renewed(body, derived_lines(PAGES)) == body
 
 
@@ -72,7 +90,7 @@ def test_a_derived_line_of_memory_goes_when_its_page_changes_and_a_line_by_hand_
     newer = {**PAGES, "knowledge/projects/atlas/context.md": f"## Open items\n- 2026-03-01: Renew the key. {SRC}\n"}
     body = renewed(body, derived_lines(newer))
     assert "Postgres" not in body
-    assert "**atlas** — open: Renew the key" in body
+    assert "[[atlas/context|atlas]] — next: Renew the key" in body
     assert renewed(body, derived_lines({})) == "## Active Context\n- 2020-01-01: by hand\n"
 
 
@@ -81,14 +99,24 @@ def test_what_somebody_wrote_into_memory_is_not_repeated_below_it() -> None:
     assert renewed(own, {"Rules": [f"- {DAY}: Write dates as 2026-02-16. {SRC}"]}) == own
 
 
-def test_memory_gets_at_most_120_derived_lines() -> None:
+def test_memory_has_at_most_120_lines() -> None:
     many = {
         f"knowledge/projects/p{number}/context.md": f"## Key Decisions\n- {DAY}: Use colour {number}. {SRC}\n"
         for number in range(99)
     }
     rules = "".join(f"- {DAY}: Rule number {number} of the house. {SRC}\n" for number in range(99))
-    lines = derived_lines({**many, "knowledge/reference/general.md": f"## Rules\n{rules}"})
-    assert sum(map(len, lines.values())) <= sum(MOST.values()) == 120
+    general = "".join(f"## {title}\n{rules}" for title in ("Rules", "Key Decisions", "Lessons"))
+    user = f"## About\n{rules}"
+    lines = derived_lines({**many, "knowledge/reference/general.md": general, "knowledge/people/user.md": user})
+    assert {section: len(some) for section, some in lines.items()} == MOST
+    shipped = templates()["knowledge/memory/MEMORY.md"]
+    assert 100 < renewed(shipped, lines).count("\n") < 120
+
+
+def test_a_shipped_memory_of_an_earlier_version_counts_as_not_filled_in() -> None:
+    path, earlier = "knowledge/memory/MEMORY.md", "---\ntype: memory\n---\n\n# Core Memory\n\n## Active Context\n"
+    assert is_untouched_template(path, f"{earlier}\n<!-- What is going on right now? -->\n")
+    assert not is_untouched_template(path, f"{earlier}- by hand\n")
 
 
 def test_old_plans_and_of_a_long_file_what_happened_longest_ago_go_cold() -> None:

@@ -57,7 +57,7 @@ async def test_a_conversation_becomes_a_page_a_journal_and_lines_of_memory_at_on
     daily = await condense(memory, "daily")
     assert {JOURNAL, MEMORY} <= set(daily.files)
     text = memory.files.read_text(MEMORY)
-    assert f"- 2026-02-14: **atlas** — decided: {DECISION[:-1]} [src: raw/" in text
+    assert f"- 2026-02-14: [[atlas/context|atlas]] — decided: {DECISION[:-1]} [src: raw/" in text
     assert "- 2026-02-14: I live in Rijeka with my sister. [src: raw/" in text
     journal = memory.files.read_text(JOURNAL)
     assert f"- Decided: {DECISION[:-1]} [[atlas/context]] [src: raw/" in journal
@@ -99,11 +99,11 @@ async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clo
     assert snapshot(workspace) == before
     await condense(memory, "daily")
     text = memory.files.read_text(MEMORY)
-    memory.files.write_atomic(MEMORY, "\n".join(row for row in text.split("\n") if "**atlas**" not in row))
+    memory.files.write_atomic(MEMORY, "\n".join(row for row in text.split("\n") if "|atlas]]" not in row))
     before = snapshot(workspace)
     for period in ("weekly", "monthly"):
         looked = await condense(memory, period, dry_run=True)
-        assert "+- 2026-02-14: **atlas** — decided: I decided" in looked.files[MEMORY].diff
+        assert "+- 2026-02-14: [[atlas/context|atlas]] — decided: I decided" in looked.files[MEMORY].diff
     assert snapshot(workspace) == before
 
 
@@ -124,7 +124,7 @@ async def test_memory_is_written_anew_also_while_somebody_edits_it(
     await extract(memory)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text
-    assert "**atlas**" in text
+    assert "|atlas]]" in text
     assert (await condense(memory, "weekly")).files == {}
 
 
@@ -198,7 +198,7 @@ async def test_pruning_memory_takes_the_oldest_lines_by_hand_and_no_derived_line
     assert "oldest" in gone.why
     left = memory.files.read_text(MEMORY)
     assert "2020-01-01" not in left
-    assert "**atlas**" in left
+    assert "|atlas]]" in left
     assert "2020-01-01: by hand" in memory.files.read_text(ARCHIVE)
 
 

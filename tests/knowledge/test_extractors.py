@@ -179,6 +179,38 @@ def test_explanations_of_an_agent_that_nobody_accepted_are_no_decisions() -> Non
     assert by("decisions", turns) == []
 
 
+def test_a_line_of_a_long_accepted_proposal_is_the_sentence_that_settles_it() -> None:
+    proposal = (
+        "At the moment the request fails with a 500, and then it depends on the courier. DHL retries for 24 hours, UPS "
+        "for one hour, Bex not at all, so with Bex you'd lose events. You could answer 202 at once and put the body "
+        "into a local spool directory, one file an event, fsynced, and have a background task that drains the spool "
+        "into Postgres. That is twenty lines, and it also makes the endpoint fast."
+    )
+    asked = "What happens to a webhook when Postgres is down?"
+    (line,) = by("decisions", talk(("user", asked), ("agent", proposal), ("user", "Yes, build the spool directory.")))
+    assert line.text.startswith("You could answer 202 at once")
+    assert "twenty lines" not in line.text
+    assert "DHL retries" not in line.text
+
+
+def test_a_list_keeps_its_points_apart() -> None:
+    answer = (
+        "Three signals tell you everything at this size:\n\n- spool older than five minutes: Postgres is broken\n"
+        "- no event from a courier for six hours: their side is broken\n- share of `unknown` over 2%: they changed "
+        "their codes\n\nAll three come from one SQL query a minute, exported as Prometheus gauges from `/metrics`."
+    )
+    asked = "Which alerts do we need for parcelhook?"
+    (line,) = by("decisions", talk(("user", asked), ("agent", answer), ("user", "Good, take these three alerts.")))
+    assert "Postgres is broken; no event from a courier for six hours: their side is broken; share of" in line.text
+    assert "their codes. All three" in line.text
+
+
+def test_a_definition_is_no_decision_and_a_choice_is_one() -> None:
+    definition = "A row group is a horizontal slice of a Parquet file, with its own statistics for each column."
+    assert not is_worth_a_line(item("decision", definition, 0.5, "agent"))
+    assert is_worth_a_line(item("decision", f"I'd keep the row groups. {definition}", 0.5, "agent"))
+
+
 def test_a_journal_has_few_short_lines_each_with_a_link_to_its_page() -> None:
     long = (
         "Decision: The ledger of the cooperative stays on Postgres 15 until the audit in June, because the auditors of "

@@ -6,20 +6,19 @@ message, the lines come in the order in which search ranks them for it.
 """
 
 from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label
-from mcp_server.context.slots import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import (Filling, NOTHING, Section, Slot)
 from mcp_server.model import SourceFile
 from mcp_server.text.budget import Room
 from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
-from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
+from mcp_server.text.destinations import (DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page)
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections
+from mcp_server.text.words import words
 from mcp_server.understanding.changing import overtaken_lines
 
 KINDS = ((RULES, "Rules", 0.5), (DECISIONS, "Decided", 0.35), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
@@ -75,7 +74,7 @@ def fill(filling: Filling, room: Room) -> Section:
     ]
     titles = {section: f"{title}:" for section, title, _ in KINDS}
     told = _told(inputs)
-    kept = [one for one in lines if one.section in titles and _applies(inputs, one) and _compared(one.text) not in told]
+    kept = [one for one in lines if one.section in titles and _applies(inputs, one) and not _is_told(one, told)]
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
@@ -118,18 +117,17 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
     return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
 
 
-def _told(inputs: CompileInputs) -> frozenset[str]:
-    """Returns the items that the section of the checkpoint shows."""
+def _told(inputs: CompileInputs) -> list[frozenset[str]]:
+    """Returns the words of each item that the section of the checkpoint shows."""
     stood = inputs.checkpoint
-    return (
-        frozenset(map(_compared, (*stood.decisions, *stood.rules, *stood.open_items, stood.next_step)))
-        if stood
-        else frozenset()
-    )
+    texts = (*stood.decisions, *stood.rules, *stood.open_items, stood.next_step) if stood else ()
+    return [frozenset(words(text)) for text in texts]
 
 
-def _compared(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
+def _is_told(one: PageLine, told: Sequence[frozenset[str]]) -> bool:
+    """Returns whether one item has all words of a line: the page has a shorter form of long items."""
+    said = frozenset(words(one.text))
+    return any(said <= text for text in told)
 
 
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
