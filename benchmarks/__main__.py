@@ -1,24 +1,36 @@
 """`python -m benchmarks …`: the commands, and the tables that they print."""
 
 from __future__ import annotations
-import anyio
-import click
+
 import json
 import sys
-from benchmarks.continuity import ContinuityReport, WITHIN, measure_continuity
-from benchmarks.injection import (BUDGET, InjectionReport, LEAST_SILENT, MOST_FALL, measure_injection)
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import click
+
+from benchmarks.continuity import WITHIN, ContinuityReport, measure_continuity
+from benchmarks.injection import BUDGET, LEAST_SILENT, MOST_FALL, InjectionReport, measure_injection
 from benchmarks.push import PushReport, measure_push
 from benchmarks.retrieval import RetrievalReport, measure_retrieval
 from benchmarks.speed import SpeedReport, measure_speed
-from benchmarks.topics import (LEAST_PRECISION, LEAST_RECALL, MEASURED, SET, TopicsReport, TopicsSpeed, measure_topics, measure_topics_speed)
+from benchmarks.topics import (
+    LEAST_PRECISION,
+    LEAST_RECALL,
+    MEASURED,
+    SET,
+    TopicsReport,
+    TopicsSpeed,
+    measure_topics,
+    measure_topics_speed,
+)
 from benchmarks.understand import Share, UnderstandReport, measure_understanding
 from benchmarks.workbench import Workbench, mean
-from collections.abc import (Awaitable, Callable, Iterable, Sequence)
 from mcp_server.cli.printing import plain, print_table, progress
 from mcp_server.errors import ContextManagerError
 from mcp_server.understanding.model import SHIPPED, recognizer
-from pathlib import Path
-from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -1,8 +1,10 @@
 """Finds what may be pushed with a prompt: passages, each with a decision, and topics that the window does not hold."""
 
 from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+
 from mcp_server.context import never_pushed, push_policy
 from mcp_server.context.compile import other_projects, reasons_out
 from mcp_server.context.push_policy import Judged
@@ -12,7 +14,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Hit
 from mcp_server.project import Project
-from mcp_server.search.search import (Found, SearchRequest, find, find_page_lines, with_exchanges)
+from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, with_exchanges
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import Depth
 from mcp_server.text.derived_lines import sources_of

@@ -1,8 +1,11 @@
 """The speed table has a row for every bar; how fast this machine is, is no test."""
 
 from __future__ import annotations
-import pytest
+
 import sys
+
+import pytest
+
 from benchmarks import speed
 from benchmarks.speed import Measured, curve, measure_speed
 from benchmarks.workbench import Workbench, made_up_sessions

@@ -1,20 +1,23 @@
 """`install`, `uninstall` and `doctor`, as a person and as a program use them, in a home of their own."""
 
 from __future__ import annotations
+
 import io
 import json
 import os
-import pytest
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from mcp_server.cli.main import main
 from mcp_server.clients.hooks.command import respond
 from mcp_server.clients.hooks.protocol import CLIENT_FOLDERS
 from mcp_server.clients.installers import plan
-from pathlib import Path
 from tests.clients.importers.claude_code_files import Transcript, everything
 from tests.preloaded import programs
-from typing import Any
 
 Run = Callable[..., str]
 

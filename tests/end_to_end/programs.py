@@ -1,24 +1,27 @@
 """Real clients in a home of their own, driven without a model: one prompt a process."""
 
 from __future__ import annotations
+
 import json
 import os
-import pytest
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import (Callable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from mcp_server.clients.hooks import protocol
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_server.clients.hooks import protocol
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.node import BIN_VARIABLE
 from tests.end_to_end.servers import turns
 from tests.preloaded import programs
-from typing import Any
 
 PATIENCE = 300.0
 SERVER = Path(sys.executable).parent / "context-manager-mcp"

@@ -18,14 +18,18 @@ queue once more, where it can wait.
 """
 
 from __future__ import annotations
-import anyio
+
 import logging
 import os
-from anyio.to_thread import run_sync
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.adapters import ADAPTERS, claude_code
@@ -34,7 +38,7 @@ from mcp_server.clients.hooks import offline
 from mcp_server.clients.importers import opencode
 from mcp_server.clients.importers.claude_code.messages import without_inserted
 from mcp_server.clients.importers.claude_code.reading import cursor_from
-from mcp_server.clients.importers.claude_code.recording import (CURSORS, capture, contents_read, subagent_session)
+from mcp_server.clients.importers.claude_code.recording import CURSORS, capture, contents_read, subagent_session
 from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
@@ -47,7 +51,6 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
 from mcp_server.text.redaction import redact
-from pathlib import Path
 
 log = logging.getLogger(__name__)
 

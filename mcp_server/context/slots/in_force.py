@@ -6,16 +6,18 @@ message, the lines come in the order in which search ranks them for it.
 """
 
 from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label
-from mcp_server.context.slots import (Filling, NOTHING, Section, Slot)
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import SourceFile
 from mcp_server.text.budget import Room
 from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
-from mcp_server.text.destinations import (DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page)
+from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections
 from mcp_server.text.words import words
