@@ -63,6 +63,8 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     assert RULE in thanks.everything
     assert KEY not in thanks.everything
     assert WITH_THE_PROMPT not in thanks.everything
+    sessions = json.loads(desk.our("session", "list", "--json"))
+    assert not program.reports_the_end or [row["status"] for row in sessions] == ["closed"] * 3
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
 
@@ -105,4 +107,7 @@ async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_
     assert seconds in in_codex
     assert attic in in_codex
     assert f"user: {last}" in resumed
+    desk.our("extract", "--apply")
+    pages = "".join(page.read_text("utf-8") for page in (desk.workspace / "knowledge").rglob("*.md"))
+    assert [fact in pages for fact in (by_codex, by_claude, by_gemini)] == [True] * 3
     assert len({row["project"] for row in json.loads(desk.our("session", "list", "--json"))}) == 1
