@@ -140,6 +140,19 @@ def test_every_path_that_it_names_exists(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "clients.md"], ids=named)
+def test_every_cell_about_what_is_automatic_names_a_test_that_exists_or_the_documentation(page: Path) -> None:
+    tables = [table for table in re.findall(r"(?:^\|.*\n)+", page.read_text("utf-8"), re.MULTILINE) if "test_" in table]
+    assert tables
+    existing = {file.stem for file in (ROOT / "tests").rglob("test_*.py")}
+    for table in tables:
+        for row in table.splitlines()[2:]:
+            for cell in row.strip("| ").split(" | ")[1:]:
+                tests = re.findall(r"test_\w+", cell)
+                assert tests or "documentation" in cell, cell
+                assert set(tests) <= existing, cell
+
+
 def test_its_two_commands_are_whole() -> None:
     assert block("demo").endswith("context-manager demo")
     assert block("test").endswith("-m pytest -n auto")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -25,7 +26,7 @@ from mcp_server.cli.printing import (
     print_text,
     visible,
 )
-from mcp_server.errors import Refused
+from mcp_server.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.imported import ImportReport
@@ -235,7 +236,7 @@ async def _read_conversations(
     if total:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(report)
-            with anyio.move_on_after(seconds):
+            with anyio.move_on_after(seconds), contextlib.suppress(Unavailable):  # the next server goes on
                 if not await worker.run("knowledge", memory.disk.root, environ, awaited=True):
                     await extract_pending(memory)
             tasks.cancel_scope.cancel()

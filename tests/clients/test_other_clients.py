@@ -314,3 +314,20 @@ async def test_a_client_with_a_folder_of_its_own_is_recorded_by_a_server_that_do
     command.respond("Stop", given, str(memory.disk.root), {folder.variable: str(elsewhere)}, client=client)
     assert await queue.drain(memory, work) == 1
     assert len(spoken(memory, fields["session_id"])) >= 2
+
+
+async def test_a_conversation_that_is_resumed_in_opencode_stays_one_session(memory: Memory, home: Path) -> None:
+    await import_path(memory, written(home, "codex"))
+    file = opencode(home)
+    given = {"client": "opencode", "session_id": "ses_1", "cwd": "/home/ana/proj"}
+    resumed = await resume(memory, SESSIONS["codex"], Caller())
+    prompt = TEXT.format(session=SESSIONS["codex"], earlier="", compiled=resumed.compiled.text)
+    add(file, "ses_1", "msg_4", {"role": "user"}, {"type": "text", "text": prompt})
+    add(file, "ses_1", "msg_5", {"role": "assistant"}, {"type": "text", "text": "We ran it."})
+    await handle(memory, "Stop", given)
+    add(file, "ses_1", "msg_6", {"role": "user"}, {"type": "text", "text": "Paint the boats."})
+    add(file, "ses_1", "msg_7", {"role": "assistant"}, {"type": "text", "text": "Painted."})
+    await handle(memory, "Stop", given)
+    assert len(spoken(memory, "ses_1")) == 2
+    assert spoken(memory, SESSIONS["codex"])[3:] == ["We ran it.", "Paint the boats.", "Painted."]
+    assert (await import_path(memory, file.parent, anew=True)).new_turns == 0

@@ -38,6 +38,8 @@ class Program:
     files: Callable[[str], Mapping[str, Any]]
     """Settings below the home folder: text, or an object as JSON."""
     environ: Callable[[str], Mapping[str, str]] = lambda url: {}
+    reports_the_end: bool = True
+    """True if its hooks report the end of a session that has one prompt."""
 
 
 CODEX = Program(
@@ -60,6 +62,7 @@ QWEN = Program(
         ".qwen/settings.json": '{\n  "privacy": {"usageStatisticsEnabled": false}, // of the test\n  "$version": 4\n}\n'
     },
     lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "fake", "OPENAI_MODEL": "fake"},
+    reports_the_end=False,
 )
 GEMINI = Program(
     "gemini",
@@ -103,6 +106,7 @@ OPENCODE = Program(
             },
         }
     },
+    reports_the_end=False,
 )
 CLAUDE = Program(
     "claude-code",

@@ -25,6 +25,7 @@ KNOWN, QUESTION, KEY = FACTS[1]
 ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"
 PUSHED = "Memory for this message."
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
+SMALL_TALK = "Thanks, great!"
 
 
 @pytest.fixture
@@ -49,19 +50,21 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     with desk.patient():
         async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
             desk.wait_for_server()
-            for prompt in (FACT, ABOUT_IT):
+            for prompt in (FACT, ABOUT_IT, SMALL_TALK):
                 desk.ask(program, prompt)
                 desk.wait_for_record(prompt)
-    told, bearing = (
-        next(request for request in api.requests if prompt in request.everything) for prompt in (FACT, ABOUT_IT)
+    bearing, thanks = (
+        next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
     )
     assert RULE in bearing.everything
     assert "port 6543" in bearing.everything
     assert KEY in bearing.everything
     assert WITH_THE_PROMPT in bearing.everything
-    assert RULE in told.everything
-    assert KEY not in told.everything
-    assert WITH_THE_PROMPT not in told.everything
+    assert RULE in thanks.everything
+    assert KEY not in thanks.everything
+    assert WITH_THE_PROMPT not in thanks.everything
+    sessions = json.loads(desk.our("session", "list", "--json"))
+    assert not program.reports_the_end or [row["status"] for row in sessions] == ["closed"] * 3
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
 
@@ -104,4 +107,7 @@ async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_
     assert seconds in in_codex
     assert attic in in_codex
     assert f"user: {last}" in resumed
+    desk.our("extract", "--apply")
+    pages = "".join(page.read_text("utf-8") for page in (desk.workspace / "knowledge").rglob("*.md"))
+    assert [fact in pages for fact in (by_codex, by_claude, by_gemini)] == [True] * 3
     assert len({row["project"] for row in json.loads(desk.our("session", "list", "--json"))}) == 1

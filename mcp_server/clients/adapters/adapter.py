@@ -1,7 +1,7 @@
-"""What differs between clients with hooks: their files, their events, and the lines of their transcripts.
+"""Describes what differs between clients with hooks: their files, their events, and the lines of their transcripts.
 
-    events       a client's event → one of ours, which `context-manager hook EVENT --client NAME` gets as its argument
-    transcripts  the lines of a client's own transcript → lines as Claude Code writes them, which `importers` reads
+    events       translate a client's event into one of ours, the argument of `context-manager hook EVENT --client NAME`
+    transcripts  translate a line of a client's transcript into lines as Claude Code writes them, for `importers`
 
 Our events have Claude Code's names. Every client has one file in this folder.
 """
@@ -42,19 +42,20 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One client with hooks."""
+    """Describes one client with hooks."""
 
     client: Recorded
     """Its name for `install`."""
     title: str
     events: Mapping[str, tuple[str, Mapping[str, Any]]]
-    """Its event → our event, and further fields of the handler, such as the time limit."""
+    """Its event → our event, and the further fields of a hook, such as the time limit."""
     folder: Folder
     hooks: str
     """Its file with hooks, in its folder."""
     transcripts: str
-    """The folder of its transcripts, in its folder or in `data`."""
+    """The folder of its transcripts, in `data` or, without that, in `folder`."""
     data: Folder | None = None
+    """Its folder of data, if its transcripts are not in `folder`."""
     project_hooks: str | None = None
     """Its file with the hooks of one project."""
     hooks_begin: Mapping[str, Any] = field(default_factory=dict)
@@ -62,13 +63,13 @@ class Adapter:
     file_names: str = "*.jsonl"
     """The pattern of its transcripts' names."""
     session_file: Callable[[str], str] | None = None
-    """Session → path of its transcript below `transcripts`, if hooks do not always name it."""
+    """Returns the path of a session's transcript below `transcripts`; needed if hooks do not always name it."""
     plugin: Callable[[str, list[str]], str] | None = None
-    """Command and arguments of a hook → the text of its file with hooks, if that is a program."""
+    """Returns the text of its file with hooks from a hook's command and arguments, if that file is a program."""
     is_database: bool = False
     """True if all its sessions are in one database."""
     lines: Callable[[Fields], Iterable[Fields]] = _unchanged
-    """A line of its transcript → lines in Claude Code's form."""
+    """Translates a line of its transcript into lines in Claude Code's form."""
     is_line: Callable[[Fields], bool] = lambda fields: False
     """Returns True for a line that only this client's transcripts have near their beginning."""
 

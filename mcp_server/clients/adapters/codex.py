@@ -35,7 +35,7 @@ _WRITTEN_BY_CODEX = (
 
 
 def lines(fields: Fields) -> Iterator[Fields]:
-    """Yields the lines for one line of a rollout. Messages to `developer` and reasoning are left out."""
+    """Yields the lines for one line of a rollout. Skips messages to `developer` and reasoning."""
     payload = fields.get("payload")
     if not isinstance(payload, dict):
         return

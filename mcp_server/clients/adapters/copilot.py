@@ -1,7 +1,7 @@
 """Copilot CLI 1.0: `~/.copilot/hooks/context-manager.json`; `~/.copilot/session-state/SESSION/events.jsonl`.
 
-Events have Claude Code's names too, and then its fields, but only Stop names the transcript. A line is
-`{type, data, id, timestamp}`; the text of `user.message` is without what hooks added.
+Hooks for Claude Code's names of events get Claude Code's fields, but only Stop names the transcript. A line is
+`{type, data, id, timestamp}`. The text of `user.message` does not have what hooks added.
 """
 
 from __future__ import annotations

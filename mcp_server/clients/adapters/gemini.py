@@ -1,8 +1,9 @@
 """Gemini CLI 0.61: `~/.gemini/settings.json`; `~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl`.
 
 A line is a message, or a change of the session (`$set`). A message is written again, with the same id, when its tools
-have run. Time limits are in milliseconds. PreCompress also comes before small prompts, so it means no compaction.
-Without a window (`gemini -p`) the text for the start of a session is put before the prompt, in `<hook_context>`.
+have run. Time limits are in milliseconds. PreCompress also fires before small prompts, so it does not announce a
+compaction. Without a window (`gemini -p`) Gemini CLI puts the text for the start of a session before the prompt, in
+`<hook_context>`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _FOLDER = re.compile(r"^\s*- \*\*Workspace Directories:\*\*\s+- (.+)$", re.MULTI
 
 
 def lines(fields: Fields) -> Iterator[Fields]:
-    """Yields the lines for one line. The results of tools are in the line of their call, and not read twice."""
+    """Yields the lines for one line. Skips messages with results of tools: the line of the call has them too."""
     begin = {"timestamp": fields.get("timestamp"), "uuid": fields.get("id")}
     if "sessionId" in fields:
         yield {**begin, "type": "system", "sessionId": fields["sessionId"]}

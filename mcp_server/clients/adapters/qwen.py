@@ -1,7 +1,7 @@
 """Qwen Code 0.24: `~/.qwen/settings.json`; `~/.qwen/projects/FOLDER/chats/SESSION.jsonl`.
 
-Events and lines are like Claude Code's, but the content of a message is in Gemini's form (`parts`). Without a window
-(`qwen -p`) it does not report the end of a session.
+Events and lines are like Claude Code's, but the content of a message is in Gemini's form (`parts`). `qwen -p` does not
+report the end of a session.
 """
 
 from __future__ import annotations

@@ -143,8 +143,10 @@ async def take_back(memory: Memory, event: str, given: Mapping[str, object], out
 
 async def _in_continued_session(memory: Memory, given: Given) -> Given:
     """Returns the input with the session that its window continues since our prompt `resume`; else unchanged."""
-    if given.transcript is None or given.adapter.is_database:
+    if given.transcript is None:
         return given
+    if given.adapter.is_database:
+        return replace(given, session=await opencode.continued_session(memory, given.transcript, given.session))
     cursor = cursor_from(await memory.state.get(CURSORS, str(await run_sync(given.transcript.resolve))))
     return replace(given, session=cursor.session or given.session)
 
@@ -327,7 +329,7 @@ async def _capture(
     try:
         with anyio.move_on_after(limit):
             if given.adapter.is_database:
-                await opencode.capture(memory, given.transcript, given.session)
+                await opencode.capture(memory, given.transcript, str(given.fields["session_id"]).strip())
             else:
                 await capture(
                     memory,

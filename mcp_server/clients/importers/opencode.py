@@ -1,6 +1,6 @@
 """Records OpenCode's sessions from its database: each message once, when it is complete.
 
-The cursor of a session is the id of its last recorded message, so that a missed hook loses nothing.
+The cursor of a session has the id of its last recorded message, so that a missed hook loses nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mcp_server.memory import Memory
 from mcp_server.storage.local import opencode_database
 
 CURSORS = "captured"
-"""Namespace of the state: real path of the database and session → the last recorded message."""
+"""Namespace of the state: real path of the database and session → the last recorded message, and the session of the
+messages after it."""
 
 MOST_MESSAGES = 200
 """Messages that are recorded in one piece."""
@@ -69,21 +70,35 @@ async def _record(
         key = f"{database}#{found}"
         stored = None if anew else await memory.state.get(CURSORS, key)
         messages = await run_sync(opencode_database.messages, database, found, stored["after"] if stored else "")
-        for batch, last in _batches(messages, found, parent):
+        main = (stored or {}).get("session") or parent or found
+        for batch, last in _batches(messages, main, found if parent else ""):
             for part in sessions_in(batch, opencode.ADAPTER, folder, project):
                 yield await write(memory, part)
-            await memory.state.put(CURSORS, key, {"after": last})
+            await memory.state.put(CURSORS, key, {"after": last, "session": batch.cursor.session})
 
 
-def _batches(messages: list[dict[str, Any]], session: str, parent: str) -> Iterator[tuple[Batch, str]]:
-    """Yields the turns of the messages before the first incomplete one, each batch with the id of its last message."""
+async def continued_session(memory: Memory, database: Path, session: str) -> str:
+    """Returns the session that OpenCode's `session` continues since our prompt `resume`; else `session` itself."""
+    stored = await memory.state.get(CURSORS, f"{await run_sync(database.resolve)}#{session}")
+    return (stored or {}).get("session") or session
+
+
+def _batches(messages: list[dict[str, Any]], session: str, agent: str) -> Iterator[tuple[Batch, str]]:
+    """Yields the turns of the messages before the first incomplete one, each batch with the id of its last message.
+
+    A message with our prompt `resume` ends a batch: the session that its cursor names continues after it.
+    """
     complete = list(takewhile(opencode.is_complete, messages))
-    for start in range(0, len(complete), MOST_MESSAGES):
+    while complete:
         threads = Threads(Place())
-        said = []
-        for message in complete[start : start + MOST_MESSAGES]:
-            for line in opencode.lines({**message, "subagent": session if parent else ""}):
+        said, taken = [], 0
+        for message in complete[:MOST_MESSAGES]:
+            taken += 1
+            for line in opencode.lines({**message, "subagent": agent}):
                 said += threads.read(line, 0)
-            last = message["id"]
+            if threads.resumed:
+                break
         said += threads.finish()
-        yield Batch(parent or session, tuple(said), Cursor(), threads.cwd, threads.model), last
+        following = Cursor(threads.resumed or session)
+        yield Batch(session, tuple(said), following, threads.cwd, threads.model), message["id"]
+        session, complete = following.session, complete[taken:]
