@@ -47,6 +47,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, NotFound, Refused
+from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
@@ -264,7 +265,8 @@ async def _on_post_compact(memory: Memory, given: Given) -> None:
 
 
 async def _on_session_end(memory: Memory, given: Given) -> None:
-    """Records the rest, closes the session, and updates the brief, because this server may end with the client."""
+    """Records the rest, closes the session, and updates its page and the brief, because this server may end with the
+    client, and no server may be there when the next session starts."""
     if given.agent:
         return
     if await _capture(memory, given, final=True) and await _is_being_written(memory, given):
@@ -275,13 +277,17 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled
         return
     with anyio.move_on_after(END_SECONDS):
+        await extract.refresh(memory)  # what was just said is on its page when the next window begins
         try:
             ended = await sessions.end_session(memory, given.session)
         except NotFound:  # the session has no turns
             return
         await memory.state.remove(PROMPTS, given.session)
         row = await memory.state.session(ended.session)
-        await briefs.keep(memory, await project_of(memory, given.caller, (row.project if row else "") or "global"))
+        project = await project_of(memory, given.caller, (row.project if row else "") or "global")
+        if given.folder and project.slug:
+            await briefs.know_folder(memory, given.folder, project)
+        await briefs.keep(memory, project)
         for agent in await memory.state.sessions(open_only=True):  # subagents end with their session
             if agent.kind == "subagent" and agent.session.startswith(subagent_session(given.session, "")):
                 await sessions.end_session(memory, agent.session)

@@ -128,10 +128,10 @@ async def test_a_window_that_was_compacted_and_is_resumed_is_told_what_was_settl
     assert await window.start("resume") == ""
 
 
-async def test_a_window_that_lost_nothing_is_told_nothing_when_it_is_resumed(window: ClaudeWindow) -> None:
+async def test_a_window_that_lost_nothing_gets_no_checkpoint_when_it_is_resumed(window: ClaudeWindow) -> None:
     await decide(window)
     await window.hook("SessionEnd", reason="other")
-    assert DECIDED not in await window.start("resume")
+    assert "<!-- checkpoint" not in await window.start("resume")
 
 
 async def test_what_was_told_is_not_pushed_again_with_a_prompt(memory: Memory, window: ClaudeWindow) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.hooks import queue
+from mcp_server.clients.hooks import offline, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
@@ -72,6 +72,18 @@ async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_ag
     assert await queue.drain(told, work) == 2
     assert ((await said(told, "now"))[-1], queue.waiting(told.disk.local)) == ("A knot.", 0)
     assert (await sessions.require(told, "now")).status == "closed"
+
+
+async def test_without_a_server_a_session_begins_with_what_the_one_before_it_settled(
+    memory: Memory, window: Open, clock: Clock
+) -> None:
+    now = window()
+    now.write("user", "From now on, show me the diff before you commit anything.")
+    now.write("assistant", "Will do.")
+    given = {"session_id": "now", "transcript_path": str(now.transcript), "cwd": str(now.folder)}
+    offline.enqueue(str(memory.disk.local), "SessionEnd", given)
+    assert await queue.drain(memory, work) == 1
+    assert "show me the diff before you commit" in offline.brief(str(memory.disk.local), {"cwd": str(now.folder)})
 
 
 async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
