@@ -62,8 +62,8 @@ async def receipt(memory: Memory, sha256: str) -> str:
     )
 
 
-async def changes(memory: Memory, written: Mapping[str, Any], key: Callable[[approve.Waiting], str]) -> str:
-    """Returns the HTML of the change that `remember` has `written`, and of all pending proposals.
+async def changes(memory: Memory, written: Mapping[str, Any] | None, key: Callable[[approve.Waiting], str]) -> str:
+    """Returns the HTML of the change that `remember` has `written`, if any, and of all pending proposals.
 
     `key` returns the secret that the view sends with the user's decision about a proposal.
     """

@@ -78,9 +78,11 @@ class MemoryApp(Apps):
         if params.name == DECIDE and not views:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {DECIDE}")
         result = await call_next(ctx)
-        if views and params.name in VIEWED and isinstance(result, CallToolResult) and not result.is_error:
+        if not views or not isinstance(result, CallToolResult):
+            return result
+        if params.name == DECIDE or (params.name in VIEWED and not result.is_error):
             try:
-                result.meta = {**(result.meta or {}), HTML: await self._html(result)}
+                result.meta = {**(result.meta or {}), HTML: await self._html(params.name, result)}
             except Exception:  # the call has done its work, and the view shows the text
                 logger.exception("the view of %s could not be rendered", params.name)
         return result
@@ -95,11 +97,11 @@ class MemoryApp(Apps):
                 return {**result, "resources": [one for one in result["resources"] if one["uri"] != VIEW]}
         return result
 
-    async def _html(self, result: CallToolResult) -> str:
+    async def _html(self, tool: str, result: CallToolResult) -> str:
         from mcp_server.page import view
 
         memory = await self._memory()
-        if result.structured_content is None:
+        if tool == "compile_context":
             return await view.receipt(memory, (result.meta or {})[SHA256])
         return await view.changes(memory, result.structured_content, self._key)
 

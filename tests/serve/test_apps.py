@@ -88,6 +88,19 @@ async def test_the_user_rejects_a_change_in_the_view(tmp_path: Path) -> None:
     assert "Call me Vesna." not in (tmp_path / "knowledge/identity/USER.md").read_text()
 
 
+async def test_after_a_decision_the_view_shows_the_other_changes_as_they_are_now(tmp_path: Path) -> None:
+    async with connected(tmp_path, views=True) as client:
+        await client.call_tool("remember", IDENTITY)
+        asked = await client.call_tool("remember", {**IDENTITY, "content": "I live in Graz."})
+        first = await client.call_tool("decide_change", key(asked))
+        second = await client.call_tool("decide_change", key(first))
+        assert not second.is_error
+        assert "data-change" not in html(second)
+    text_now = (tmp_path / "knowledge/identity/USER.md").read_text()
+    assert "Call me Vesna." in text_now
+    assert "I live in Graz." in text_now
+
+
 async def test_nothing_that_a_model_sees_approves_a_change(tmp_path: Path) -> None:
     async with connected(tmp_path, views=True) as client:
         asked = await client.call_tool("remember", IDENTITY)

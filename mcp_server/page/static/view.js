@@ -33,17 +33,23 @@
     const card = button.closest("section");
     const { change, key, approve } = button.dataset;
     for (const one of card.querySelectorAll("button")) one.disabled = true;
-    let told, failed;
+    let told, failed, html;
     try {
       const result = await ask("tools/call", {
         name: "decide_change",
         arguments: { change, key, approve: approve === "yes" },
       });
-      [told, failed] = [words(result), result.isError];
+      [told, failed, html] = [words(result), result.isError, (result._meta || {})["context-manager/html"]];
     } catch (error) {
       [told, failed] = [error.message, true];
     }
-    card.replaceChildren(said(failed ? "notice bad" : "notice", told));
+    const notice = said(failed ? "notice bad" : "notice", told);
+    if (html === undefined) {
+      card.replaceChildren(notice);
+    } else {
+      main.innerHTML = html; // the other changes, whose diffs and keys may differ now
+      main.prepend(notice);
+    }
     if (!failed) ask("ui/update-model-context", { content: [{ type: "text", text: told }] }).catch(() => {});
   }
   const notified = {
