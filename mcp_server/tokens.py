@@ -60,11 +60,6 @@ class TokenCounter:
         self._loaded: tiktoken.Encoding | None = None
         self._count_small = functools.lru_cache(maxsize=8192)(self._count)
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the vocabulary is loaded, which the first count does."""
-        return self._loaded is not None
-
     def count(self, text: str) -> int:
         """Returns the number of tokens: exact up to EXACT_CHARACTERS, except for long blanks; above, an upper bound."""
         if len(text) <= _REMEMBERED_CHARACTERS:

@@ -18,7 +18,7 @@ from mcp_server.forgetting.forget import finish
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.model import Caller
 from mcp_server.status.status import status
-from tests.conftest import Run
+from tests.conftest import Run, copied
 from tests.end_to_end.servers import eventually
 from tests.gitting import git
 from tests.holding import holding, in_git
@@ -86,11 +86,19 @@ async def test_a_running_server_forgets_too(tmp_path: Path) -> None:
     assert holding(root, "zephyr") == []
 
 
+@pytest.fixture(scope="module")
+def holding_it(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace that holds the fact, made once for all tests of this file."""
+    made = tmp_path_factory.mktemp("filled") / "memory"
+    anyio.run(filled, made)
+    return made
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 @pytest.mark.parametrize("stage", ["transcripts", "files", "state", "index", "git", "rewriting the history"])
-async def test_killed_in_the_middle_it_is_carried_on_by_the_next(tmp_path: Path, stage: str) -> None:
+async def test_killed_in_the_middle_it_is_carried_on_by_the_next(holding_it: Path, tmp_path: Path, stage: str) -> None:
     root = tmp_path / "memory"
-    await filled(root)
+    copied(holding_it, root)
     assert holding(root, "zephyr")
     killed = await anyio.to_thread.run_sync(
         lambda: subprocess.run(python("-c", KILLED, str(root), stage), env=environment(root), timeout=120)
@@ -116,8 +124,10 @@ async def test_killed_in_the_middle_it_is_carried_on_by_the_next(tmp_path: Path,
     assert not list((root / ".local/forget").glob("*.json"))
 
 
-def test_a_person_sees_every_place_first_and_is_told_what_git_holds(run: Run, workspace: Path) -> None:
-    anyio.run(filled, workspace)
+def test_a_person_sees_every_place_first_and_is_told_what_git_holds(
+    holding_it: Path, run: Run, workspace: Path
+) -> None:
+    copied(holding_it, workspace)
     shown = run("forget", FACT)
     for words in (
         "knowledge/memory/MEMORY.md",
