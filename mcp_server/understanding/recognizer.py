@@ -216,9 +216,10 @@ def read_with_sentences(
             Likely(clean(sentence.text), turn.number, probability)
             for sentence, shares in zip(messages[place].sentences, of(place).shares, strict=False)
             if (probability := max(shares[kind] for kind in LASTING)) >= LIKELY
-            and sentence.option in (0, chosen)
+            and not (chosen and sentence.option not in (0, chosen))
             and not is_question(sentence.text)
-            and len(subject_stems(sentence.text)) > MIN_WORDS
+            and len(sentence.text.split()) > SHORT_CHOICE
+            and len(subject_stems(sentence.text)) >= MIN_WORDS
         ]
     return items, likely
 
