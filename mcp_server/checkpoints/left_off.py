@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
@@ -27,7 +28,9 @@ async def left_off(
 ) -> LeftOff | None:
     """Returns the state of a session before its window was compacted, from its last checkpoint.
 
-    None if the window was not compacted, if that is more than `EXCHANGES` exchanges ago, or without a checkpoint.
+    It is without the sentences that may state further items. None if the window was not compacted, if that is more than
+    `EXCHANGES` exchanges ago, or without a checkpoint.
+
     `turns` are the session's newest turns, `in_window` is the number of the first turn in the client's window. Turns
     after number `until`, and checkpoints made after it, are ignored.
     """
@@ -39,7 +42,8 @@ async def left_off(
     emptied = max([*compacted, in_window or 0])
     if not kept or not emptied or not is_news(turns, emptied):
         return None
-    return of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
+    stood = of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
+    return replace(stood, possible=())  # such a context has better use for the room: what search finds for its message
 
 
 async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:

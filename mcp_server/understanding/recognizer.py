@@ -9,31 +9,19 @@ An item quotes the sentences that state it. What a program wrote under the role 
 """
 
 from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Literal
-
 from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
-from mcp_server.understanding.features import (
-    Features,
-    Message,
-    content_stems,
-    cues,
-    line_features,
-    message_features,
-    sentence_features,
-    subject_stems,
-    word_list,
-)
+from mcp_server.understanding.features import (Features, Message, content_stems, cues, line_features, message_features, sentence_features, subject_stems, word_list)
 from mcp_server.understanding.model import Logistic, Model
 from mcp_server.understanding.sentences import Sentence
 from mcp_server.understanding.settling import CHANGEABLE
+from typing import Literal
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
@@ -225,9 +213,10 @@ def read_with_sentences(
             Likely(clean(sentence.text), turn.number, probability)
             for sentence, shares in zip(messages[place].sentences, of(place).shares, strict=False)
             if (probability := max(shares[kind] for kind in LASTING)) >= LIKELY
-            and sentence.option in (0, chosen)
+            and not (chosen and sentence.option not in (0, chosen))
             and not is_question(sentence.text)
-            and len(subject_stems(sentence.text)) > MIN_WORDS
+            and len(sentence.text.split()) > SHORT_CHOICE
+            and len(subject_stems(sentence.text)) >= MIN_WORDS
         ]
     return items, likely
 

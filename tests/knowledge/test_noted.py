@@ -48,6 +48,32 @@ def test_a_decision_that_a_rule_says_too_is_listed_once() -> None:
     assert found.decisions == ()
 
 
+JARS = (
+    "There are two ways.\n\n1. Paper labels from the copy shop.\n2. Engraved lids from the smith in Rijeka.\n\n"
+    "I'd take the engraved lids, they survive the wash. Would you like a drawing of them first?"
+)
+
+
+def test_sentences_that_no_item_quotes_are_noted_if_they_may_state_a_decision() -> None:
+    notes = noted(
+        said(
+            ("user", "How shall we label the jars?"),
+            ("agent", JARS),
+            ("user", "Option 2, and the lids get a number each. The paper ones come off anyway."),
+            ("agent", "I ordered forty lids with numbers 1 to 40. The invoice goes to the cooperative."),
+            ("user", "Good. And the honey from the lower meadow stays in the old jars."),
+            ("agent", "All right."),
+            *((role, "fine") for role in ("user", "agent", "user", "agent")),
+        ),
+        recognizer(),
+    )
+    found = [one.text for one in notes.likely]
+    assert "And the honey from the lower meadow stays in the old jars." in found
+    assert not any("Paper" in text or text.endswith("?") for text in found), "no options that were not chosen"
+    assert not any(text in item.text for text in found for item in notes.items)
+    assert from_dict(notes.as_dict()).likely == notes.likely
+
+
 def test_small_talk_and_explanations_settle_nothing() -> None:
     talk = said(
         ("user", "hi, how are you today?"),
