@@ -7,14 +7,14 @@ it repeats. Lines that a person or an agent wrote are never changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
-from mcp_server.knowledge.pages import stripped, with_entry, without_empty
+from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import Source, entry, shortened, without_sources
+from mcp_server.text.derived_lines import STATE, Source, entry, shortened, without_sources
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import sections
@@ -47,17 +47,39 @@ class Summary:
 def of_project(bodies: Iterable[str]) -> Summary | None:
     """Returns what a project is, its last decision and its next step, as far as its pages have derived lines of them;
     None if they have no derived decision or open item."""
-    lines = [one for body in bodies for one in entries.derived(body)]
-    decided, still_open = (_newest(one for one in lines if one.section == section) for section in (DECISIONS, OPEN))
+    purpose, decided, still_open = _state([one for body in bodies for one in entries.derived(body)])
     newest = _newest(one for one in (decided, still_open) if one is not None)
     if newest is None:
         return None
-    parts = [
-        (f"{label}{_NEXT.sub('', shortened(one.said, LONGEST_PART))}")
-        for label, one in (("", _purpose(lines)), ("decided: ", decided), ("next: ", still_open))
-        if one is not None
-    ]
+    labeled = (("", purpose), ("decided: ", decided), ("next: ", still_open))
+    parts = [f"{label}{_said(one, LONGEST_PART)}" for label, one in labeled if one is not None]
     return Summary(newest.date, "; ".join(parts), newest.sources[0])
+
+
+def with_state(body: str) -> str:
+    """Returns the body of a project's page with the project's state under its title: what it is, its last decision, its
+    next step. The lines of the state name the sources of the lines that they shorten."""
+    bare = without_state(body)
+    title = next((one for one in sections(bare, 1) if one.level == 1), None)
+    purpose, decided, still_open = _state(entries.derived(bare))
+    if title is None or (decided is None and still_open is None):
+        return bare
+    labeled = (("What it is", purpose), ("Last decision", decided), ("Next", still_open))
+    rows = bare.split("\n")
+    state = [
+        f"{STATE}{label}: {_said(one, LONGEST)} {one.sources[0].mark}" for label, one in labeled if one is not None
+    ]
+    return "\n".join([*rows[: title.start], "", *state, *rows[title.start :]])
+
+
+def _said(one: Entry, longest: int) -> str:
+    return _NEXT.sub("", shortened(one.said, longest))
+
+
+def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
+    """Returns the lines of a project's page that say what the project is, its last decision, and its next step."""
+    newest = [_newest(one for one in lines if one.section == section) for section in (DECISIONS, OPEN)]
+    return _purpose(lines), newest[0], newest[1]
 
 
 _NEXT = re.compile(r"^(?:next(?: steps?)?|to-?do|open):\s+", re.IGNORECASE)
