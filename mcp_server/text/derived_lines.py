@@ -37,7 +37,7 @@ DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conv
 _QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
-_OPENING = re.compile(r"(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
+_OPENING = re.compile(r"^(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
 
 LEAST_AMENDED = 3
 """Content words of an amendment that can be understood alone."""

@@ -38,8 +38,8 @@ def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
 def test_a_short_form_is_the_sentence_that_says_most() -> None:
     said = "I have the answer. Keys of the ledger are kept for 35 days in the vault. Change it."
     assert shortened(said, 80) == "Keys of the ledger are kept for 35 days in the vault"
-    assert shortened("and there are no coroutines; we stay on threads.", 80) == (
-        "There are no coroutines; we stay on threads"
+    assert shortened("and there are no coroutines and no books; we stay on threads.", 80) == (
+        "There are no coroutines and no books; we stay on threads"
     )
 
 
