@@ -108,9 +108,10 @@ class _Body:
             new.confirmed.add(line.source)
             self._add(new)
             return
+        is_first = line.source not in twin.confirmed  # of a turn's lines that say the same, the first wording is kept
         twin.confirmed.add(line.source)
         if line.source in twin.sources:
-            if line.path in stale and len(twin.sources) == 1:
+            if line.path in stale and len(twin.sources) == 1 and is_first:
                 twin.text, twin.day, twin.changed = line.text, line.day, True
             return
         if not twin.sources or _is_full(twin, line):
