@@ -31,6 +31,9 @@ LONGEST = 140
 LONGEST_PART = 100
 """Characters of each part of a project's line: what it is, its last decision, its next step."""
 
+LEAST_OPENING = 4
+"""Content words of the sentence that says what a project is: a greeting has fewer."""
+
 FIRST_TURNS = 3
 """Turns of a project's first conversation in which the user says what the project is."""
 
@@ -73,7 +76,11 @@ def with_state(body: str) -> str:
 
 
 def _said(one: Entry, longest: int) -> str:
-    return _NEXT.sub("", shortened(one.said, longest))
+    """Returns a line's short form. Of a fact, which says what a project is, it is the first sentence that can be
+    understood alone."""
+    parts = re.split(r"(?<=[.!?])\s+", one.said) if one.section == FACTS else []
+    opening = next((part for part in parts if len(set(content_words(part))) >= LEAST_OPENING), one.said)
+    return _NEXT.sub("", shortened(opening, longest))
 
 
 def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
