@@ -54,6 +54,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "checkpoint": ("checkpoint", "Save the state of a conversation; compare states."),
         "recover": ("checkpoint", "Bring back what was dropped, archived or changed."),
         "prune": ("prune", "Shorten a context or the knowledge, recoverably."),
+        "review": ("review", "Go through new lines: keep, edit, move, forget."),
         "approve": ("forget", "Accept or reject what agents propose."),
         "extract": ("knowledge", "Extract knowledge from conversations."),
         "condense": ("knowledge", "Condense journals and MEMORY.md."),

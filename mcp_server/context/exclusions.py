@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mcp_server.context.slots import Filling
 from mcp_server.model import Passage, SourceFile, Withheld
-from mcp_server.text.derived_lines import is_derived, without_sources
+from mcp_server.text.derived_lines import is_derived, is_state, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections
 
@@ -23,7 +23,8 @@ ANOTHERS = "another project's: {}"
 SHOWN_ABOVE = "shown above"
 
 _BEGINNING = re.compile(
-    r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to): )?"
+    r"\s{0,3}(?:> )?[-*+] (?:\d{4}-\d{2}-\d{2}:? )?"
+    r"(?:(?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to|What it is|Last decision|Next): )?"
 )
 _SHORT = re.compile(r"^(?:\*\*[\w-]+\*\*|\[\[[^\[\]\n]+\]\]) — | \[\[[^\[\]\n]+\]\]$")
 """Marks a line that repeats parts of other pages' lines: MEMORY.md's of a project, and a journal's with its link."""
@@ -93,9 +94,9 @@ def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
     safe = list(map(neutralise, originals))
     stored, shown = list(map(without_sources, originals)), list(map(without_sources, safe))
     found = []
-    for place, original, safe_text in zip(places, stored, shown, strict=True):
+    for place, line, original, safe_text in zip(places, originals, stored, shown, strict=True):
         text = _plain(safe_text)
-        if _SHORT.search(_BEGINNING.sub("", original, count=1)):
+        if is_state(line) or _SHORT.search(_BEGINNING.sub("", original, count=1)):
             parts = [part.rstrip("…") for part in _PARTS.split(text) if part]
             again = all(any(part in one for one in said) for part in parts)
         else:

@@ -15,6 +15,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.pages import reopened
 from mcp_server.model import KnowledgeChange, TranscriptHead
 from mcp_server.text import entries
+from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.escaping import escape_line
 from mcp_server.text.forgotten import MARK, NAME, Forgotten, values
@@ -217,7 +218,9 @@ def _body(body: str, request: Forgotten) -> str:
     for index, (old, new) in enumerate(zip(lines, fresh, strict=True)):
         if new.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        if old != new and not fenced and not _HEADING_OR_TABLE.match(new) and _nothing_left(new):
+        if old != new and is_state(old):  # a short form of another line
+            drop.add(index)
+        elif old != new and not fenced and not _HEADING_OR_TABLE.match(new) and _nothing_left(new):
             following = fresh[index + 1] if index + 1 < len(fresh) else ""
             goes_on = _BULLET.match(new) and following.startswith(("  ", "\t")) and not _nothing_left(following)
             if not goes_on:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, get_args
 
+from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import marked_line, may_be_marked, split_front_matter
@@ -281,7 +282,7 @@ def _body(text: str | None) -> list[str]:
 
 def _words(line: str) -> str:
     """Returns a line's text without bullet, date and provenance; empty for a heading."""
-    if line.lstrip().startswith(("#", "<!--", "---", "```")):
+    if line.lstrip().startswith(("#", "<!--", "---", "```")) or is_state(line):
         return ""
     return _DATE.sub("", _BULLET.sub("", _PROVENANCE.sub("", line))).strip()
 

@@ -13,27 +13,14 @@ The second source names the turn that settled the item. A line whose second sour
 """
 
 from __future__ import annotations
-
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import (Callable, Collection, Container, Iterable, Mapping, Sequence)
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import MOST_SOURCES, Line, Source, entry, is_derived, sources_of, without_sources
-from mcp_server.text.destinations import (
-    CLOSED,
-    DECISIONS,
-    ENDED,
-    FACTS,
-    OLD_FACTS,
-    OPEN,
-    PEOPLE_SECTIONS,
-    REPLACED,
-    RULES,
-    Place,
-)
+from mcp_server.text.derived_lines import (Line, MOST_SOURCES, Source, entry, is_derived, is_state, sources_of, without_sources)
+from mcp_server.text.destinations import (CLOSED, DECISIONS, ENDED, FACTS, OLD_FACTS, OPEN, PEOPLE_SECTIONS, Place, REPLACED, RULES)
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.features import content_stems, word_list
@@ -99,9 +86,10 @@ class _Body:
             new.confirmed.add(line.source)
             self._add(new)
             return
+        is_first = line.source not in twin.confirmed  # of a turn's lines that say the same, the first wording is kept
         twin.confirmed.add(line.source)
         if line.source in twin.sources:
-            if line.path in stale and len(twin.sources) == 1:
+            if line.path in stale and len(twin.sources) == 1 and is_first:
                 twin.text, twin.day, twin.changed = line.text, line.day, True
             return
         if not twin.sources or _is_full(twin, line):
@@ -324,13 +312,14 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
 
 def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
     """Returns the body of a page with an item replaced on request. `source` is the turn of the request, which a derived
-    line names. Such an item never moves back by itself."""
+    line names. Such an item never moves back by itself. The state on top of the page goes: the next extraction writes
+    it anew."""
     first, *rest = old.text.split("\n")
     sources = sources_of(first)[:1]
     text = f"{without_sources(first).rstrip()} (replaced {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
-    return _moved(body, [(old, REPLACED, moved)])
+    return without_state(_moved(body, [(old, REPLACED, moved)]))
 
 
 def without_repeats(body: str, content: str) -> str:
@@ -415,8 +404,16 @@ class Stripped:
 def stripped(body: str, kept: tuple[str, ...] = ()) -> Stripped:
     """Returns the body without its derived lines, except those that begin with one of `kept` after their date."""
     leaving = [one for one in entries.entries(body) if is_derived(one.text) and not one.said.startswith(kept)]
-    rest = entries.without(body, leaving)
+    rest = without_state(entries.without(body, leaving))
     return Stripped(rest, len(leaving), frozenset({one.section for one in leaving} & _empty(rest)))
+
+
+def without_state(body: str) -> str:
+    """Returns the body of a page without the state on its top, and without the blank line above it."""
+    rows = body.split("\n")
+    state = {number for number, row in enumerate(rows, 1) if is_state(row)}
+    above = min(state, default=1) - 1
+    return without_lines(body, state | {above} if above and not rows[above - 1].strip() else state)
 
 
 def without_empty(body: str, headings: Collection[str]) -> str:

@@ -7,14 +7,14 @@ it repeats. Lines that a person or an agent wrote are never changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
-from mcp_server.knowledge.pages import stripped, with_entry, without_empty
+from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import Source, entry, shortened, without_sources
+from mcp_server.text.derived_lines import STATE, Source, entry, shortened, without_sources
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import sections
@@ -30,6 +30,9 @@ LONGEST = 140
 
 LONGEST_PART = 100
 """Characters of each part of a project's line: what it is, its last decision, its next step."""
+
+LEAST_OPENING = 4
+"""Content words of the sentence that says what a project is: a greeting has fewer."""
 
 FIRST_TURNS = 3
 """Turns of a project's first conversation in which the user says what the project is."""
@@ -47,17 +50,43 @@ class Summary:
 def of_project(bodies: Iterable[str]) -> Summary | None:
     """Returns what a project is, its last decision and its next step, as far as its pages have derived lines of them;
     None if they have no derived decision or open item."""
-    lines = [one for body in bodies for one in entries.derived(body)]
-    decided, still_open = (_newest(one for one in lines if one.section == section) for section in (DECISIONS, OPEN))
+    purpose, decided, still_open = _state([one for body in bodies for one in entries.derived(body)])
     newest = _newest(one for one in (decided, still_open) if one is not None)
     if newest is None:
         return None
-    parts = [
-        (f"{label}{_NEXT.sub('', shortened(one.said, LONGEST_PART))}")
-        for label, one in (("", _purpose(lines)), ("decided: ", decided), ("next: ", still_open))
-        if one is not None
-    ]
+    labeled = (("", purpose), ("decided: ", decided), ("next: ", still_open))
+    parts = [f"{label}{_said(one, LONGEST_PART)}" for label, one in labeled if one is not None]
     return Summary(newest.date, "; ".join(parts), newest.sources[0])
+
+
+def with_state(body: str) -> str:
+    """Returns the body of a project's page with the project's state under its title: what it is, its last decision, its
+    next step. The lines of the state name the sources of the lines that they shorten."""
+    bare = without_state(body)
+    title = next((one for one in sections(bare, 1) if one.level == 1), None)
+    purpose, decided, still_open = _state(entries.derived(bare))
+    if title is None or (decided is None and still_open is None):
+        return bare
+    labeled = (("What it is", purpose), ("Last decision", decided), ("Next", still_open))
+    rows = bare.split("\n")
+    state = [
+        f"{STATE}{label}: {_said(one, LONGEST)} {one.sources[0].mark}" for label, one in labeled if one is not None
+    ]
+    return "\n".join([*rows[: title.start], "", *state, *rows[title.start :]])
+
+
+def _said(one: Entry, longest: int) -> str:
+    """Returns a line's short form. Of a fact, which says what a project is, it is the first sentence that can be
+    understood alone."""
+    parts = re.split(r"(?<=[.!?])\s+", one.said) if one.section == FACTS else []
+    opening = next((part for part in parts if len(set(content_words(part))) >= LEAST_OPENING), one.said)
+    return _NEXT.sub("", shortened(opening, longest))
+
+
+def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
+    """Returns the lines of a project's page that say what the project is, its last decision, and its next step."""
+    newest = [_newest(one for one in lines if one.section == section) for section in (DECISIONS, OPEN)]
+    return _purpose(lines), newest[0], newest[1]
 
 
 _NEXT = re.compile(r"^(?:next(?: steps?)?|to-?do|open):\s+", re.IGNORECASE)

@@ -37,10 +37,13 @@ DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conv
 _QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
-_OPENING = re.compile(r"(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
+_OPENING = re.compile(r"^(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
 
 LEAST_AMENDED = 3
 """Content words of an amendment that can be understood alone."""
+
+STATE = "> - "
+"""Begins a line of the state on top of a project's page."""
 
 _SOURCE = re.compile(r"\s*\[src: (raw/conversations/[^\]#\n]+)#(\d{1,15})\]")
 
@@ -132,6 +135,11 @@ def shortened(text: str, longest: int) -> str:
 def disowned(text: str) -> str:
     """Returns a text with its marks of sources in parentheses, so that a person's or agent's text is not derived."""
     return re.sub(r"\[(src:[^\]\n]*)\]", r"(\1)", text)
+
+
+def is_state(line: str) -> bool:
+    """Returns whether a line is of the state on top of a project's page, which repeats lines of the page."""
+    return line.startswith(STATE) and is_derived(line)
 
 
 def is_derived(text: str) -> bool:

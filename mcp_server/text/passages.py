@@ -15,7 +15,7 @@ from typing import Any
 
 from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.text.dates import written
-from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
+from mcp_server.text.derived_lines import DERIVED, STATE, is_derived, is_state, without_sources
 from mcp_server.text.markdown import Section, sections, without_comments
 from mcp_server.text.transcript import PlacedTurn
 from mcp_server.text.yaml_line import read_moment
@@ -90,6 +90,8 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
         for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))
         if one != other
     }
+    if STATE in shown:
+        shown = "\n".join("" if is_state(row) else row for row in shown.split("\n"))
     found = sections(shown, body_line)
     for section, following in zip_longest(found, found[1:]):
         asks = not commented.isdisjoint(range(section.start, section.end + 1))

@@ -58,6 +58,10 @@ SHORT, SETTLES = 200, 0.5
 """Characters from which on a decision is shortened to the sentences that settle it, and the share of the likeliest
 sentence's probability from which on another sentence settles it, too."""
 
+AMENDING, CLEAR = 0.3, 3
+"""The same share for the sentences of an answer, and the words about its subject from which on a decision of the user
+is understood without the agent's words before it."""
+
 NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.2, "report": 0.2}
 """A sentence next to one that counts joins it from this share of the least probability on."""
 
@@ -391,7 +395,8 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
                 lines.append(_Line(text, group, place, quotes, short))
                 continue
             if answer and group is groups[-1]:
-                said = [one for one in answer if subject_stems(one.text)] or answer
+                least = AMENDING * max(one.probability for one in answer)
+                said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
                 short = _with_answer(short, _joined(said), messages[place + 1])
                 text = _with_answer(text, _joined(answer), messages[place + 1])
                 quotes = (*quotes, *_at(place + 1, answer))
@@ -411,7 +416,8 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
             before = messages[place - 1].sentences
             asked = _asked(messages[place - 1], of(place - 1).shares)
             told = clipped(" ".join(clean(before[at].text) for at in asked), LONGEST // 2)
-            short = f"{told} {short}".lstrip() if subject_stems(told) else short
+            if subject_stems(told) and len(subject_stems(short)) < CLEAR:
+                short = f"{told} {short}".lstrip()
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
         lines.append(_Line(text, group, place, quotes, short))
     return lines

@@ -38,8 +38,8 @@ def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
 def test_a_short_form_is_the_sentence_that_says_most() -> None:
     said = "I have the answer. Keys of the ledger are kept for 35 days in the vault. Change it."
     assert shortened(said, 80) == "Keys of the ledger are kept for 35 days in the vault"
-    assert shortened("and there are no coroutines; we stay on threads.", 80) == (
-        "There are no coroutines; we stay on threads"
+    assert shortened("and there are no coroutines and no books; we stay on threads.", 80) == (
+        "There are no coroutines and no books; we stay on threads"
     )
 
 
@@ -50,6 +50,10 @@ def test_a_short_form_of_an_amended_proposal_is_the_amendment() -> None:
     assert shortened("Keep three copies of each backup. (amended: Five.)", 80) == "Keep three copies of each backup"
 
 
+LOOM = (
+    "Hey there. We build a mobile loom for the fair in May. "
+    "Second, the oak frame must come apart into four pieces that two people can carry up the narrow stairs."
+)
 PAGES = {
     "knowledge/people/user.md": f"# The user\n\n## About\n- {DAY}: I'm a nurse in Split. {SRC}\n",
     "knowledge/reference/general.md": f"## Rules\n- {DAY}: Write dates as 2026-02-16. {SRC}\n"
@@ -58,7 +62,7 @@ PAGES = {
     "knowledge/projects/atlas/context.md": f"## Key Decisions\n- 2026-02-01: Use Redis. {SRC}\n"
     f"- 2026-02-20: Use Postgres 15. {LATER}\n## Rules\n- {DAY}: No emoji in commits. {SRC}\n"
     f"## Open items\n- {DAY}: Renew the key. {SRC}\n",
-    "knowledge/projects/loom/context.md": f"## Facts\n- {DAY}: We build a mobile loom for the fair. {SRC}\n"
+    "knowledge/projects/loom/context.md": f"## Facts\n- {DAY}: {LOOM} {SRC}\n"
     f"## Open items\n- {DAY}: Call Ana about the berth. {SRC}\n",
 }
 
@@ -71,7 +75,7 @@ def test_memory_says_who_the_user_is_what_holds_everywhere_where_projects_are_an
         f"- {DAY}: I'm a nurse in Split. {SRC}",
         f"- {DAY}: Write dates as 2026-02-16. {SRC}",
         f"- 2026-02-20: {atlas} — decided: Use Postgres 15; next: Renew the key {LATER}",
-        f"- {DAY}: {loom} — We build a mobile loom for the fair; next: Call Ana about the berth {SRC}",
+        f"- {DAY}: {loom} — We build a mobile loom for the fair in May; next: Call Ana about the berth {SRC}",
         f"- {DAY}: Pay by invoice only. {SRC}",
         f"- {DAY}: Back up before an upgrade. {SRC}",
     ):

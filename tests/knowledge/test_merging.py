@@ -35,6 +35,14 @@ def test_doing_it_again_changes_nothing() -> None:
     assert merged(once, lines) == once
 
 
+def test_reading_again_keeps_the_first_of_two_wordings_of_a_turn() -> None:
+    """A turn gives two lines of different kinds, one of which contains the other."""
+    lines = placed(line("Ana keeps eleven hives of bees in Oslo."), line("Ana keeps eleven hives.", kind="preference"))
+    once = merged(HEAD, lines)
+    assert "in Oslo" in once
+    assert merged(once, lines, frozenset({FIRST})) == once
+
+
 def test_what_two_conversations_say_stands_there_once_with_both_sources_whichever_is_read_first() -> None:
     early, late = line("Ana keeps eleven hives of bees."), line("Ana keeps eleven bees hives.", "2023-06-08", 3, SECOND)
     forth = merged(merged(HEAD, placed(early)), placed(late))
