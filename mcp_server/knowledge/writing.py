@@ -5,11 +5,15 @@ derived lines of MEMORY.md anew from the other pages.
 """
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
+
 from collections import Counter
-from collections.abc import (Collection, Iterable, Mapping, Sequence)
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+
+from anyio.to_thread import run_sync
+
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
 from mcp_server.errors import Conflict
 from mcp_server.knowledge.derive import Derived
@@ -17,15 +21,31 @@ from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
 from mcp_server.knowledge.pages import merged, settled, standing
-from mcp_server.knowledge.summaries import (PEOPLE_INDEX, PROJECT_INDEX, beyond_the_day, derived_lines, renewed, with_state)
+from mcp_server.knowledge.summaries import (
+    PEOPLE_INDEX,
+    PROJECT_INDEX,
+    beyond_the_day,
+    derived_lines,
+    renewed,
+    with_state,
+)
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Files
 from mcp_server.storage.values import Change
-from mcp_server.text.derived_lines import (Line, is_derived, is_state, without_sources)
-from mcp_server.text.destinations import (GENERAL_PAGE, MEMORY, Place, USER_FILE, archived_path, by_file, is_page, place_for, place_of)
+from mcp_server.text.derived_lines import Line, is_derived, is_state, without_sources
+from mcp_server.text.destinations import (
+    GENERAL_PAGE,
+    MEMORY,
+    USER_FILE,
+    Place,
+    archived_path,
+    by_file,
+    is_page,
+    place_for,
+    place_of,
+)
 from mcp_server.text.entries import entries, without
 from mcp_server.text.markdown import difference, split_front_matter
-from typing import Any
 
 JOURNALS = "knowledge/journal/"
 FOLDERS = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/", JOURNALS)

@@ -4,14 +4,17 @@ Every turn is recorded, with its tools, and nothing is left in a client's config
 """
 
 from __future__ import annotations
+
 import json
-import pytest
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
 from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.fake_models import FakeModels
-from tests.end_to_end.programs import (CLAUDE, CODEX, Desk, GEMINI, PROGRAMS, Program)
+from tests.end_to_end.programs import CLAUDE, CODEX, GEMINI, PROGRAMS, Desk, Program
 from tests.end_to_end.servers import served, transcripts, turns
 
 pytestmark = pytest.mark.anyio
