@@ -109,7 +109,7 @@ async def test_a_compiled_context_is_logged_and_shown_with_what_stayed_out(
 async def test_the_log_of_compiled_contexts_is_bounded_and_holds_no_secret(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_server.context.compiled_log.LONGEST_TEXT", 100)
+    monkeypatch.setattr("mcp_server.context.compiled_log.LONGEST_TEXT", 50)
     monkeypatch.setattr("mcp_server.context.compiled_log.MAX_LEFT_OUT", 3)
     for number in range(12):
         await observe(memory, NewTurn("user", f"The passport number {number} is in the drawer.", f"s{number}"), ME)
@@ -117,7 +117,7 @@ async def test_the_log_of_compiled_contexts_is_bounded_and_holds_no_secret(
     message = "Where is my passport? My key is AKIA" + "IOSFODNN7EXAMPLE."
     made = await compile_context(memory, CompileRequest(message=message, budget=300), ME)
     (record,) = logs.newest_first(memory.files, "compiled")
-    assert len(record["text"]) == 100 < len(made.text)
+    assert len(record["text"]) == 50 < len(made.text)
     assert "AKIA" not in record["prompt"]
     assert sum(not one["included"] for one in record["considered"]) <= 3
     outside = [one for one in made.receipt.considered if not one.included]
