@@ -166,6 +166,8 @@ class Candidate:
             return f"{passage.category}: comes by itself"
         if passage.title.rsplit(" › ", 1)[-1] in ENDED:
             return "no longer so"
+        if passage.category == "memory" and passage.title.rsplit(" › ", 1)[-1] == "Projects":
+            return "a copy of lines of a project's page"
         if self.asks and not _STATEMENT.search(self.text):
             return "only a question"
         said = frozenset(content_words(self.text)) - TALK_WORDS
