@@ -19,7 +19,7 @@ import pytest
 
 from mcp_server.clients.hooks import protocol
 from tests.clients.hooks.boathouse import FACTS
-from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, usable_claude, variant
+from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, unhurried, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 from tests.end_to_end.servers import served, turns
 
@@ -233,8 +233,9 @@ async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_
 
 
 def test_a_compacted_session_that_is_resumed_carries_its_checkpoint_and_an_import_of_it_adds_nothing(
-    desk: Desk, api: FakeAnthropic
+    desk: Desk, api: FakeAnthropic, tmp_path: Path
 ) -> None:
+    desk.plugin = variant(tmp_path / "own imports", unhurried)  # the client ends and kills this server itself
     session = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
     for prompt in ("Which store shall the ledger have?", "yes, do it", "/compact", "Where were we?"):
         desk.ask(prompt, "--resume", session)
