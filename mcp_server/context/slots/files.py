@@ -24,6 +24,7 @@ from mcp_server.context.slots.in_force import page_lines
 from mcp_server.knowledge.anchors import anchored_entries
 from mcp_server.model import SourceFile, Withheld
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, UNLIMITED_BYTES, Meter, Room, kilobytes, shared_out
+from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import ENDED, GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.entries import entries
@@ -120,8 +121,9 @@ def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
 
 
 def _says_something(text: str) -> bool:
-    """Returns whether a text has anything besides headings."""
-    return any(line.strip() and not line.startswith("#") for line in without_comments(text).split("\n"))
+    """Returns whether a text has anything besides headings and the state on top of a page, which repeats its lines."""
+    lines = without_comments(text).split("\n")
+    return any(line.strip() and not line.startswith("#") and not is_state(line) for line in lines)
 
 
 def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callable[[Filling, Room], Section]:
