@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompilerSettings
 from mcp_server.model import SourceFile
+from mcp_server.text.derived_lines import STATE
 from tests.context.states import inputs, tokens
 
 PAGE = "knowledge/projects/tea/context.md"
@@ -73,3 +75,13 @@ def test_without_a_message_short_lines_come_before_long_ones() -> None:
     assert "Sencha it is." in text
     assert "Pot number 29 " in text
     assert "Pot number 1 " not in text
+
+
+def test_no_room_is_kept_free_for_the_state_of_a_project_which_repeats_its_lines() -> None:
+    many = [f"Pot number {number} is for guests." for number in range(90)]
+    source = page(Key_Decisions=many)
+    state = f"{STATE}Last decision: {many[-1]} [src: raw/conversations/2026/05/02/a.md#89]"
+    with_state = SourceFile(PAGE, source.text.replace("# tea\n", f"# tea\n\n{state}\n"))
+    settings = CompilerSettings(memory_share=0.4, holding_share=1.0)
+    counts = [compiled(one, budget=600, settings=settings).text.count("Pot number") for one in (source, with_state)]
+    assert counts[1] >= counts[0] > 20
