@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,4 +41,8 @@ def test_a_forked_process_does_what_a_fresh_one_does(tmp_path: Path, program: st
         return done.returncode, done.stdout, done.stderr.splitlines()[-1] if done.stderr else ""
 
     arguments = ("-c", program, "one", "", "two words")
-    assert ran(python(*arguments)) == ran([sys.executable, *arguments])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
+    try:
+        assert ran(python(*arguments)) == ran([sys.executable, *arguments])
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -93,7 +93,7 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_
     settled(desk)
     second = desk.ask(ABOUT_IT, folder=worktree)
     third = desk.ask(NOT_ABOUT_IT)
-    told, bearing, _ = desk.api.asked  # one request each: no tool was called
+    told, bearing, last = desk.api.asked  # one request each: no tool was called
     assert "mcp__plugin_memory_memory__search" in told.everything
     for tool in ("observe", "compile_context"):  # what the hooks do needs no tool
         assert f"mcp__plugin_memory_memory__{tool}" not in told.everything
@@ -102,7 +102,7 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_
     assert len({first.session, second.session, third.session}) == 3
 
     shown = json.loads(desk.our("last", "--json"))["last"]
-    assert shown["text"] in bearing.injected  # the exact bytes
+    assert shown["text"] in last.injected  # the exact bytes of the brief
     settled(desk)
     assert said_in(desk, first.session) == [FACT, "Fine."]
     rows = json.loads(desk.our("session", "list", "--json"))
