@@ -238,6 +238,7 @@ def test_a_compacted_session_that_is_resumed_carries_its_checkpoint_and_an_impor
     desk.plugin = variant(tmp_path / "own imports", unhurried)  # the client ends and kills this server itself
     session = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
     for prompt in ("Which store shall the ledger have?", "yes, do it", "/compact", "Where were we?"):
+        settled(desk)  # each server lives only for one prompt
         desk.ask(prompt, "--resume", session)
     assert DECIDED in from_hooks(api.asked[-1])
     settled(desk)

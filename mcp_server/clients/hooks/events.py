@@ -363,7 +363,7 @@ async def _is_being_written(memory: Memory, given: Given) -> bool:
     if row is None:
         return True
     last = (await run_sync(memory.transcripts.read, row.path)).turns[-1].turn
-    return last.role != "agent" or bool(last.tool_calls)
+    return last.role == "user" or bool(last.tool_calls)
 
 
 async def _look_again(memory: Memory, event: str, given: Given) -> None:
