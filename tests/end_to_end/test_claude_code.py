@@ -213,6 +213,13 @@ async def _listening(desk: Desk, pid: int) -> None:
     await eventually(listens)
 
 
+def test_a_session_that_follows_at_once_gets_the_fact_of_the_one_before_it(desk: Desk) -> None:
+    desk.ask(FACT)
+    desk.ask(ABOUT_IT)
+    assert "port 6543" in from_hooks(desk.api.asked[-1])
+    settled(desk)
+
+
 async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_without_it(desk: Desk) -> None:
     async with served(desk.workspace, env=desk.env) as other_window:
         await other_window.call("remember", content=FACT)

@@ -135,4 +135,4 @@ SECONDS = {
     "PostCompact": 5,
     "SessionEnd": 2,
 }
-"""Our events, and the seconds after which a client may stop the command. The command itself needs 1.5 at most."""
+"""Our events, and the seconds after which a client may stop the command. It needs 1.5 at most, and 6 for a prompt."""

@@ -5,7 +5,8 @@ and does not parse the prompt (`protocol`). On any error it prints nothing and e
 
     a server listens      → its answer
     none answers          → SessionStart: the brief on disk; UserPromptSubmit: passages found by keywords, else the
-                            answer of a starting server, if it comes in time
+                            answer of a starting server, if it comes in time (before the passages, if the queue holds
+                            turns that are not in the index yet)
     it printed that text  → a report in the queue, so that the next server knows what the window holds
     no server took it     → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
 """
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 BUDGET = 1.5
 """Seconds in all; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
+
+QUEUE_BUDGET = 6.0
+"""Seconds for a prompt while a server starts that first reads the end of an earlier session from the queue. With
+`claude -p` two sessions can follow at once, and the second may be about the first. Clients wait 8 s for this hook."""
 
 LAST_BUDGET = 1.0
 """Seconds at SessionEnd, where Claude Code gives all hooks together 1.5 s, including their start."""
@@ -94,6 +99,9 @@ def respond(
     paused = "paused" in extra
     prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
     answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), payload, extra)
+    if answer is None and event == "UserPromptSubmit" and not paused and not stalls and _has_queued_turns(local):
+        deadline = began + max(budget, QUEUE_BUDGET) - READ_SECONDS
+        answer, stalls = _ask_starting_server(local, event, deadline, payload, extra)
     if answer is None and prints_alone:
         if printed := _answer_from_disk(local, event, payload, extra, show):
             return printed
@@ -203,6 +211,15 @@ def _ask_starting_server(
             return answer, stalls
         time.sleep(0.02)  # there is no socket to wait on yet
     return None, False
+
+
+def _has_queued_turns(local: str) -> bool:
+    """Returns whether the queue holds an event after which a conversation is read, also one that a server works on."""
+    try:
+        names = os.listdir(os.path.join(local, protocol.QUEUE))
+    except OSError:  # the queue has never been used
+        return False
+    return any(f"-{event}" in name for name in names for event in protocol.LATER)
 
 
 def _answer_from_disk(

@@ -45,8 +45,8 @@ from mcp_server.storage.local import durable
 
 log = logging.getLogger(__name__)
 
-FIRST_SECONDS = 1.0
-"""Seconds that a starting server works on the queue before it answers hooks: a prompt waits 1.5 s at most."""
+FIRST_SECONDS = 3.0
+"""Seconds that a starting server works on the queue before it answers hooks (the hook command waits `QUEUE_BUDGET`)."""
 
 AGAIN_SECONDS = 30.0
 """Seconds between attempts to listen, after one failed."""
