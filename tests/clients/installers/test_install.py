@@ -66,7 +66,9 @@ def with_ours(client: Client, document: dict[str, Any]) -> dict[str, Any]:
     arguments = ["--hooks"] if client.hooks else []
     started = {"command": [SERVER, *arguments]} if client.joined else {"command": SERVER, "args": arguments}
     servers[name] = {**client.also, **started}
-    if client.name in ("gemini", "qwen") and client.hooks:  # servers and hooks are in one file
+    elsewhere = machine(Path("/home/ana"))
+    in_one_file = client.hooks and client.hooks.hooks_file({}, elsewhere.home, None) == client.file(elsewhere)
+    if client.hooks and in_one_file and client.form == "json" and not client.joined:
         handlers = hook_entries.wanted(client.hooks, partial(launch().hook, client=client.name))
         expected["hooks"] = {event: [{"hooks": [handler]}] for event, handler in handlers.items()}
     return expected
