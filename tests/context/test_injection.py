@@ -148,6 +148,7 @@ def test_a_turn_that_states_something_and_ends_with_a_question_goes_in() -> None
     [
         ("Which tea does Ana like best, green or black?", {}),
         ("Tea that Ana would drink at the office.", {}),
+        ("Oolong, then.", {}),
         (TEA, {"role": "system"}),
         (TEA, {"category": "identity"}),
     ],
