@@ -27,9 +27,9 @@ from mcp_server.context.inputs import (
     Scope,
 )
 from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
-from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.context.slots.history import newest
+from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.conversations import sessions
 from mcp_server.conversations.as_of import as_of
 from mcp_server.conversations.projects import project_asked, project_of, slugs_of

@@ -27,11 +27,10 @@ from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings
 from mcp_server.context.compiled_log import shown_prompt
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
-from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.push_candidates import find_hits, judged, offered_topics
 from mcp_server.context.push_policy import Judged, visible_line
 from mcp_server.context.receipt import Receipt
-from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, is_the_clients
+from mcp_server.context.window_text import NothingAsked, asks_nothing, asks_to_go_on, fingerprints, is_the_clients
 from mcp_server.context.windows import Window
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of

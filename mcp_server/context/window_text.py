@@ -1,4 +1,4 @@
-"""Decides which prompts get nothing from the memory, and which lines a client's window was already sent.
+"""Decides which prompts get nothing, which ask to continue, and which lines a client's window was already sent.
 
 The hook command imports this module when no server answers, so it imports little.
 """
@@ -69,6 +69,47 @@ def _agrees(text: str) -> bool:
 def is_the_clients(prompt: str) -> bool:
     """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
     return asks_nothing(prompt) not in (None, NothingAsked.NO_SUBJECT)
+
+
+PHRASES = tuple(
+    phrase.strip()
+    for line in (
+        "continue, resume, proceed, go on, carry on, keep going, pick up, left off, leave off, where were we",
+        "where was i, where did we stop, where did i stop, what were we doing, what was i doing, were we working on",
+        "was i working on, did we do, did i do, have we done, have i done, last time, last session, last conversation",
+        "previous session, previous conversation, nastavi, nastavimo, nastavljamo, gde smo stali, gde smo bili",
+        "sta smo radili, prosli put, weiter, weitermachen, wo waren wir, wo sind wir, letztes mal",
+    )
+    for phrase in line.split(",")
+)
+"""Folded, as `words` returns them. A message that asks to continue contains one of them."""
+
+ABOUT_IT = frozenset(
+    word
+    for line in (
+        "left leave leaving off stopped pick up session sessions yesterday working doing done previous earlier work",
+        "task project code coding conversation did do have gde smo stali bili sta radili prosli put nastavimo juce",
+        "nastavljamo posao weitermachen wo waren sind wir letztes mal gestern arbeit",
+        "good morning afternoon evening hello hi hey again guten morgen tag hallo dobro jutro dobar dan zdravo",
+    )
+    for word in line.split()
+)
+"""The only words that may be its subject: a message with another subject asks for that."""
+
+LONGEST_REQUEST = 300
+"""Characters. A longer message asks for more than to continue."""
+
+
+def asks_to_go_on(message: str, project: str = "") -> bool:
+    """Returns whether a message only asks to continue the previous work ("where were we?").
+
+    A command of the client never does. The name of the `project` does not count as a subject.
+    """
+    said = message.strip()
+    if not said or said[0] in "/!#<" or len(said) > LONGEST_REQUEST:
+        return False
+    spoken = f" {' '.join(words(said))} "
+    return any(f" {phrase} " in spoken for phrase in PHRASES) and not subject_words(said) - ABOUT_IT - {*words(project)}
 
 
 def subject_words(text: str) -> frozenset[str]:

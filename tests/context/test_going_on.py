@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.context.previous_session import asks_to_go_on
+from mcp_server.context.window_text import asks_to_go_on
 
 
 @pytest.mark.parametrize(

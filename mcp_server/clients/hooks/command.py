@@ -5,8 +5,8 @@ and does not parse the prompt (`protocol`). On any error it prints nothing and e
 
     a server listens      → its answer
     none answers          → SessionStart: the brief on disk; UserPromptSubmit: passages found by keywords, else the
-                            answer of a starting server, if it comes in time (before the passages, if the queue holds
-                            turns that are not in the index yet)
+                            answer of a starting server, if it comes in time (before the passages, if the index
+                            cannot hold what the prompt is about: `STARTING_BUDGET`)
     it printed that text  → a report in the queue, so that the next server knows what the window holds
     no server took it     → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
 """
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 BUDGET = 1.5
 """Seconds in all; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
 
-QUEUE_BUDGET = 6.0
-"""Seconds for a prompt while a server starts that first reads the end of an earlier session from the queue. With
-`claude -p` two sessions can follow at once, and the second may be about the first. Clients wait 8 s for this hook."""
+STARTING_BUDGET = 6.0
+"""Seconds for a prompt that only the starting server can answer, because it asks to continue the last session, or the
+end of an earlier session is still in the queue. Clients wait 8 s for this hook."""
 
 LAST_BUDGET = 1.0
 """Seconds at SessionEnd, where Claude Code gives all hooks together 1.5 s, including their start."""
@@ -99,8 +99,9 @@ def respond(
     paused = "paused" in extra
     prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
     answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), payload, extra)
-    if answer is None and event == "UserPromptSubmit" and not paused and not stalls and _has_queued_turns(local):
-        deadline = began + max(budget, QUEUE_BUDGET) - READ_SECONDS
+    waits = event == "UserPromptSubmit" and prints_alone and not stalls and protocol.is_starting(local)
+    if answer is None and waits and (_has_queued_turns(local) or _asks_to_go_on(payload, extra)):
+        deadline = began + max(budget, STARTING_BUDGET) - READ_SECONDS
         answer, stalls = _ask_starting_server(local, event, deadline, payload, extra)
     if answer is None and prints_alone:
         if printed := _answer_from_disk(local, event, payload, extra, show):
@@ -220,6 +221,12 @@ def _has_queued_turns(local: str) -> bool:
     except OSError:  # the queue has never been used
         return False
     return any(f"-{event}" in name for name in names for event in protocol.LATER)
+
+
+def _asks_to_go_on(payload: bytes, extra: Mapping[str, str]) -> bool:
+    from mcp_server.context.window_text import asks_to_go_on
+
+    return asks_to_go_on(str(_fields(payload, extra).get("prompt") or ""))
 
 
 def _answer_from_disk(

@@ -169,27 +169,30 @@ async def test_a_server_that_is_just_starting_is_not_waited_for_if_the_index_ans
     assert await prompted(on_disk, folder, "write a haiku about autumn leaves", **IMPATIENT) == ""
 
 
-async def test_a_prompt_waits_for_a_starting_server_if_the_index_lacks_turns_that_are_in_the_queue(
-    on_disk: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("prompt", [ASKED, "Where were we?"])
+async def test_a_prompt_waits_for_a_starting_server_if_the_index_cannot_hold_what_it_is_about(
+    on_disk: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch, prompt: str
 ) -> None:
-    monkeypatch.setattr(command, "QUEUE_BUDGET", 30.0)
+    monkeypatch.setattr(command, "STARTING_BUDGET", 30.0)
     protocol.mark_starting(str(on_disk.disk.local))
-    fields = {"session_id": "earlier", "transcript_path": str(folder / "earlier.jsonl")}
-    offline.enqueue(str(on_disk.disk.local), "SessionEnd", fields)
+    if prompt == ASKED:  # about turns that are still in the queue
+        fields = {"session_id": "earlier", "transcript_path": str(folder / "earlier.jsonl")}
+        offline.enqueue(str(on_disk.disk.local), "SessionEnd", fields)
     answers: list[str] = []
+
+    async def ask() -> None:
+        said = {"prompt": prompt, "cwd": str(folder)}
+        answers.append(pushed(await responded(on_disk.disk.root, "UserPromptSubmit", IMPATIENT, **said) or {}))
+
     async with anyio.create_task_group() as tasks:
-
-        async def prompt() -> None:
-            answers.append(await prompted(on_disk, folder, ASKED, **IMPATIENT))
-
-        tasks.start_soon(prompt)
+        tasks.start_soon(ask)
         await anyio.sleep(1.0)  # longer than the command waits otherwise
         tasks.start_soon(listener.listen, on_disk, Told())
         with anyio.fail_after(60):
             while not answers:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
-    assert answers == ["known at UserPromptSubmit"]  # without the queued turns the index answers alone
+    assert answers == ["known at UserPromptSubmit"]
 
 
 async def test_a_text_that_the_hook_did_not_wait_for_does_not_count_as_sent(on_disk: Memory, folder: Path) -> None:
