@@ -168,8 +168,7 @@ LOCAL_ONLY = {
     "mcp_server.status.doctor": "reports this machine's SQLite",
     "mcp_server.forgetting.target": "reads all objects of git and all files on disk",
     "mcp_server.forgetting.forget": "rewrites git's history and cleans all files on disk",
-    "mcp_server.history.branch_folders": "checks branches out into folders",
-    "mcp_server.history.explore": "copies this machine's settings into a branch's folder",
+    "mcp_server.history.explore": "checks branches out into folders, with this machine's settings",
     "mcp_server.knowledge.compare_trees": "reads folders of branches",
     "mcp_server.knowledge.reconstruct": "opens a folder of a branch as a memory of its own",
 }

@@ -116,7 +116,7 @@ def show(commit: str, as_json: bool) -> None:
 @json_option
 def revert(commit: str, apply: bool, as_json: bool) -> None:
     """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
-    from mcp_server.history import revert as action
+    from mcp_server.history import history as action
 
     done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
     if as_json:

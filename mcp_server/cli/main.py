@@ -25,7 +25,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("record", "Create the memory's folder."),
-        "demo": ("demo", "See the main job done, from nothing, in seconds."),
+        "demo": ("compile", "See the main job done, from nothing, in seconds."),
         "install": ("clients", "Connect a client, or list the clients."),
         "uninstall": ("clients", "Disconnect a client; --purge deletes the memory."),
         "doctor": ("clients", "Check everything, and say how to fix it."),
@@ -35,11 +35,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "read": ("search", "Print a file of the memory, or lines of it."),
         "remember": ("record", "Write down a fact, a decision, a rule."),
         "observe": ("record", "Record one message of a conversation."),
-        "import": ("transfer", "Import conversations, notes, or an export."),
+        "import": ("record", "Import conversations, notes, or an export."),
         "compile": ("compile", "Print the context for a message."),
         "anchor": ("record", "Mark what must stay in the context."),
         "pause": ("pushes", "Add nothing to prompts for a while."),
-        "forget": ("forget", "Delete a text and all its copies."),
+        "forget": ("review", "Delete a text and all its copies."),
     },
     "Look inside": {
         "page": ("serve", "Look at the memory in the browser."),
@@ -55,7 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "recover": ("checkpoint", "Bring back what was dropped, archived or changed."),
         "prune": ("prune", "Shorten a context or the knowledge, recoverably."),
         "review": ("review", "Go through new lines: keep, edit, move, forget."),
-        "approve": ("forget", "Accept or reject what agents propose."),
+        "approve": ("review", "Accept or reject what agents propose."),
         "extract": ("knowledge", "Extract knowledge from conversations."),
         "condense": ("knowledge", "Condense journals and MEMORY.md."),
         "jobs": ("knowledge", "List and run the scheduled jobs."),
@@ -63,7 +63,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "reset": ("prune", "Rebuild the index; delete state and logs."),
     },
     "Share": {
-        "export": ("transfer", "Write the whole memory to a folder or a zip."),
+        "export": ("record", "Write the whole memory to a folder or a zip."),
         "sync": ("history", "Merge with the copy on another machine."),
         "serve": ("serve", "Start the MCP server (stdio, or --http)."),
     },

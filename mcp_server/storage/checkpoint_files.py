@@ -26,7 +26,7 @@ from mcp_server.storage.ports import Files, History, Trees
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id, own_fields
-from mcp_server.text.yaml_line import read_moment
+from mcp_server.text.yaml import read_moment
 
 TREES = ".local/checkpoints"
 COPY = "copy:"

@@ -26,8 +26,7 @@ from mcp_server.text.transcript import (
     replace_head,
 )
 from mcp_server.text.transcript_head import file_id, slug_in
-from mcp_server.text.yaml import load
-from mcp_server.text.yaml_line import to_utc
+from mcp_server.text.yaml import load, to_utc
 
 FOLDER = "raw/conversations"
 _HEAD_BYTES = 64 * 1024

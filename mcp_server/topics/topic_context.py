@@ -18,8 +18,7 @@ from mcp_server.model import SourceFile
 from mcp_server.storage import topics as activations
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.topics import PEOPLE, TopicSet
-from mcp_server.text.links import links, resolve
-from mcp_server.text.markdown import sections, split_front_matter
+from mcp_server.text.markdown import links, resolve, sections, split_front_matter
 from mcp_server.text.named_things import extract
 from mcp_server.text.words import bounded, fold, words
 from mcp_server.topics import watch
