@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.printing import console, json_option, plain, print_json, visible
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from mcp_server.demo.run import Step
-
-
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import examples
+from mcp_server.cli.printing import console, examples, json_option, plain, print_json, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
+
+    from mcp_server.demo.run import Step
 
 
 PICTURE_COLUMNS = 92

@@ -14,8 +14,8 @@ from mcp_server.cli.printing import (
     json_option,
     moment,
     print_json,
+    print_list,
     print_result,
-    print_table,
     print_text,
     progress,
     working,
@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--only", "names", multiple=True, metavar="NAME", help="Only this extractor; may be given more than once."
 )
-@click.option(
-    "--anew",
-    is_flag=True,
-    help="Read everything again; lines of the earlier reading that are not found again are removed.",
-)
+@click.option("--anew", is_flag=True, help="Read everything again; earlier lines that are not found again are removed.")
 @apply_option
 @json_option
 def extract_command(session: str | None, names: tuple[str, ...], anew: bool, apply: bool, as_json: bool) -> None:
@@ -125,10 +121,7 @@ def list_(as_json: bool) -> None:
     from mcp_server.jobs.scheduler import JOBS, planned
 
     found = with_memory(lambda memory: planned(memory, JOBS))
-    if as_json:
-        print_json(found)
-    else:
-        print_table(("job", "times", "due (UTC)", "last (UTC)", "what it does"), [_row(one) for one in found])
+    print_list(found, as_json, "", ("job", "times", "due (UTC)", "last (UTC)", "what it does"), _row)
 
 
 @jobs_command.command("run")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 PIPED_WIDTH = 120
 """Characters of a line in a file or a pipe, if `COLUMNS` is not set."""
 
@@ -41,6 +42,20 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  context-manager {line}" for line in lines)
 
 
+def choice_option(
+    *names: str, values: Sequence[str], about: str, default: str | None = None, metavar: str | None = None
+) -> Callable[[F], F]:
+    """Returns an option that takes one of `values`. The help shows its default, if it has one."""
+    shown = default is not None
+    kind = click.Choice(values)
+    return click.option(*names, type=kind, default=default, show_default=shown, help=about, metavar=metavar)
+
+
+def limit_option(default: int, about: str, most: int | None = None) -> Callable[[F], F]:
+    """Returns the option `--limit`: a number from 1 to `most`."""
+    return click.option("--limit", type=click.IntRange(1, most), default=default, show_default=True, help=about)
+
+
 def json_option(command: F) -> F:
     """Adds the option `--json` to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
@@ -52,6 +67,28 @@ def print_result(value: object, text: str, as_json: bool) -> None:
         print_json(value)
     else:
         print_text(text)
+
+
+def print_list(
+    found: Sequence[T],
+    as_json: bool,
+    empty: str,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    **table: Any,
+) -> None:
+    """Prints a list: as JSON, as the sentence `empty` if it has no entry, or as a table with a row for each entry."""
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo(empty)
+    else:
+        print_table(columns, [row(one) for one in found], **table)
+
+
+def say_not_applied(command: str) -> None:
+    """Prints how to carry out a change that was only shown."""
+    click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply")
 
 
 def print_json(value: object) -> None:

@@ -9,6 +9,7 @@ import click
 from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import (
     apply_option,
+    choice_option,
     examples,
     json_option,
     plain,
@@ -30,12 +31,11 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option(
+@choice_option(
     "--strategy",
-    type=click.Choice(["auto", "clarity", "advisor", "compact", "memory", "files"]),
+    values=["auto", "clarity", "advisor", "compact", "memory", "files"],
+    about="A context (auto, compact), its items (clarity, advisor), MEMORY.md (memory) or unused knowledge (files).",
     default="auto",
-    show_default=True,
-    help="A context (auto, compact), its items (clarity, advisor), MEMORY.md (memory) or unused knowledge (files).",
 )
 @click.option("--session", help="The conversation (default: the open one with the latest message).")
 @click.option("--target", type=click.IntRange(0), help="The size to reach: percent of the limit; memory: lines.")
@@ -95,14 +95,11 @@ def reset_command(index_only: bool, apply: bool, as_json: bool) -> None:
         return
     from mcp_server.status.reset import plan_reset, reset
 
-    async def look(memory: Memory) -> Reset:
-        return await plan_reset(memory)
-
     async def act(memory: Memory) -> Reset:
         with progress("Indexing") as show:
             return await reset(memory, lambda done, total: show(done, total, ""))
 
-    planned = with_memory(look)
+    planned = with_memory(plan_reset)
     if not as_json:
         _print(planned, apply)
     if apply:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import examples, json_option, print_result, progress, working
+from mcp_server.cli.opening import caller, folder, memory_exists, with_memory
+from mcp_server.cli.printing import (
+    choice_option,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_table,
+    progress,
+    working,
+)
 from mcp_server.clients.adapters import ADAPTERS
-
-if TYPE_CHECKING:
-    from mcp_server.memory import Memory
-
-
-import sys
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-from mcp_server.cli.opening import caller, folder, memory_exists
-from mcp_server.cli.printing import print_json, print_table, print_text
 from mcp_server.errors import Invalid
 
 if TYPE_CHECKING:
-    from mcp_server.knowledge.anchor import Anchored
     from mcp_server.knowledge.anchors import Anchor
     from mcp_server.memory import Memory
 
@@ -36,14 +35,13 @@ FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memor
     "import", epilog=examples("import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
 )
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option(
+@choice_option(
     "--format",
     "format_name",
-    type=click.Choice(FORMATS),
+    values=FORMATS,
+    about=f"The format of PATH: {', '.join(FORMATS[1:])}; auto detects it.",
     default="auto",
-    show_default=True,
     metavar="FORMAT",
-    help=f"The format of PATH: {', '.join(FORMATS[1:])}; auto detects it.",
 )
 @click.option(
     "--project", help="Its project (default: that of the conversation's folder; else none, visible in all projects)."
@@ -177,25 +175,17 @@ class Moment(click.ParamType[datetime]):
     epilog=examples("observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"),
 )
 @click.argument("content", required=False)
-@click.option(
-    "--role",
-    type=click.Choice(["user", "agent", "assistant", "system"]),
-    default="user",
-    show_default=True,
-    help="Who said it.",
-)
+@choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
 @click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="The speaker's name.")
 @click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
 @click.option("--project", help="Its project (default: that of the folder).")
-@click.option(
-    "--kind", type=click.Choice(["main", "shared", "subagent"]), help="shared: others can read it. Fixed for a session."
+@choice_option(
+    "--kind", values=["main", "shared", "subagent"], about="shared: others can read it. Fixed for a session."
 )
-@click.option(
-    "--delivery",
-    type=click.Choice(["add", "replace"]),
-    help="replace: the compiled context is the prompt. Fixed for a session.",
+@choice_option(
+    "--delivery", values=["add", "replace"], about="replace: the compiled context is the prompt. Fixed for a session."
 )
 @click.option("--model", help="Which model answers.")
 @click.option("--channel", help="Where it was said (default: context-manager).")
@@ -204,17 +194,13 @@ class Moment(click.ParamType[datetime]):
 @json_option
 def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
-    from mcp_server.conversations.observe import NewTurn, Observed, observe
-    from mcp_server.errors import Invalid
+    from mcp_server.conversations.observe import NewTurn, observe
 
     turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
 
-    async def act(memory: Memory) -> Observed:
-        return await observe(memory, turn, caller())
-
-    done = with_memory(act, if_missing="create")
+    done = with_memory(lambda memory: observe(memory, turn, caller()), if_missing="create")
     print_result(done, done.markdown, as_json)
 
 
@@ -229,24 +215,18 @@ KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project",
     ),
 )
 @click.argument("content", required=False)
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    metavar="KIND",
-    default="fact",
-    show_default=True,
-    help=f"Chooses file and section: {', '.join(KINDS)}.",
+@choice_option(
+    "--kind", values=KINDS, about=f"Chooses file and section: {', '.join(KINDS)}.", default="fact", metavar="KIND"
 )
 @click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
 @click.option("--session", help="The conversation it comes from.")
 @click.option("--path", help="Another file than that of the kind.")
 @click.option("--section", help="Another heading than that of the kind.")
-@click.option(
+@choice_option(
     "--action",
-    type=click.Choice(["append", "replace", "edit", "create"]),
+    values=["append", "replace", "edit", "create"],
+    about="replace: the section; edit: --old-text only; create: a new file.",
     default="append",
-    show_default=True,
-    help="replace: the section; edit: --old-text only; create: a new file.",
 )
 @click.option("--old-text", help="The text that `edit` replaces.")
 @click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
@@ -267,10 +247,7 @@ def remember_command(content: str | None, as_json: bool, **options: Any) -> None
         return done
 
     done = with_memory(act, if_missing="create")
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)
 
 
 @click.command("anchor", epilog=examples("anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off"))
@@ -280,35 +257,22 @@ def remember_command(content: str | None, as_json: bool, **options: Any) -> None
 @json_option
 def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
+    from mcp_server.knowledge.anchor import anchor, anchors
+
+    async def listed(memory: Memory) -> list[Anchor]:
+        return anchors(memory)
+
     if item is not None:
-        _act(item, not off, note, as_json)
+        done = with_memory(lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create")
+        said = {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed}
+        print_result(said, done.markdown, as_json)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = with_memory(_list)
+    held = with_memory(listed)
     if as_json:
         print_json([{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in held])
     elif not held:
         click.echo("Nothing is anchored. (anchor ITEM)")
     else:
         print_table(("anchor", "kind", "since", "note"), [(one.item, one.kind, one.at, one.note) for one in held])
-
-
-async def _list(memory: Memory) -> list[Anchor]:
-    from mcp_server.knowledge.anchor import anchors
-
-    return anchors(memory)
-
-
-def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
-    from mcp_server.knowledge.anchor import anchor
-
-    async def act(memory: Memory) -> Anchored:
-        return await anchor(memory, item, on, note)
-
-    done = with_memory(act, if_missing="create" if on else "refuse")
-    print_result(
-        {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed},
-        done.markdown,
-        as_json,
-    )

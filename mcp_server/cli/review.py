@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import apply_option, examples, json_option, print_json, print_table, print_text, visible
+from mcp_server.cli.printing import (
+    apply_option,
+    count,
+    examples,
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    visible,
+)
 
 if TYPE_CHECKING:
     from mcp_server.forgetting.forget import Receipt
-    from mcp_server.knowledge.approve import Waiting
-    from mcp_server.memory import Memory
-
-
-import sys
-from typing import TYPE_CHECKING
-
-from mcp_server.cli.printing import count
-
-if TYPE_CHECKING:
     from mcp_server.knowledge.approve import Waiting
     from mcp_server.knowledge.review import Unreviewed
     from mcp_server.memory import Memory

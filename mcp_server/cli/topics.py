@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import console, json_option, print_json, print_text, visible
+from mcp_server.cli.printing import (
+    apply_option,
+    console,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+    visible,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
     from rich.text import Text
 
     from mcp_server.context.try_message import Trial
     from mcp_server.memory import Memory
-    from mcp_server.topics.judge import Verdict
-    from mcp_server.topics.topic import Direction
-
-
-from typing import TYPE_CHECKING, Any
-
-from mcp_server.cli.printing import (
-    apply_option,
-    examples,
-    print_result,
-    print_table,
-)
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from mcp_server.memory import Memory
     from mcp_server.topics.gate_tuning import GateTuning
+    from mcp_server.topics.judge import Verdict
     from mcp_server.topics.listing import Switched, TopicRow, TopicsView
+    from mcp_server.topics.topic import Direction
 
 
 BAR = 30
@@ -62,10 +58,7 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
     direction: Direction = "output" if as_output else "input"
 
-    async def ask(memory: Memory) -> Trial:
-        return await try_message(memory, message, direction=direction, paths=files)
-
-    found = with_memory(ask)
+    found = with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
     if as_json:
         print_json(found)
         return
