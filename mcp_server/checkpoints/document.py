@@ -144,7 +144,7 @@ def _written(checkpoint: Checkpoint, more: Mapping[str, object], sections: Itera
         "turn": checkpoint.turn,
         **more,
     }
-    head = ["---", *(f"{name}: {yaml_line(value)}" for name, value in fields.items()), "---"]
+    head = ["---", *map(": ".join, zip(fields, map(yaml_line, fields.values()), strict=True)), "---"]
     title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {moment_text(checkpoint.at)[:16].replace('T', ' ')} UTC"
     live = f", live context at {gauges.live:.0%} of {gauges.limit:,} tokens" if gauges else ""
     lines = [*head, "", title, "", f"After turn {checkpoint.turn}{live}."]
