@@ -156,8 +156,8 @@ def test_storage_imports_only_pure_files() -> None:
 
 LOCAL_ONLY = {
     "mcp_server.app": "builds the memory of a local workspace",
-    "mcp_server.cli.opening": "asks whether a folder is a workspace, before it is opened",
-    "mcp_server.cli.prune": "names the shipped lexicon",
+    "mcp_server.cli.command": "asks whether a folder is a workspace, before it is opened",
+    "mcp_server.cli.maintain": "names the shipped lexicon",
     "mcp_server.serve": "asks whether a folder may become a workspace, before it is opened",
     "mcp_server.serve.http": "writes the token file",
     "mcp_server.serve.instructions": "counts files before the workspace is opened",

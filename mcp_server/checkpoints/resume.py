@@ -1,4 +1,4 @@
-"""Resume: continues a conversation in an empty window, in another client or after a crash."""
+"""Goes on from a checkpoint: in an empty window, in another client, or after the client compacted its window."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     count,
     examples,
@@ -19,6 +18,7 @@ from mcp_server.cli.printing import (
     print_text,
     progress,
     say_not_applied,
+    with_memory,
     working,
 )
 

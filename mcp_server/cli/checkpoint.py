@@ -7,9 +7,9 @@ from shlex import quote
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
+    caller,
     examples,
     json_option,
     limit_option,
@@ -17,6 +17,7 @@ from mcp_server.cli.printing import (
     print_list,
     print_result,
     print_text,
+    with_memory,
 )
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import examples, json_option, plain, print_json, print_text
+from mcp_server.cli.command import examples, json_option, plain, print_json, print_text, with_memory
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory

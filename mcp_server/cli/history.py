@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
+    caller,
     choice_option,
     examples,
     json_option,
@@ -22,6 +22,7 @@ from mcp_server.cli.printing import (
     print_table,
     print_text,
     say_not_applied,
+    with_memory,
     working,
 )
 

@@ -53,14 +53,14 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Maintain": {
         "checkpoint": ("checkpoint", "Save the state of a conversation; compare states."),
         "recover": ("checkpoint", "Bring back what was dropped, archived or changed."),
-        "prune": ("prune", "Shorten a context or the knowledge, recoverably."),
+        "prune": ("maintain", "Shorten a context or the knowledge, recoverably."),
         "review": ("review", "Go through new lines: keep, edit, move, forget."),
         "approve": ("review", "Accept or reject what agents propose."),
-        "extract": ("knowledge", "Extract knowledge from conversations."),
-        "condense": ("knowledge", "Condense journals and MEMORY.md."),
-        "jobs": ("knowledge", "List and run the scheduled jobs."),
+        "extract": ("maintain", "Extract knowledge from conversations."),
+        "condense": ("maintain", "Condense journals and MEMORY.md."),
+        "jobs": ("maintain", "List and run the scheduled jobs."),
         "config": ("config", "Read and change settings."),
-        "reset": ("prune", "Rebuild the index; delete state and logs."),
+        "reset": ("maintain", "Rebuild the index; delete state and logs."),
     },
     "Share": {
         "export": ("record", "Write the whole memory to a folder or a zip."),
@@ -220,7 +220,7 @@ def _failure(error: BaseException) -> str:
 
 
 def _say(message: str, code: int, as_json: bool) -> int:
-    from mcp_server.cli.printing import visible
+    from mcp_server.cli.command import visible
 
     line = visible(" ".join(message.split()))
     said = json.dumps({"error": line, "exit_code": code}) if as_json else f"context-manager: {line}"

@@ -1,4 +1,4 @@
-"""Text that comes as an argument or through a pipe."""
+"""Commands that fill the memory or copy it: `init`, `import`, `export`, `observe`, `remember` and `anchor`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mcp_server.cli.opening import caller, folder, memory_exists, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
+    caller,
     choice_option,
     examples,
+    folder,
     json_option,
+    memory_exists,
     print_json,
     print_result,
     print_table,
     progress,
+    with_memory,
     working,
 )
 from mcp_server.clients.adapters import ADAPTERS

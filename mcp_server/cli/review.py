@@ -1,4 +1,4 @@
-"""`context-manager review`."""
+"""Commands `forget`, `approve` and `review`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     count,
     examples,
@@ -18,6 +17,7 @@ from mcp_server.cli.printing import (
     print_table,
     print_text,
     visible,
+    with_memory,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def forget_command(
     Without --apply, shows every copy and what would happen to it. `forget --apply` without a target, or the next start
     of a server, finishes a deletion that was interrupted.
     """
-    from mcp_server.cli.printing import working
+    from mcp_server.cli.command import working
     from mcp_server.forgetting.forget import finish, forget, plan_forget
     from mcp_server.forgetting.target import ForgetTarget
 
@@ -167,14 +167,14 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
     if not found:
         click.echo("Nothing waits for approval.")
     for one in found:
-        print_text(_words_forget(one))
+        print_text(_approval_text(one))
     for line in done:
         click.echo(visible(line))
     if found and not done:
         click.echo("Write one: context-manager approve ID --apply. Delete it: ID --reject --apply. All of them: --all.")
 
 
-def _words_forget(one: Waiting) -> str:
+def _approval_text(one: Waiting) -> str:
     proposal = one.proposal
     where = f"{proposal.path}, proposed {proposal.at:%Y-%m-%d %H:%M} by {proposal.by or 'an agent'}"
     lines = [f"{proposal.id}  {where}"]

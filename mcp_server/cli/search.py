@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
+    caller,
     choice_option,
     examples,
     json_option,
@@ -16,6 +16,7 @@ from mcp_server.cli.printing import (
     print_json,
     print_result,
     print_table,
+    with_memory,
 )
 from mcp_server.model import Category, Passage
 

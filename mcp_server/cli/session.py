@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     count,
     examples,
@@ -21,6 +20,7 @@ from mcp_server.cli.printing import (
     print_table,
     print_text,
     say_not_applied,
+    with_memory,
 )
 
 if TYPE_CHECKING:

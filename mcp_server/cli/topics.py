@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     console,
     examples,
@@ -18,6 +17,7 @@ from mcp_server.cli.printing import (
     print_table,
     print_text,
     visible,
+    with_memory,
 )
 
 if TYPE_CHECKING:

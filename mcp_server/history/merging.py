@@ -128,7 +128,7 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
         raise Refused(f"{path} is not a file whose incoming changes wait; reject {proposal.id}")
     here, there = _here(memory, path), _there(memory, path)
     entry = proposal.fact.get("base") or ""
-    base = _text_incoming(memory.git.merging.content(path, entry) if entry else None)
+    base = _text_or_none(memory.git.merging.content(path, entry) if entry else None)
     if here is None or there is None or here == base:
         return there
     day = memory.local_date(memory.clock())
@@ -158,17 +158,13 @@ def _real(memory: Memory, path: str) -> str:
 
 def _here(memory: Memory, path: str) -> str | None:
     try:
-        return _text_incoming(memory.files.read_bytes(path))
+        return _text_or_none(memory.files.read_bytes(path))
     except NotFound:
         return None
 
 
 def _there(memory: Memory, path: str) -> str | None:
-    return _text_incoming(memory.git.merging.committed(path))
-
-
-def _text_incoming(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "surrogateescape")
+    return _text_or_none(memory.git.merging.committed(path))
 
 
 TRIES = 5
@@ -333,6 +329,10 @@ def _other_name(path: str, data: bytes, day: str) -> str:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def _text_or_none(data: bytes | None) -> str | None:
+    return None if data is None else _text(data)
 
 
 def _day(memory: Memory, at: datetime) -> str:

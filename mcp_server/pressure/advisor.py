@@ -1,7 +1,14 @@
-"""Runs the advisor for a session: what can be removed from a context that fills up, and how much that saves.
+"""The advisor: proposes what a user can remove from a full context, and says how much that saves.
 
-It only proposes: in `observe`'s answer from 70% on, with a prompt of a client with hooks once for each phase, and
-whenever it is asked. The result is written to `.local/advisor/{session}.json` a moment later.
+    gauge      phase       proposes
+    under 70%  quiet       nothing, unless asked
+    70–80%     identify    the quarter with the lowest scores
+    80–90%     aggressive  scores under 10; a review of 10 to 15
+    90–95%     critical    scores under 16, with a warning
+    from 95%   too late    no scoring: compact now
+
+It removes nothing itself. It speaks in `observe`'s answer from 70% on, with a prompt of a client with hooks once for
+each phase, and whenever it is asked. The result is written to `.local/advisor/{session}.json` a moment later.
 """
 
 from __future__ import annotations

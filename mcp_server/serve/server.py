@@ -1,4 +1,9 @@
-"""Builds the MCP server of one connection: tools, resources, prompts, subscriptions and background work."""
+"""Builds the MCP server of one connection (tools, resources, prompts, subscriptions, background work) and serves it.
+
+Over stdin and stdout, lines with half a character are repaired. A JavaScript client that shortens a string between the
+two halves of an emoji sends a lone surrogate (`"\\ud83d"`). The SDK drops such a line as invalid JSON, so the client
+would wait for its answer forever. The half character is replaced with U+FFFD, and the call is served.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a markdown file: its front matter as text, and its sections."""
+"""The parts of a markdown file: its front matter as text, its sections, and its wiki links."""
 
 from __future__ import annotations
 

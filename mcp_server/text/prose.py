@@ -1,4 +1,9 @@
-"""Prose: the lines of a message that are not code, and the form of an entry."""
+"""Prose: the lines of a message that are not code, the form of an entry, and extractive summaries.
+
+A summary has the sentences of a text with the most frequent words, in their order. The weight of a word is the number
+of sentences that contain it, and the value of a sentence is the mean weight of its words. The first and last sentence
+count a little more.
+"""
 
 from __future__ import annotations
 

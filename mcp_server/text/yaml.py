@@ -1,4 +1,4 @@
-"""Reads YAML 1.2 into plain values. Errors name the file and the line."""
+"""Reads YAML 1.2 into plain values, and writes values on one line of YAML. Errors name the file and the line."""
 
 from __future__ import annotations
 

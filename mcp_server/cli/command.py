@@ -1,16 +1,17 @@
-"""Prints answers: tables and text for people, JSON for programs."""
+"""Shared by all commands: opens the workspace, and prints answers as text for people or as JSON for programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,8 +20,75 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-F = TypeVar("F", bound=Callable[..., Any])
+    from mcp_server.memory import Memory
+    from mcp_server.model import Caller
+    from mcp_server.storage.local.folders import IfMissing
+
+
 T = TypeVar("T")
+
+
+def with_memory(
+    act: Callable[[Memory], Awaitable[T]],
+    *,
+    fresh: bool = False,
+    if_missing: IfMissing = "refuse",
+    settings: Mapping[str, str] | None = None,
+) -> T:
+    """Returns what `act` returns for the memory of `--workspace`.
+
+    Args:
+        fresh: brings the index up to date first.
+        if_missing: what to do if there is no memory. Only commands that record pass "create".
+        settings: settings for this command only, named as in the environment.
+    """
+    import anyio
+
+    from mcp_server.app import catch_up, open_memory
+
+    pass
+
+    context = click.get_current_context()
+    if if_missing == "create" and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
+        click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
+
+    async def run() -> T:
+        environ = {**os.environ, **(settings or {})}
+        async with open_memory(context.find_root().obj, environ, if_missing=if_missing) as memory:
+            for note in memory.startup_notes:
+                click.echo(f"context-manager: {note}", err=True)
+            if fresh:
+                with working("Reading what has changed …"):
+                    await catch_up(memory)
+            return await act(memory)
+
+    return anyio.run(run)
+
+
+def folder() -> Path:
+    """Returns the folder of the command's memory."""
+    from mcp_server.home import resolve_workspace
+
+    return resolve_workspace(click.get_current_context().find_root().obj, os.environ)
+
+
+def memory_exists() -> bool:
+    """Returns whether the command's folder is a workspace."""
+    from mcp_server.storage.local.folders import is_workspace
+
+    return is_workspace(folder())
+
+
+def caller() -> Caller:
+    """Returns this command as the caller, with the folder of the client or the shell."""
+    from mcp_server.home import working_folder
+    from mcp_server.model import Caller
+
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or working_folder()
+    return Caller(source="cli", client="context-manager", explicit_sessions=True, folder=folder)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH = 120
 """Characters of a line in a file or a pipe, if `COLUMNS` is not set."""
 
