@@ -1,8 +1,8 @@
 """Reads times as people write them (`moment`), and makes relative dates of a text absolute (`absolute`).
 
-`moment` reads `2026-02-16 18:45`, `2026-W07`, `yesterday` and `2 weeks ago`. `absolute` turns "yesterday", said on 8
-May 2023, into "on 7 May 2023". Days become days; weeks, weekends, months and years become "in the week before 3 July 2023"
-or "in April 2023". Words that name no exact time ("recently", "the other day") stay.
+`moment` reads `2026-02-16 18:45`, `2026-W07`, `yesterday` and `2 weeks ago`. `absolute` turns "yesterday", said on
+8 May 2023, into "on 7 May 2023". Days become days; weeks, weekends, months and years become "in the week before
+3 July 2023" or "in April 2023". Words that name no exact time ("recently", "the other day") stay.
 """
 
 from __future__ import annotations
