@@ -156,8 +156,8 @@ def test_storage_imports_only_pure_files() -> None:
 
 LOCAL_ONLY = {
     "mcp_server.app": "builds the memory of a local workspace",
-    "mcp_server.cli.opening": "asks whether a folder is a workspace, before it is opened",
-    "mcp_server.cli.prune": "names the shipped lexicon",
+    "mcp_server.cli.command": "asks whether a folder is a workspace, before it is opened",
+    "mcp_server.cli.maintain": "names the shipped lexicon",
     "mcp_server.serve": "asks whether a folder may become a workspace, before it is opened",
     "mcp_server.serve.http": "writes the token file",
     "mcp_server.serve.instructions": "counts files before the workspace is opened",
@@ -168,8 +168,7 @@ LOCAL_ONLY = {
     "mcp_server.status.doctor": "reports this machine's SQLite",
     "mcp_server.forgetting.target": "reads all objects of git and all files on disk",
     "mcp_server.forgetting.forget": "rewrites git's history and cleans all files on disk",
-    "mcp_server.history.branch_folders": "checks branches out into folders",
-    "mcp_server.history.explore": "copies this machine's settings into a branch's folder",
+    "mcp_server.history.explore": "checks branches out into folders, with this machine's settings",
     "mcp_server.knowledge.compare_trees": "reads folders of branches",
     "mcp_server.knowledge.reconstruct": "opens a folder of a branch as a memory of its own",
 }

@@ -37,7 +37,7 @@ def tool(connection: Connection) -> Tool:
         """Use when you want to know when or where something in memory was learned, what changed since some day, or to
         take a bad change of it back. (recover brings one file back, read with `at` shows it as it was.)"""
         from mcp_server.history import history as actions
-        from mcp_server.history.revert import revert
+        from mcp_server.history.history import revert
 
         memory = await connection.memory()
         if about is None and question not in ("diff", "today"):

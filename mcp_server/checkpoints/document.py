@@ -33,12 +33,11 @@ from typing import Any, Literal, cast, get_args
 from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchors import Anchor, AnchorKind, kind_of
 from mcp_server.model import GLOBAL, ToolCall
-from mcp_server.relevance.gauges import Gauges
-from mcp_server.text.escaping import escape, escape_line, unescape, unescape_line
+from mcp_server.relevance.chunks import Gauges
 from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.transcript import LoadYaml
+from mcp_server.text.transcript import LoadYaml, escape, escape_line, unescape, unescape_line
 from mcp_server.text.transcript_head import own_fields
-from mcp_server.text.yaml_line import moment_text, read_moment, yaml_line
+from mcp_server.text.yaml import moment_text, read_moment, yaml_line
 
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1
@@ -145,7 +144,7 @@ def _written(checkpoint: Checkpoint, more: Mapping[str, object], sections: Itera
         "turn": checkpoint.turn,
         **more,
     }
-    head = ["---", *(f"{name}: {yaml_line(value)}" for name, value in fields.items()), "---"]
+    head = ["---", *map(": ".join, zip(fields, map(yaml_line, fields.values()), strict=True)), "---"]
     title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {moment_text(checkpoint.at)[:16].replace('T', ' ')} UTC"
     live = f", live context at {gauges.live:.0%} of {gauges.limit:,} tokens" if gauges else ""
     lines = [*head, "", title, "", f"After turn {checkpoint.turn}{live}."]

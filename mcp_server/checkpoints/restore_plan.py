@@ -206,8 +206,7 @@ def _texts(memory: Memory, trees: CheckpointTrees, of: Checkpoint) -> dict[str, 
 
 
 def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
-    paths = [path for path in trees.paths() if path.startswith(FOLDERS)]
-    return {path: data.decode("utf-8", "replace") for path, data in trees.current(paths).items()}
+    return {path: data.decode("utf-8", "replace") for path, data in trees.current(trees.paths()).items()}
 
 
 def unchanged_files(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:

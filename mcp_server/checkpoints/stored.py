@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.checkpoint import of_notes
+from mcp_server.checkpoints.checkpoint import of_notes, summary
 from mcp_server.checkpoints.document import Checkpoint, page, without_counts
-from mcp_server.checkpoints.threads import summary
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import notes
@@ -18,7 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.checkpoint_files import CheckpointFiles, Head
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.yaml_line import moment_text
+from mcp_server.text.yaml import moment_text
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:

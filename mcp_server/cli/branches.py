@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     count,
     examples,
     json_option,
     moment,
     print_json,
+    print_list,
     print_table,
     print_text,
     progress,
+    say_not_applied,
+    with_memory,
     working,
 )
 
@@ -70,18 +72,16 @@ def explore_list(as_json: bool) -> None:
     """List the explorations, oldest first."""
     from mcp_server.history.explore import explorations
 
-    found = with_memory(explorations)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("No explorations. Begin one: context-manager explore create NAME")
-    else:
-        rows = [
-            (one.name, moment(one.begun), one.commits, one.uncommitted, moment(one.until), one.place or "(gone)")
-            for one in found
-        ]
-        columns = ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder")
-        print_table(columns, rows, right=("commits", "uncommitted"))
+    print_list(
+        with_memory(explorations),
+        as_json,
+        "No explorations. Begin one: context-manager explore create NAME",
+        ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder"),
+        lambda one: (
+            *(one.name, moment(one.begun), one.commits, one.uncommitted, moment(one.until), one.place or "(gone)"),
+        ),
+        right=("commits", "uncommitted"),
+    )
 
 
 @explore_command.command("merge")
@@ -95,11 +95,7 @@ def explore_merge(name: str, apply: bool, as_json: bool) -> None:
     if not apply:
         _show_exploration(name, "merge", as_json)
         return
-
-    async def act(memory: Memory) -> Joined | None:
-        return await explore.merge(memory, name)
-
-    print_joined(name, with_memory(act), as_json)
+    print_joined(name, with_memory(lambda memory: explore.merge(memory, name)), as_json)
 
 
 @explore_command.command("drop")
@@ -170,15 +166,14 @@ def reconstruct_list(as_json: bool) -> None:
     """List the reconstructions, oldest first."""
     from mcp_server.knowledge.reconstruct import reconstructions
 
-    found = with_memory(reconstructions)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("No reconstructions. Make one: context-manager reconstruct create NAME")
-    else:
-        rows = [(one.name, moment(one.made), one.conversations, one.lines, one.by) for one in found]
-        columns = ("name", "made (UTC)", "conversations", "lines", "by")
-        print_table(columns, rows, right=("conversations", "lines"))
+    print_list(
+        with_memory(reconstructions),
+        as_json,
+        "No reconstructions. Make one: context-manager reconstruct create NAME",
+        ("name", "made (UTC)", "conversations", "lines", "by"),
+        lambda one: (one.name, moment(one.made), one.conversations, one.lines, one.by),
+        right=("conversations", "lines"),
+    )
 
 
 @reconstruct_command.command("compare")
@@ -195,8 +190,22 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     found = with_memory(act)
     if as_json:
         print_json(found)
-    else:
-        _show(found)
+        return
+    rows = [
+        (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
+        for one in found.versions
+    ]
+    columns = ("version", "files", "derived lines", "turns named", "found: turn", "found: conversation")
+    print_table(columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines")
+    for name, delta in found.deltas.items():
+        shown = delta.files[:SHOWN_FILES]
+        said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
+        said += [f"  {one.path}  -{one.only_first} +{one.only_second}" for one in shown]
+        said += [f"  and {len(delta.files) - len(shown)} more files"] if len(delta.files) > len(shown) else []
+        if delta.own_since:
+            said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
+        said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
+        print_text("\n".join(said))
 
 
 @reconstruct_command.command("merge")
@@ -210,11 +219,7 @@ def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
     if not apply:
         _show_reconstruction(name, "merge", as_json)
         return
-
-    async def act(memory: Memory) -> Joined | None:
-        return await reconstruct.merge(memory, name)
-
-    print_joined(name, with_memory(act), as_json)
+    print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)), as_json)
 
 
 @reconstruct_command.command("drop")
@@ -266,22 +271,4 @@ def _print_not_applied(command: str, name: str, verb: str, own: str, found: obje
         print_json({"branch": found, "change": verb, "applied": False})
     else:
         click.echo(f"{name} has {own}.")
-        click.echo(f"Nothing was changed yet; do it with: context-manager {command} {verb} {name} --apply")
-
-
-def _show(found: Comparison) -> None:
-    rows = [
-        (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
-        for one in found.versions
-    ]
-    columns = ("version", "files", "derived lines", "turns named", "found: turn", "found: conversation")
-    print_table(columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines")
-    for name, delta in found.deltas.items():
-        shown = delta.files[:SHOWN_FILES]
-        said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
-        said += [f"  {one.path}  -{one.only_first} +{one.only_second}" for one in shown]
-        said += [f"  and {len(delta.files) - len(shown)} more files"] if len(delta.files) > len(shown) else []
-        if delta.own_since:
-            said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
-        said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
-        print_text("\n".join(said))
+        say_not_applied(f"{command} {verb} {name}")

@@ -7,15 +7,17 @@ from shlex import quote
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
+    caller,
     examples,
     json_option,
+    limit_option,
     print_json,
+    print_list,
     print_result,
-    print_table,
     print_text,
+    with_memory,
 )
 
 
@@ -52,25 +54,20 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 
 @checkpoint_command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
+@limit_option(50, "The newest so many.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """List the checkpoints, newest first."""
     from mcp_server.checkpoints.stored import listed, reason_text, time_text
-    from mcp_server.memory import Memory
-    from mcp_server.storage.checkpoint_files import Head
 
-    async def ask(memory: Memory) -> list[Head]:
-        return (await listed(memory, session))[:limit]
-
-    found = with_memory(ask)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("No checkpoints yet. Make one: context-manager checkpoint create")
-    else:
-        rows = [(one.id, time_text(one), f"{reason_text(one)} · session {one.session}") for one in found]
-        print_table(("id", "made (UTC)", "what"), rows, whole=("id",))
+    print_list(
+        with_memory(lambda memory: listed(memory, session))[:limit],
+        as_json,
+        "No checkpoints yet. Make one: context-manager checkpoint create",
+        ("id", "made (UTC)", "what"),
+        lambda one: (one.id, time_text(one), f"{reason_text(one)} · session {one.session}"),
+        whole=("id",),
+    )
 
 
 @checkpoint_command.command("show")
@@ -78,14 +75,9 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
 @json_option
 def show(checkpoint: str, as_json: bool) -> None:
     """Print a checkpoint: decisions, open items, state."""
-    from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.stored import read, shown_text
-    from mcp_server.memory import Memory
 
-    async def ask(memory: Memory) -> Checkpoint:
-        return await read(memory, checkpoint)
-
-    found = with_memory(ask)
+    found = with_memory(lambda memory: read(memory, checkpoint))
     print_result(found, shown_text(found), as_json)
 
 
@@ -95,13 +87,9 @@ def show(checkpoint: str, as_json: bool) -> None:
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """Show the changes from now, or from OTHER, to CHECKPOINT."""
-    from mcp_server.checkpoints.restore_plan import diff_text as action
-    from mcp_server.memory import Memory
+    from mcp_server.checkpoints.restore_plan import diff_text
 
-    async def ask(memory: Memory) -> str:
-        return await action(memory, checkpoint, other)
-
-    found = with_memory(ask)
+    found = with_memory(lambda memory: diff_text(memory, checkpoint, other))
     print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found, as_json)
 
 
@@ -115,15 +103,10 @@ def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
 @click.option("--knowledge/--no-knowledge", default=None, help="Of a checkpoint: the knowledge files, too.")
 @click.option("--query", help="List what contains these words; with --apply: recover the best match.")
 @apply_option
-@click.option("--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Most of each kind.")
+@limit_option(10, "Most of each kind.", 200)
 @json_option
 def recover_command(
-    what: str | None,
-    knowledge: bool | None,
-    query: str | None,
-    apply: bool,
-    limit: int,
-    as_json: bool,
+    what: str | None, knowledge: bool | None, query: str | None, apply: bool, limit: int, as_json: bool
 ) -> None:
     """Bring back a dropped chunk, an earlier version, an archived entry, a reverted commit, or a checkpoint.
 
@@ -136,33 +119,20 @@ def recover_command(
         raise click.UsageError("give what to recover, or --query, not both")
     if apply and not (what or query):
         raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
-    if what is None and not apply:
-        _list(query, limit, as_json)
-    else:
-        _recover(what, query, apply, knowledge, as_json)
-
-
-def _list(query: str | None, limit: int, as_json: bool) -> None:
-    from mcp_server.memory import Memory
-    from mcp_server.recovery.recoverable import Recoverable, recoverable
-
-    async def find(memory: Memory) -> list[Recoverable]:
-        return await recoverable(memory, query, limit)
-
-    found = with_memory(find, fresh=bool(query))
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("Nothing to recover: nothing went cold or was archived, and no committed file was changed since.")
-    else:
-        rows = [(one.id, one.kind, one.at[:16].replace("T", " "), one.summary) for one in found]
-        print_table(("id", "kind", "written", "what"), rows, whole=("id",))
-
-
-def _recover(what: str | None, query: str | None, apply: bool, knowledge: bool | None, as_json: bool) -> None:
     from mcp_server.memory import Memory
     from mcp_server.recovery.recover import Recovery, recover
-    from mcp_server.recovery.recoverable import meant
+    from mcp_server.recovery.recoverable import meant, recoverable
+
+    if what is None and not apply:
+        print_list(
+            with_memory(lambda memory: recoverable(memory, query, limit), fresh=bool(query)),
+            as_json,
+            "Nothing to recover: nothing went cold or was archived, and no committed file was changed since.",
+            ("id", "kind", "written", "what"),
+            lambda one: (one.id, one.kind, one.at[:16].replace("T", " "), one.summary),
+            whole=("id",),
+        )
+        return
 
     async def act(memory: Memory) -> Recovery:
         return await recover(

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mcp_server.cli.opening import memory_exists, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     console,
     count,
     examples,
     json_option,
+    memory_exists,
     print_json,
     print_table,
     print_text,
     visible,
+    with_memory,
 )
 from mcp_server.errors import Refused, Unavailable
 
@@ -103,7 +104,7 @@ async def _install(
     from anyio.to_thread import run_sync
 
     from mcp_server.app import catch_up
-    from mcp_server.cli.printing import working
+    from mcp_server.cli.command import working
     from mcp_server.clients.installers.handshake import handshake
     from mcp_server.clients.installers.install import as_dict, install
     from mcp_server.context import briefs
@@ -183,7 +184,7 @@ async def _history(
     import anyio
 
     from mcp_server.app import catch_up
-    from mcp_server.cli.printing import progress, working
+    from mcp_server.cli.command import progress, working
     from mcp_server.clients.importers.imported import Progress
     from mcp_server.clients.importers.run import import_path
 
@@ -481,7 +482,7 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
 
     Exits with 1 if an important check fails.
     """
-    from mcp_server.cli.printing import working
+    from mcp_server.cli.command import working
     from mcp_server.clients.installers.chain import examine_chain
     from mcp_server.status.doctor import examine, examine_secrets, repair
 

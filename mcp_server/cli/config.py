@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import examples, json_option, plain, print_json, print_text
+from mcp_server.cli.command import examples, json_option, plain, print_json, print_text, with_memory
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -192,7 +191,7 @@ def _lines(prefix: str, values: dict[str, Any]) -> list[str]:
 
 
 def _text(value: object) -> str:
-    from mcp_server.text.yaml_line import yaml_line
+    from mcp_server.text.yaml import yaml_line
 
     if isinstance(value, float):
         return f"{value:g}"

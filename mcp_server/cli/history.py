@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
+    caller,
+    choice_option,
     examples,
     json_option,
+    limit_option,
     moment,
     print_json,
+    print_list,
     print_result,
     print_table,
     print_text,
+    say_not_applied,
+    with_memory,
     working,
 )
 
@@ -36,22 +41,23 @@ def history_command() -> None:
 
 @history_command.command("when")
 @click.argument("text")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
+@limit_option(20, "The newest so many.")
 @json_option
 def when(text: str, limit: int, as_json: bool) -> None:
     """Show when TEXT came into the knowledge, and when it left."""
     from mcp_server.history import history
 
     found = with_memory(lambda memory: history.when(memory, text, limit))
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo(f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)")
-    else:
-        rows = [(moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject) for one in found]
-        print_table(("when (UTC)", "", "file", "commit", "its message"), rows, whole=("file",))
-        for source in dict.fromkeys(source for one in found for source in one.sources):
-            click.echo(f"said in {source}")
+    print_list(
+        found,
+        as_json,
+        f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)",
+        ("when (UTC)", "", "file", "commit", "its message"),
+        lambda one: (moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject),
+        whole=("file",),
+    )
+    for source in dict.fromkeys(source for one in found for source in one.sources) if not as_json else ():
+        click.echo(f"said in {source}")
 
 
 @history_command.command("where")
@@ -116,7 +122,7 @@ def show(commit: str, as_json: bool) -> None:
 @json_option
 def revert(commit: str, apply: bool, as_json: bool) -> None:
     """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
-    from mcp_server.history import revert as action
+    from mcp_server.history import history as action
 
     done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
     if as_json:
@@ -124,7 +130,7 @@ def revert(commit: str, apply: bool, as_json: bool) -> None:
         return
     print_text(done.markdown)
     if done.paths and not done.commit:
-        click.echo(f"Nothing was changed yet; do it with: context-manager history revert {commit} --apply")
+        say_not_applied(f"history revert {commit}")
 
 
 def _print_origins(found: list[Origin], as_json: bool) -> None:
@@ -134,19 +140,17 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
     from mcp_server.text.derived_lines import without_sources
 
     for path, origins in groupby(found, key=lambda one: one.path):
+        columns = ("line", "written (UTC)", "commit", "text", "from")
         rows = [
-            (
-                one.line,
-                moment(one.at),
-                (one.commit or "")[:10],
-                without_sources(one.text),
-                "\n".join(one.sources) or one.subject,
-            )
+            (one.line, moment(one.at), (one.commit or "")[:10], without_sources(one.text), _source(one))
             for one in origins
         ]
-        print_table(
-            ("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), whole=("from",), title=path
-        )
+        print_table(columns, rows, right=("line",), whole=("from",), title=path)
+
+
+def _source(one: Origin) -> str:
+    """Returns the turns that a line comes from, or else the message of its commit."""
+    return "\n".join(one.sources) or one.subject
 
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:
@@ -156,12 +160,11 @@ def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -
 
 @history_command.command("tag")
 @click.argument("name")
-@click.option(
+@choice_option(
     "--kind",
-    type=click.Choice(["milestone", "before", "extract"]),
+    values=["milestone", "before", "extract"],
+    about="The tag is memory/KIND/NAME. before: of a change; extract: of another extraction algorithm.",
     default="milestone",
-    show_default=True,
-    help="The tag is memory/KIND/NAME. before: of a change; extract: of another extraction algorithm.",
 )
 @click.option("--note", "-m", default="", help="A sentence about it.")
 @json_option
@@ -185,15 +188,13 @@ def tags_(as_json: bool) -> None:
     """List the tags of the memory, oldest first."""
     from mcp_server.history.committing import tags
 
-    found = with_memory(tags)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("No tags yet. Name the memory as it is now: context-manager history tag NAME")
-    else:
-        print_table(
-            ("tag", "of (UTC)", "commit", "note"), [(t.name, moment(t.at), t.commit[:10], t.message) for t in found]
-        )
+    print_list(
+        with_memory(tags),
+        as_json,
+        "No tags yet. Name the memory as it is now: context-manager history tag NAME",
+        ("tag", "of (UTC)", "commit", "note"),
+        lambda one: (one.name, moment(one.at), one.commit[:10], one.message),
+    )
 
 
 @click.command("sync", epilog=examples("sync", "sync backup"))

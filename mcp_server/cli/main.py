@@ -25,7 +25,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("record", "Create the memory's folder."),
-        "demo": ("demo", "See the main job done, from nothing, in seconds."),
+        "demo": ("compile", "See the main job done, from nothing, in seconds."),
         "install": ("clients", "Connect a client, or list the clients."),
         "uninstall": ("clients", "Disconnect a client; --purge deletes the memory."),
         "doctor": ("clients", "Check everything, and say how to fix it."),
@@ -35,11 +35,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "read": ("search", "Print a file of the memory, or lines of it."),
         "remember": ("record", "Write down a fact, a decision, a rule."),
         "observe": ("record", "Record one message of a conversation."),
-        "import": ("transfer", "Import conversations, notes, or an export."),
+        "import": ("record", "Import conversations, notes, or an export."),
         "compile": ("compile", "Print the context for a message."),
         "anchor": ("record", "Mark what must stay in the context."),
         "pause": ("pushes", "Add nothing to prompts for a while."),
-        "forget": ("forget", "Delete a text and all its copies."),
+        "forget": ("review", "Delete a text and all its copies."),
     },
     "Look inside": {
         "page": ("serve", "Look at the memory in the browser."),
@@ -53,17 +53,17 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Maintain": {
         "checkpoint": ("checkpoint", "Save the state of a conversation; compare states."),
         "recover": ("checkpoint", "Bring back what was dropped, archived or changed."),
-        "prune": ("prune", "Shorten a context or the knowledge, recoverably."),
+        "prune": ("maintain", "Shorten a context or the knowledge, recoverably."),
         "review": ("review", "Go through new lines: keep, edit, move, forget."),
-        "approve": ("forget", "Accept or reject what agents propose."),
-        "extract": ("knowledge", "Extract knowledge from conversations."),
-        "condense": ("knowledge", "Condense journals and MEMORY.md."),
-        "jobs": ("knowledge", "List and run the scheduled jobs."),
+        "approve": ("review", "Accept or reject what agents propose."),
+        "extract": ("maintain", "Extract knowledge from conversations."),
+        "condense": ("maintain", "Condense journals and MEMORY.md."),
+        "jobs": ("maintain", "List and run the scheduled jobs."),
         "config": ("config", "Read and change settings."),
-        "reset": ("prune", "Rebuild the index; delete state and logs."),
+        "reset": ("maintain", "Rebuild the index; delete state and logs."),
     },
     "Share": {
-        "export": ("transfer", "Write the whole memory to a folder or a zip."),
+        "export": ("record", "Write the whole memory to a folder or a zip."),
         "sync": ("history", "Merge with the copy on another machine."),
         "serve": ("serve", "Start the MCP server (stdio, or --http)."),
     },
@@ -220,7 +220,7 @@ def _failure(error: BaseException) -> str:
 
 
 def _say(message: str, code: int, as_json: bool) -> int:
-    from mcp_server.cli.printing import visible
+    from mcp_server.cli.command import visible
 
     line = visible(" ".join(message.split()))
     said = json.dumps({"error": line, "exit_code": code}) if as_json else f"context-manager: {line}"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import console, examples, json_option, print_json, print_text, visible
+from mcp_server.cli.command import caller, console, examples, json_option, print_json, print_text, visible, with_memory
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

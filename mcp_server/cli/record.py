@@ -1,21 +1,111 @@
-"""Text that comes as an argument or through a pipe."""
+"""Commands that fill the memory or copy it: `init`, `import`, `export`, `observe`, `remember` and `anchor`."""
 
 from __future__ import annotations
 
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mcp_server.cli.opening import caller, folder, memory_exists, with_memory
-from mcp_server.cli.printing import examples, json_option, print_json, print_result, print_table, print_text
+from mcp_server.cli.command import (
+    caller,
+    choice_option,
+    examples,
+    folder,
+    json_option,
+    memory_exists,
+    print_json,
+    print_result,
+    print_table,
+    progress,
+    with_memory,
+    working,
+)
+from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.errors import Invalid
 
 if TYPE_CHECKING:
-    from mcp_server.knowledge.anchor import Anchored
     from mcp_server.knowledge.anchors import Anchor
     from mcp_server.memory import Memory
+
+
+FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
+
+
+@click.command(
+    "import", epilog=examples("import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
+)
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@choice_option(
+    "--format",
+    "format_name",
+    values=FORMATS,
+    about=f"The format of PATH: {', '.join(FORMATS[1:])}; auto detects it.",
+    default="auto",
+    metavar="FORMAT",
+)
+@click.option(
+    "--project", help="Its project (default: that of the conversation's folder; else none, visible in all projects)."
+)
+@click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
+@click.option("--anew", is_flag=True, help="Also read files that have not changed since they were imported.")
+@json_option
+def import_command(
+    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, as_json: bool
+) -> None:
+    """Import a file or a folder: conversations, notes, or what `export` wrote.
+
+    A second import adds only what is new.
+    """
+    from mcp_server.app import catch_up
+    from mcp_server.clients.importers.imported import Format, ImportReport, Progress
+    from mcp_server.clients.importers.run import import_path
+    from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
+
+    async def act(memory: Memory) -> ImportReport | Restored:
+        if format_name == "memory" or (format_name == "auto" and is_export(path)):
+            with working("Importing …"):
+                restored = await import_memory(memory, path)
+                await catch_up(memory)
+            return restored
+        with progress("Importing") as show:
+
+            def watch(step: Progress) -> None:
+                show(step.done, step.total, step.label)
+
+            chosen = None if format_name == "auto" else cast(Format, format_name)
+            report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=watch)
+        with working("Indexing …"):
+            await catch_up(memory)
+        return report
+
+    report = with_memory(act, if_missing="create")
+    print_result(report, report.markdown, as_json)
+    if isinstance(report, ImportReport) and report.nothing_read:
+        click.get_current_context().exit(1)
+
+
+@click.command("export", epilog=examples("export memory.zip", "export /media/usb/memory", "import memory.zip"))
+@click.argument("target", type=click.Path(path_type=Path))
+@json_option
+def export_command(target: Path, as_json: bool) -> None:
+    """Write the whole memory to TARGET, a new folder or a .zip, which `import` reads.
+
+    It has all conversations, knowledge, topics and settings of the memory, as files. The history in git and what
+    belongs to this machine (the index, live contexts, cold storage) are not in it.
+    """
+    from mcp_server.clients.importers.whole_memory import Exported, export_memory
+
+    place = target.expanduser().absolute()
+
+    async def act(memory: Memory) -> Exported:
+        with working("Exporting …"):
+            return await export_memory(memory, place)
+
+    done = with_memory(act)
+    print_result(done, f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}", as_json)
 
 
 def given_or_piped(argument: str | None, name: str) -> str:
@@ -88,25 +178,17 @@ class Moment(click.ParamType[datetime]):
     epilog=examples("observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"),
 )
 @click.argument("content", required=False)
-@click.option(
-    "--role",
-    type=click.Choice(["user", "agent", "assistant", "system"]),
-    default="user",
-    show_default=True,
-    help="Who said it.",
-)
+@choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
 @click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="The speaker's name.")
 @click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
 @click.option("--project", help="Its project (default: that of the folder).")
-@click.option(
-    "--kind", type=click.Choice(["main", "shared", "subagent"]), help="shared: others can read it. Fixed for a session."
+@choice_option(
+    "--kind", values=["main", "shared", "subagent"], about="shared: others can read it. Fixed for a session."
 )
-@click.option(
-    "--delivery",
-    type=click.Choice(["add", "replace"]),
-    help="replace: the compiled context is the prompt. Fixed for a session.",
+@choice_option(
+    "--delivery", values=["add", "replace"], about="replace: the compiled context is the prompt. Fixed for a session."
 )
 @click.option("--model", help="Which model answers.")
 @click.option("--channel", help="Where it was said (default: context-manager).")
@@ -115,17 +197,13 @@ class Moment(click.ParamType[datetime]):
 @json_option
 def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
-    from mcp_server.conversations.observe import NewTurn, Observed, observe
-    from mcp_server.errors import Invalid
+    from mcp_server.conversations.observe import NewTurn, observe
 
     turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
 
-    async def act(memory: Memory) -> Observed:
-        return await observe(memory, turn, caller())
-
-    done = with_memory(act, if_missing="create")
+    done = with_memory(lambda memory: observe(memory, turn, caller()), if_missing="create")
     print_result(done, done.markdown, as_json)
 
 
@@ -140,24 +218,18 @@ KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project",
     ),
 )
 @click.argument("content", required=False)
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    metavar="KIND",
-    default="fact",
-    show_default=True,
-    help=f"Chooses file and section: {', '.join(KINDS)}.",
+@choice_option(
+    "--kind", values=KINDS, about=f"Chooses file and section: {', '.join(KINDS)}.", default="fact", metavar="KIND"
 )
 @click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
 @click.option("--session", help="The conversation it comes from.")
 @click.option("--path", help="Another file than that of the kind.")
 @click.option("--section", help="Another heading than that of the kind.")
-@click.option(
+@choice_option(
     "--action",
-    type=click.Choice(["append", "replace", "edit", "create"]),
+    values=["append", "replace", "edit", "create"],
+    about="replace: the section; edit: --old-text only; create: a new file.",
     default="append",
-    show_default=True,
-    help="replace: the section; edit: --old-text only; create: a new file.",
 )
 @click.option("--old-text", help="The text that `edit` replaces.")
 @click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
@@ -178,10 +250,7 @@ def remember_command(content: str | None, as_json: bool, **options: Any) -> None
         return done
 
     done = with_memory(act, if_missing="create")
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)
 
 
 @click.command("anchor", epilog=examples("anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off"))
@@ -191,35 +260,22 @@ def remember_command(content: str | None, as_json: bool, **options: Any) -> None
 @json_option
 def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
+    from mcp_server.knowledge.anchor import anchor, anchors
+
+    async def listed(memory: Memory) -> list[Anchor]:
+        return anchors(memory)
+
     if item is not None:
-        _act(item, not off, note, as_json)
+        done = with_memory(lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create")
+        said = {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed}
+        print_result(said, done.markdown, as_json)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = with_memory(_list)
+    held = with_memory(listed)
     if as_json:
         print_json([{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in held])
     elif not held:
         click.echo("Nothing is anchored. (anchor ITEM)")
     else:
         print_table(("anchor", "kind", "since", "note"), [(one.item, one.kind, one.at, one.note) for one in held])
-
-
-async def _list(memory: Memory) -> list[Anchor]:
-    from mcp_server.knowledge.anchor import anchors
-
-    return anchors(memory)
-
-
-def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
-    from mcp_server.knowledge.anchor import anchor
-
-    async def act(memory: Memory) -> Anchored:
-        return await anchor(memory, item, on, note)
-
-    done = with_memory(act, if_missing="create" if on else "refuse")
-    print_result(
-        {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed},
-        done.markdown,
-        as_json,
-    )

@@ -6,8 +6,18 @@ from typing import Any, get_args
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import examples, json_option, moment, print_json, print_result, print_table
+from mcp_server.cli.command import (
+    caller,
+    choice_option,
+    examples,
+    json_option,
+    limit_option,
+    moment,
+    print_json,
+    print_result,
+    print_table,
+    with_memory,
+)
 from mcp_server.model import Category, Passage
 
 CATEGORIES = get_args(Category)
@@ -20,26 +30,13 @@ CATEGORIES = get_args(Category)
     ),
 )
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Passages at most.")
-@click.option(
-    "--category",
-    type=click.Choice(CATEGORIES),
-    metavar="CATEGORY",
-    help=f"Only this kind of file: {', '.join(CATEGORIES)}.",
+@limit_option(10, "Passages at most.", 100)
+@choice_option(
+    "--category", values=CATEGORIES, about=f"Only this kind of file: {', '.join(CATEGORIES)}.", metavar="CATEGORY"
 )
-@click.option(
-    "--scope",
-    type=click.Choice(["project", "all"]),
-    default="all",
-    show_default=True,
-    help="project: this one and what is global.",
-)
-@click.option(
-    "--mode",
-    type=click.Choice(["hybrid", "keyword", "vector"]),
-    default="hybrid",
-    show_default=True,
-    help="By words, by meaning, or both.",
+@choice_option("--scope", values=["project", "all"], about="project: this one and what is global.", default="all")
+@choice_option(
+    "--mode", values=["hybrid", "keyword", "vector"], about="By words, by meaning, or both.", default="hybrid"
 )
 @click.option("--session", help="Only this conversation.")
 @click.option("--project", help="As from this project (default: the folder's own).")
@@ -95,11 +92,7 @@ def _said(passage: Passage) -> str:
 @json_option
 def read_command(path: str, start: int | None, end: int | None, at: str | None, as_json: bool) -> None:
     """Print a file of the memory; PATH is as `search` shows it."""
-    from mcp_server.conversations.read import ReadAnswer, read
-    from mcp_server.memory import Memory
+    from mcp_server.conversations.read import read
 
-    async def ask(memory: Memory) -> ReadAnswer:
-        return await read(memory, path, start, end, at, max_tokens=1_000_000)
-
-    answer = with_memory(ask)
+    answer = with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
     print_result(answer, answer.markdown, as_json)

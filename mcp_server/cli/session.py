@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     apply_option,
     count,
     examples,
     json_option,
+    limit_option,
     moment,
     plain,
     print_json,
+    print_list,
     print_table,
     print_text,
+    say_not_applied,
+    with_memory,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ def session_command() -> None:
 
 @session_command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
+@limit_option(50, "How many, newest first.")
 @json_option
 def session_list(open_only: bool, limit: int, as_json: bool) -> None:
     """List the conversations, newest first."""
@@ -44,14 +47,15 @@ def session_list(open_only: bool, limit: int, as_json: bool) -> None:
         return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)
 
     rows, name = with_memory(ask, fresh=True)
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        click.echo("No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE")
-    else:
-        shown = [(r.session, r.status, r.turns, moment(r.last_at), name(r.project), r.title) for r in rows]
-        columns = ("session", "", "turns", "last (UTC)", "project", "title")
-        print_table(columns, shown, right=("turns",), whole=("session",))
+    print_list(
+        rows,
+        as_json,
+        "No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE",
+        ("session", "", "turns", "last (UTC)", "project", "title"),
+        lambda one: (one.session, one.status, one.turns, moment(one.last_at), name(one.project), one.title),
+        right=("turns",),
+        whole=("session",),
+    )
 
 
 @session_command.command("show")
@@ -77,9 +81,11 @@ def show(session: str, everything: bool, as_json: bool) -> None:
         turns = [{**plain(turn), "beside": beside} for turn, beside in said]
         print_json({**plain(shown), "turns": turns})
         return
-    count = f"{len(said)} turn{'' if len(said) == 1 else 's'}"
     others = list(dict.fromkeys(path for _, path in said if path))
-    print_text(f"{shown.row.title}\n{session}, {shown.row.status}, {count}, {', '.join([*shown.paths, *others])}")
+    print_text(
+        f"{shown.row.title}\n{session}, {shown.row.status}, {count(len(said), 'turn')}, "
+        + ", ".join([*shown.paths, *others])
+    )
     if others:
         print_text(f"This conversation was continued on two machines: turns marked with * are in {', '.join(others)}")
     for turn, beside in said:
@@ -123,14 +129,14 @@ def project_list(as_json: bool) -> None:
     """List the projects with their keys and numbers of conversations."""
     from mcp_server.conversations.projects import list_projects
 
-    projects = with_memory(list_projects)
-    if as_json:
-        print_json(projects)
-    elif not projects:
-        click.echo("No projects yet: the first message from a project's folder makes one.")
-    else:
-        rows = [(project.slug, project.sessions, ", ".join(project.keys)) for project in projects]
-        print_table(("project", "conversations", "keys"), rows, right=("conversations",))
+    print_list(
+        with_memory(list_projects),
+        as_json,
+        "No projects yet: the first message from a project's folder makes one.",
+        ("project", "conversations", "keys"),
+        lambda one: (one.slug, one.sessions, ", ".join(one.keys)),
+        right=("conversations",),
+    )
 
 
 @project_command.command("rename")
@@ -164,11 +170,7 @@ def merge(source: str, into: str, apply: bool, as_json: bool) -> None:
     if not apply:
         _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}", as_json)
         return
-
-    async def act(memory: Memory) -> object:
-        return await merge_projects(memory, source, into)
-
-    done = with_memory(act)
+    done: object = with_memory(lambda memory: merge_projects(memory, source, into))
     if as_json:
         print_json({"source": source, "into": into, "result": done})
     else:
@@ -187,12 +189,12 @@ def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
         print_json({"project": known[slug], "change": change, "applied": False})
     else:
         click.echo(f"{change}: {count(known[slug].sessions, 'conversation')}.")
-        click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply")
+        say_not_applied(command)
 
 
 @session_command.command("drops")
 @click.option("--session", help="Of this conversation (default: of all).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
+@limit_option(50, "How many, newest first.")
 @click.option(
     "--recoverable", is_flag=True, help="Only what can be recovered, with the original texts, and until when."
 )
@@ -254,8 +256,9 @@ def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
         return records, await mirror_note(memory, {record.session_id for record in records})
 
     records, note = with_memory(ask)
+    tokens = sum(record.tokens for record in records)
     if as_json:
-        print_json({"records": len(records), "tokens": _tokens(records), "list": records[:limit]})
+        print_json({"records": len(records), "tokens": tokens, "list": records[:limit]})
         return
     if not records:
         click.echo("Cold storage is empty.")
@@ -277,10 +280,6 @@ def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
     columns = ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what")
     print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
     more = f", {limit} of them shown" if len(records) > limit else ""
-    click.echo(f"{len(records):,} in cold storage{more}, {_tokens(records):,} tokens. Recover one: recover ID --apply")
+    click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
     if note:
         click.echo(note)
-
-
-def _tokens(records: list[ColdRecord]) -> int:
-    return sum(record.tokens for record in records)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import (
+from mcp_server.cli.command import (
     console,
     examples,
     json_option,
@@ -18,6 +17,7 @@ from mcp_server.cli.printing import (
     print_table,
     print_text,
     visible,
+    with_memory,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
     from mcp_server.pressure.log import LogStats, Spread, Tuning
-    from mcp_server.relevance.clarity_views import ClarityView
     from mcp_server.storage.llm_ledger import Spent
 
 VIEWS = {
@@ -108,10 +107,7 @@ def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> N
     """Show how full each open conversation's context is."""
     from mcp_server.pressure.health import health
 
-    async def ask(memory: Memory) -> list[Health]:
-        return await health(memory, session)
-
-    found = with_memory(ask, fresh=session is None)
+    found = with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
     if as_json:
@@ -156,10 +152,7 @@ def costs_(days: int, as_json: bool) -> None:
     """Show the costs of LLM calls by purpose and day."""
     from mcp_server.llm.metered import costs
 
-    async def ask(memory: Memory) -> Costs:
-        return await costs(memory, days)
-
-    found = with_memory(ask, fresh=False)
+    found = with_memory(lambda memory: costs(memory, days))
     if as_json:
         print_json(found)
     elif not found.days and found.provider == "none":
@@ -332,9 +325,9 @@ def _time(stamp: str | None) -> str:
 @json_option
 def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
     """Show the subjects of a conversation, highest score first."""
-    from mcp_server.relevance.clarity_views import COLUMNS, cells
+    from mcp_server.relevance.clarity_views import COLUMNS, cells, view
 
-    found = _view(shown or "status", session)
+    found = with_memory(lambda memory: view(memory, shown or "status", session))
     if as_json or shown != "scores":
         print_result(found, found.markdown, as_json)
     elif not found.data["scores"]:
@@ -343,12 +336,3 @@ def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")
         print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
-
-
-def _view(name: str, session: str | None) -> ClarityView:
-    from mcp_server.relevance.clarity_views import view
-
-    async def ask(memory: Memory) -> ClarityView:
-        return await view(memory, name, session)
-
-    return with_memory(ask)

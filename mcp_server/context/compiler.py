@@ -22,7 +22,7 @@ from mcp_server.context.slots import (
     topics,
 )
 from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
-from mcp_server.text.budget import UNLIMITED_BYTES, Count, Meter, Room
+from mcp_server.tokens import UNLIMITED_BYTES, Count, Meter, Room
 
 FILL: tuple[Slot, ...] = (
     session.SAFETY,  # P0

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 from mcp_server.text.words import words
+from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 
 LEFT_OUT = "[…]"
 """Marks where a passage or a turn was cut."""

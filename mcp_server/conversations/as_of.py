@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcp_server.memory import Memory
+from mcp_server.storage.values import SessionRow
 
 NAMESPACE = "as_of"
 """Namespace of the state: session → the last visible turn, and the number of turns when it was wound back."""
@@ -17,10 +18,14 @@ NAMESPACE = "as_of"
 async def as_of(memory: Memory, session: str) -> int | None:
     """Returns the number of the last visible turn of a session; None if all turns are visible."""
     stored = await memory.state.get(NAMESPACE, session)
-    if not isinstance(stored, Mapping):
+    return last_visible(stored, await memory.state.session(session)) if stored else None
+
+
+def last_visible(stored: object, row: SessionRow | None) -> int | None:
+    """Returns the number of a session's last visible turn from the stored value; None if all turns are visible."""
+    if row is None or not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
         return None
-    row = await memory.state.session(session)
-    return int(stored["turn"]) if row is not None and row.turns <= int(stored["until"]) else None
+    return int(stored["turn"])
 
 
 def entry(turn: int, until: int) -> dict[str, int]:

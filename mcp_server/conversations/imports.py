@@ -19,7 +19,7 @@ from mcp_server.project import slugify
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.redaction import redact, redact_turn
 from mcp_server.text.transcript_head import slug_of_title, title_of
-from mcp_server.text.yaml_line import to_utc
+from mcp_server.text.yaml import to_utc
 
 FULL = 8 * 1024 * 1024
 """Bytes of an open transcript above which a conversation continues in another one, so that reading one stays fast."""

@@ -24,7 +24,7 @@ from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptH
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.redaction import redact, redact_turn, secrets
 from mcp_server.text.transcript_head import slug_of_title, title_of
-from mcp_server.text.yaml_line import read_moment, to_utc
+from mcp_server.text.yaml import read_moment, to_utc
 
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200

@@ -15,8 +15,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller
 from mcp_server.project import Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
 from mcp_server.text.redaction import redact
-from mcp_server.text.yaml import load
-from mcp_server.text.yaml_line import yaml_line
+from mcp_server.text.yaml import load, yaml_line
 
 MAP = "knowledge/projects/_map.yaml"
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"

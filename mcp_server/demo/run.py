@@ -1,7 +1,7 @@
 """Runs the main job once: creates a workspace, imports a conversation, starts a real server, connects a real client.
 
-The steps are yielded as values; `mcp_server/cli/demo.py` prints them. The resource, the tool and a compilation in this
-process must give the same bytes.
+The steps are yielded as values; `mcp_server/cli/compile.py` prints them. The resource, the tool and a compilation in
+this process must give the same bytes.
 """
 
 from __future__ import annotations

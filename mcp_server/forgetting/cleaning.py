@@ -17,13 +17,13 @@ from mcp_server.model import KnowledgeChange, TranscriptHead
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import MEMORY
-from mcp_server.text.escaping import escape_line
 from mcp_server.text.forgotten import MARK, NAME, Forgotten, values
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript import (
     PlacedChange,
     PlacedTurn,
     Transcript,
+    escape_line,
     parse,
     render_memory,
     render_turn,

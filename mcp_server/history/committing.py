@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
-from mcp_server.history import incoming
+from mcp_server.history import merging
 from mcp_server.history.commit_rules import (
     ANSWER_TOKENS,
     Admission,
@@ -120,7 +120,7 @@ async def report(memory: Memory) -> Swept:
 
 
 async def _swept(memory: Memory, ask: bool) -> Swept:
-    held = await run_sync(incoming.held_paths, memory)
+    held = await run_sync(merging.held_paths, memory)
     found = [one for one in await run_sync(memory.git.changes, OURS) if one.path not in held]
     if not found:
         return Swept()

@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.history import incoming
+from mcp_server.history import merging
 from mcp_server.history.commit_rules import label
 from mcp_server.history.committing import Swept, commit_changes
 from mcp_server.history.merging import TRIES, Joined, join
@@ -147,9 +147,9 @@ async def _synced(
     memory: Memory, name: str, branch: str, swept: Swept, received: int, joined: list[Joined], *, pushed: bool
 ) -> Synced:
     async with memory.locks.files(), memory.locks.git():
-        waiting = await run_sync(incoming.settle, memory)
+        waiting = await run_sync(merging.settle, memory)
     refused = [f"{path}: it belongs to this machine" for path in sorted({p for one in joined for p in one.refused})]
-    ignored = await run_sync(incoming.ignored_settings, memory)
+    ignored = await run_sync(merging.ignored_settings, memory)
     if ignored:
         refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")
     changed = {path for one in joined for path in one.paths}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.text.yaml_line import yaml_line
+from mcp_server.text.yaml import yaml_line
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node

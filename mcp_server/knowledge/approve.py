@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, ContextManagerError, Refused
-from mcp_server.history import incoming
+from mcp_server.history import merging
 from mcp_server.knowledge.editing import NewFact, edited
 from mcp_server.knowledge.remember import Remembered, checked, write
 from mcp_server.memory import Memory
@@ -78,9 +78,9 @@ async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remem
             f"{proposal.path} has changed since {number} was proposed; `context-manager approve {number}` shows the "
             "change as it would be now; --yes --anyway makes it"
         )
-    if incoming.is_incoming(proposal):
+    if merging.is_incoming(proposal):
         async with memory.locks.files(), memory.locks.git():
-            return Remembered(proposal.path, "taken over", await run_sync(incoming.accept, memory, proposal))
+            return Remembered(proposal.path, "taken over", await run_sync(merging.accept, memory, proposal))
     fact, place = await run_sync(_meant, memory, proposal)
     before = await run_sync(_hash_now, memory, proposal.path)
     done = await write(memory, fact, place, proposal.session)
@@ -94,9 +94,9 @@ async def reject(memory: Memory, number: str) -> Proposal:
     """Drops a proposal. Raises NotFound."""
     pending = Pending(memory.files)
     proposal = await run_sync(pending.get, number)
-    if incoming.is_incoming(proposal):
+    if merging.is_incoming(proposal):
         async with memory.locks.files(), memory.locks.git():
-            await run_sync(incoming.release, memory, proposal)
+            await run_sync(merging.release, memory, proposal)
         return proposal
     async with memory.locks.files():
         await run_sync(pending.remove, number)
@@ -116,8 +116,8 @@ def waiting_sentence(memory: Memory) -> str:
 def _shown(memory: Memory, proposal: Proposal) -> Waiting:
     changed = _hash_now(memory, proposal.path) != proposal.base
     try:
-        if incoming.is_incoming(proposal):
-            diff, problem = incoming.shown(memory, proposal)
+        if merging.is_incoming(proposal):
+            diff, problem = merging.shown(memory, proposal)
             return Waiting(proposal, diff, changed, problem)
         edit = edited(memory, *_meant(memory, proposal), proposal.session)
     except ContextManagerError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mcp_server.text.summary import sentences
+from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 
 FlushKind = Literal["decision", "lesson", "to-do"]

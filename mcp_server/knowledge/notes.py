@@ -22,7 +22,7 @@ from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall, Turn
-from mcp_server.text.yaml_line import moment_text, read_moment
+from mcp_server.text.yaml import moment_text, read_moment
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, Likely

@@ -28,8 +28,7 @@ from mcp_server.text import entries
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
 from mcp_server.text.entries import entry_id
-from mcp_server.text.links import linked, links
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import linked, links, split_front_matter
 from mcp_server.text.transcript_head import title_of
 from mcp_server.topics import front_matter
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import NotFound
-from mcp_server.history.branch_folders import BranchFolders, local_folder
 from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS
+from mcp_server.history.explore import BranchFolders, local_folder
 from mcp_server.history.merging import Joined, join
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.derive import chosen, versions

@@ -1,14 +1,25 @@
-"""Runs the advisor for a session: what can be removed from a context that fills up, and how much that saves.
+"""The advisor: proposes what a user can remove from a full context, and says how much that saves.
 
-It only proposes: in `observe`'s answer from 70% on, with a prompt of a client with hooks once for each phase, and
-whenever it is asked. The result is written to `.local/advisor/{session}.json` a moment later.
+    gauge      phase       proposes
+    under 70%  quiet       nothing, unless asked
+    70–80%     identify    the quarter with the lowest scores
+    80–90%     aggressive  scores under 10; a review of 10 to 15
+    90–95%     critical    scores under 16, with a warning
+    from 95%   too late    no scoring: compact now
+
+It removes nothing itself. It speaks in `observe`'s answer from 70% on, with a prompt of a client with hooks once for
+each phase, and whenever it is asked. The result is written to `.local/advisor/{session}.json` a moment later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
@@ -16,12 +27,246 @@ from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery, Turn
 from mcp_server.pressure import log
-from mcp_server.pressure.advise import MOST, QUIET, Advice, advise, message, phase_of, state_of
-from mcp_server.relevance.advisor_items import ContextItem, items_of, with_contents
-from mcp_server.relevance.chunks import ChunkKind, LiveChunk
-from mcp_server.relevance.gauges import Gauges
+from mcp_server.relevance.advisor_items import (
+    AdvisorScore,
+    ContextItem,
+    Lexicon,
+    band,
+    frequency,
+    items_of,
+    recency,
+    relevance,
+    short_name,
+    with_contents,
+)
+from mcp_server.relevance.chunks import ChunkKind, Gauges, LiveChunk
 from mcp_server.relevance.live_set import gauges, holders
 from mcp_server.relevance.similar import query_of
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.words import content_words
+
+Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
+Proposal = Literal["prune", "review"]
+
+QUIET, AGGRESSIVE, CRITICAL, TOO_LATE = 0.70, 0.80, 0.90, 0.95
+LOWEST_SHARE = 0.25
+MOST = 5
+"""Number of recommendations in an unasked message."""
+LEAK_FILES = 5
+"""If this many files of one folder come in within five minutes, the warning names the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """An item to prune or to review, with its score."""
+
+    item: ContextItem
+    score: AdvisorScore
+    proposal: Proposal
+
+    @property
+    def reason(self) -> str:
+        """Returns the reason in words: `unrelated to the prompt; 1 access`."""
+        accesses = f"{self.item.accesses} access{'' if self.item.accesses == 1 else 'es'}"
+        return f"{self.score.why}; {accesses}"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The advisor's result. `scores` are in the order of the items; empty from 95% on."""
+
+    phase: Phase
+    scores: tuple[tuple[ContextItem, AdvisorScore], ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_out: int = 0
+    """Number of recommendations beyond the limit."""
+
+    @property
+    def savings(self) -> int:
+        """Returns the tokens of all named recommendations together."""
+        return sum(one.item.tokens for one in self.recommendations)
+
+
+def phase_of(share: float) -> Phase:
+    """Returns the phase for a gauge, which is 0 or more."""
+    if share < QUIET:
+        return "quiet"
+    if share < AGGRESSIVE:
+        return "identify"
+    if share < CRITICAL:
+        return "aggressive"
+    return "critical" if share < TOO_LATE else "too late"
+
+
+def scored(
+    items: Sequence[ContextItem], prompt: str, now: datetime, lexicon: Lexicon, first_prompt: bool
+) -> list[tuple[ContextItem, AdvisorScore]]:
+    """Returns every item with its score for `prompt`, in the order given."""
+    keywords = content_words(prompt)
+    pairs = []
+    for item in items:
+        points, why = relevance(keywords, item.named, item.described, lexicon)
+        minutes = max(0.0, (now - item.last_accessed).total_seconds() / 60)
+        if first_prompt:
+            score = AdvisorScore(recency=10, frequency=0, relevance=points, why=why)
+        else:
+            score = AdvisorScore(recency(minutes), frequency(item.accesses), points, why)
+        pairs.append((item, score))
+    return pairs
+
+
+def advise(
+    items: Sequence[ContextItem],
+    prompt: str,
+    share: float,
+    now: datetime,
+    lexicon: Lexicon,
+    *,
+    first_prompt: bool = False,
+    growing: bool = False,
+    asked: bool = False,
+    most: int | None = MOST,
+) -> Advice:
+    """Returns the advice for a gauge at `share`, with at most `most` recommendations (None: all). Under 70% there is
+    none, unless the user `asked`."""
+    phase = phase_of(share)
+    if phase == "quiet" and not asked:
+        return Advice(phase)
+    growth = (leak(items, now),) if growing else ()
+    if phase == "too late":
+        return Advice(phase, warnings=(*growth, "The context is critical: compact it now; there is no time to pick."))
+    pairs = scored(items, prompt, now, lexicon, first_prompt)
+    by_score = sorted(pairs, key=lambda pair: (pair[1].total, -pair[0].tokens, pair[0].id))
+    proposals = _proposals(phase, by_score)
+    warnings = list(growth)
+    if phase == "critical":
+        warnings.append("The context is critical: somebody has to take something out by hand.")
+    if pairs and all(band(score.total) in ("keep", "keep unless critical") for _, score in pairs):
+        proposals = []
+        warnings.append("All of it bears on the work: archive old decisions, and review which skills are needed.")
+    named = tuple(proposals[:most])
+    return Advice(phase, tuple(pairs), named, tuple(warnings), len(proposals) - len(named))
+
+
+def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
+    """Returns all candidates of a phase, the lowest score first."""
+    if phase in ("quiet", "identify"):
+        lowest = by_score[: math.ceil(len(by_score) * LOWEST_SHARE)]
+        return [Recommendation(item, score, "prune") for item, score in lowest]
+    under = 10 if phase == "aggressive" else 16
+    found = [Recommendation(item, score, "prune") for item, score in by_score if score.total < under]
+    if phase == "aggressive":
+        found += [Recommendation(item, score, "review") for item, score in by_score if 10 <= score.total <= 15]
+    return found
+
+
+def leak(items: Sequence[ContextItem], now: datetime) -> str:
+    """Returns the warning that the context grows fast, with the likely cause if there is one."""
+    fresh = [item for item in items if (now - item.loaded).total_seconds() <= 300]
+    folders = Counter(item.path.rpartition("/")[0] or "." for item in fresh if item.type == "file")
+    folder, files = folders.most_common(1)[0] if folders else ("", 0)
+    warning = "Rapid context growth detected: review recent tool calls."
+    if files >= LEAK_FILES:
+        return f"{warning} {files} files of {folder} came in within five minutes: was a whole directory loaded?"
+    largest = max(fresh, key=lambda item: item.tokens, default=None)
+    return f"{warning} The largest that came in was {largest.path} ({largest.tokens:,} tokens)." if largest else warning
+
+
+IN_ADD = (
+    "This memory cannot take anything out of your client's window: use /compact there, or clear the files that are no "
+    "longer needed."
+)
+IN_REPLACE = (
+    '`prune(strategy="advisor", dry_run=false)` moves what is marked `prune` to cold storage, from where `recover` '
+    "brings it back."
+)
+REVIEW_IN_REPLACE = "Nothing of this goes by itself; `anchor` what must stay."
+COMPACT_IN_REPLACE = '`prune(strategy="compact", dry_run=false)` compacts it; `recover` brings back what leaves.'
+
+
+def message(advice: Advice, share: float, delivery: Delivery) -> str:
+    """Returns the advice as text; empty if there is none."""
+    if not (advice.recommendations or advice.warnings):
+        return ""
+    lines = [f"Context at {share:.0%}.", *advice.warnings]
+    if advice.recommendations:
+        lines.append(f"Least needed now (about {advice.savings:,} tokens in all):")
+        lines += [_line(one) for one in advice.recommendations]
+    if advice.left_out:
+        lines.append(f'- … and {advice.left_out} more: `prune(strategy="advisor")` lists them')
+    return "\n".join([*lines, *_what_to_do(advice, delivery)])
+
+
+def _what_to_do(advice: Advice, delivery: Delivery) -> list[str]:
+    if delivery == "add":
+        return [IN_ADD]
+    if any(one.proposal == "prune" for one in advice.recommendations):
+        return [IN_REPLACE]
+    if advice.recommendations:
+        return [REVIEW_IN_REPLACE]
+    return [COMPACT_IN_REPLACE] if advice.phase == "too late" else []
+
+
+def _line(one: Recommendation) -> str:
+    verb = "review" if one.proposal == "review" else "prune"
+    what = f"{one.item.type} {neutralise(one.item.path)}"
+    return f"- {verb} {what}: {one.score.total} points, {one.item.tokens:,} tokens ({one.reason})"
+
+
+def state_of(
+    session: str, advice: Advice, items: Iterable[ContextItem], tokens: int, budget: int, now: datetime
+) -> dict[str, Any]:
+    """Returns the advisor's state of a session as JSON values; times are ISO 8601 in UTC.
+
+    `tokens` are those of the whole context, `budget` is its limit. From 95% on the items have no scores.
+    """
+    scores = {item.id: score for item, score in advice.scores}
+    return {
+        "session_id": session,
+        "updated_at": _written(now),
+        "total_context_tokens": tokens,
+        "context_budget": budget,
+        "items": [_item(item, scores.get(item.id)) for item in items],
+        "pruning_recommendations": [
+            {
+                "id": one.item.id,
+                "score": one.score.total,
+                "reason": one.reason,
+                "estimated_savings": one.item.tokens,
+            }
+            for one in advice.recommendations
+        ],
+    }
+
+
+def _item(item: ContextItem, score: AdvisorScore | None) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": item.id,
+        "type": item.type,
+        "path": item.path,
+        "loaded_at": _written(item.loaded),
+        "last_accessed": _written(item.last_accessed),
+        "access_count": item.accesses,
+        "estimated_tokens": item.tokens,
+        "tags": list(item.tags),
+    }
+    if item.type == "file":
+        described["mtime"] = _written(item.mtime) if item.mtime else None
+    if item.type == "agent":
+        described |= {
+            "agent_id": short_name(item.path),
+            "completed_at": _written(item.loaded),
+            "topics": list(item.topics),
+        }
+    if score is not None:
+        described["score"] = {**score.terms(), "total": score.total}
+    return described
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
 
 HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")
 """Kinds of chunks that can contain items."""

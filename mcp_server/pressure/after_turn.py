@@ -22,11 +22,10 @@ from mcp_server.knowledge import notes as session_notes
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import advisor, cold, pressure
-from mcp_server.pressure.advise import QUIET
+from mcp_server.pressure.advisor import QUIET
 from mcp_server.pressure.pressure import triggers_of
 from mcp_server.relevance import clarity, live_set
-from mcp_server.relevance.chunks import LiveChunk, chunks_of
-from mcp_server.relevance.gauges import checkpoint_step
+from mcp_server.relevance.chunks import LiveChunk, checkpoint_step, chunks_of
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Lookups
 from mcp_server.storage.values import STEPS as CURATED

@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery
-from mcp_server.relevance.gauges import Gauges
+from mcp_server.relevance.chunks import Gauges
 from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
 from mcp_server.storage.values import SessionRow

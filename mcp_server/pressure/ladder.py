@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mcp_server.relevance.chunks import Action, ChunkScore, Decision, LiveChunk
-from mcp_server.text.budget import shared_out
+from mcp_server.tokens import shared_out
 
 EXCERPT_TOKENS = 200
 """Least tokens of an excerpt."""

@@ -26,7 +26,7 @@ from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.relevance.gauges import Gauges, grows_fast
+from mcp_server.relevance.chunks import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.values import LiveSetCounts, Reading

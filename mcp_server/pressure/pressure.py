@@ -30,17 +30,28 @@ from mcp_server.pressure import ladder, log, reword
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.pressure.ladder import UNJUDGED, LadderRules, Protected, Scored
-from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
-from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
+from mcp_server.relevance.chunks import (
+    AGAIN_PER,
+    Action,
+    ChunkWeights,
+    Decision,
+    Form,
+    LiveChunk,
+    Triggers,
+    curation_step,
+    estimated,
+    original_of,
+    score,
+)
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
 from mcp_server.relevance.similar import Lookups, Similar
 from mcp_server.settings import Settings
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
-from mcp_server.text.budget import Meter
 from mcp_server.text.destinations import place_for
+from mcp_server.text.prose import summarise
 from mcp_server.text.redaction import secrets
-from mcp_server.text.summary import summarise
 from mcp_server.text.words import content_words
+from mcp_server.tokens import Meter
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]

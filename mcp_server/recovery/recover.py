@@ -26,7 +26,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.restore import Restored, restore
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
-from mcp_server.history.revert import Reverted, revert_revert
+from mcp_server.history.history import Reverted, revert_revert
 from mcp_server.knowledge.editing import REFUSE_LINES, despite_editors, stamped
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

@@ -10,7 +10,7 @@ from itertools import islice
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.history.revert import reverted_commits
+from mcp_server.history.history import reverted_commits
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind

@@ -19,8 +19,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.conversations import sessions
-from mcp_server.conversations.as_of import as_of
+from mcp_server.conversations import as_of, sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_since
@@ -29,8 +28,10 @@ from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
 from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict
 from mcp_server.settings import Settings
+from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change
 from mcp_server.text.named_things import CATEGORIES
+from mcp_server.topics.activations import Activations
 from mcp_server.topics.topic_context import items_of_active
 
 NAMESPACE = "clarity"
@@ -66,28 +67,53 @@ def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn
     return counts.as_dict(memory.clock(), _anchored(memory))
 
 
-async def tracker(memory: Memory, session: str) -> Tracker:
-    """Returns the counts of a session as of its last turn, with the user's anchors. Raises NotFound."""
-    counts = await _as_of_now(memory, session)
-    return counts.with_anchors(await run_sync(_anchored, memory))
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The items of a session as of its last turn, or of the turn that it was wound back to.
+
+    `counts` include the user's anchors. `verdicts` has one for every item, highest score first; a pruned item stays out
+    until it is mentioned or anchored again. `pruned` maps each pruned item to the exchange in which it left the block.
+    """
+
+    session: str
+    counts: Tracker
+    verdicts: tuple[Verdict, ...]
+    pruned: Mapping[str, int]
 
 
-async def verdicts(memory: Memory, session: str) -> tuple[Verdict, ...]:
-    """Returns every item of a session with its score and its verdict, highest score first. A pruned item stays out
-    until it is mentioned or anchored again."""
-    counts = await tracker(memory, session)
-    pruned = await _pruned(memory, session)
-    return await run_sync(_judged, memory, counts, pruned, await items_of_active(memory, session))
+async def judged(memory: Memory, session: str, *, ignore_pruned: bool = False) -> Judged:
+    """Returns the items of a session with their verdicts; with `ignore_pruned` as if nothing had been pruned. Counts
+    turns that the state lacks from the transcript. Raises NotFound."""
+    row = await sessions.require(memory, session)
+    key = f"{STATE}:{row.session}"
+    places = (NAMESPACE, key), (NAMESPACE, f"{PRUNED}:{row.session}"), (as_of.NAMESPACE, row.session)
+    stored, out, wound_back, active = await memory.state.get_all([*places, (activations.ACTIVE, row.session)])
+    of_topics = await items_of_active(memory, row.session, Activations.from_json(active))
+    hidden = as_of.last_visible(wound_back, row)
+    last = row.turns if hidden is None else hidden
+    pruned = {str(name): at for name, at in out.items() if isinstance(at, int)} if isinstance(out, Mapping) else {}
+
+    def judge() -> tuple[Judged, int]:
+        counts = _read(stored)
+        missing = last - counts.turn
+        if missing > 0:
+            _take_all(counts, [turn for turn in sessions.read_turns(memory, row.path) if turn.number <= last])
+        counts = counts.with_anchors(_anchored(memory))
+        verdicts = _judged(memory, counts, {} if ignore_pruned else pruned, of_topics)
+        return Judged(row.session, counts, verdicts, pruned), missing
+
+    found, missing = await run_sync(judge)
+    if missing >= WORTH_KEEPING:
+        with contextlib.suppress(ContextManagerError):
+            await memory.state.put(NAMESPACE, key, found.counts.as_dict(memory.clock()), waits=False)
+    return found
 
 
 async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
     """Returns the items for a session's block, highest score first; none if Clarity is off."""
     if not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
-    shown = await tracker(memory, session)
-    essential = await items_of_active(memory, session)
-    judged = await run_sync(_judged, memory, shown, await _pruned(memory, session), essential)
-    kept = [verdict for verdict in judged if verdict.keep]
+    kept = [verdict for verdict in (await judged(memory, session)).verdicts if verdict.keep]
     return tuple(
         BlockItem(
             one.item.id,
@@ -103,11 +129,10 @@ async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
 async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
     """Removes items from the block that the rules no longer keep. Their counts stay, and the next mention brings them
     back."""
-    counts = await tracker(memory, session)
-    before = await _pruned(memory, session)
-    judged = await run_sync(_judged, memory, counts, {}, await items_of_active(memory, session))
+    found = await judged(memory, session, ignore_pruned=True)
+    counts, before = found.counts, found.pruned
     out = {name for name, at in before.items() if (item := counts.items.get(name)) and _is_out(item.last_mention, at)}
-    gone = tuple(verdict for verdict in judged if not verdict.keep)
+    gone = tuple(verdict for verdict in found.verdicts if not verdict.keep)
     fresh = {verdict.item.id: counts.exchange for verdict in gone if verdict.item.id not in out}
     if fresh and not dry_run:
         left = {name: at for name, at in before.items() if name in out}  # what came back needs no mark any more
@@ -116,7 +141,7 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
     return ItemsPruned(
         session,
         tuple(verdict for verdict in gone if verdict.item.id in fresh),
-        tuple(verdict for verdict in judged if verdict.keep and verdict.item.id not in out),
+        tuple(verdict for verdict in found.verdicts if verdict.keep and verdict.item.id not in out),
         not dry_run,
         tuple(sorted(out)),
     )
@@ -138,20 +163,13 @@ async def forget_old(memory: Memory) -> int:
     return len({kept[key] for key in old})
 
 
-async def state_of(memory: Memory, session: str) -> dict[str, Any]:
-    """Returns the whole tracker in its stored form, with the current anchors."""
-    counts = await tracker(memory, session)
-    return {"session": session, **counts.as_dict(memory.clock())}
-
-
-async def stats_of(memory: Memory, session: str) -> dict[str, Any]:
+def stats_of(found: Judged) -> dict[str, Any]:
     """Returns how many items there are, by category and by verdict."""
-    counts = await tracker(memory, session)
-    judged = await verdicts(memory, session)
+    counts, judged = found.counts, found.verdicts
     kinds = Counter(item.category for item in counts.items.values())
     words = Counter(verdict.word for verdict in judged)
     return {
-        "session": session,
+        "session": found.session,
         "exchanges": counts.exchange,
         "items": len(counts.items),
         "by_category": {category: kinds[category] for category in CATEGORIES},
@@ -162,7 +180,7 @@ async def stats_of(memory: Memory, session: str) -> dict[str, Any]:
         "references": sum(item.references for item in counts.items.values()),
         "mean_score": round(sum(verdict.score for verdict in judged) / len(judged), 2) if judged else 0.0,
         **{word: words[word] for word in ("keep", "fading", "gone")},
-        "pruned": len(await _pruned(memory, session)),
+        "pruned": len(found.pruned),
     }
 
 
@@ -188,36 +206,12 @@ def _camel(value: Any) -> Any:
     return {first + "".join(word.capitalize() for word in rest): _camel(inner) for (first, *rest), inner in names}
 
 
-async def _as_of_now(memory: Memory, session: str) -> Tracker:
-    """Returns the counts as of the session's last turn, or of the turn that it was wound back to. Counts missing turns
-    from the transcript."""
-    row = await sessions.require(memory, session)
-    counts = await run_sync(_read, await memory.state.get(NAMESPACE, f"{STATE}:{row.session}"))
-    hidden = await as_of(memory, row.session)
-    last = row.turns if hidden is None else hidden
-    missing = last - counts.turn
-    if missing > 0:
-        turns = await sessions.session_turns(memory, row.session)
-        await run_sync(_take_all, counts, [turn for turn in turns if turn.number <= last])
-    if missing >= WORTH_KEEPING:
-        with contextlib.suppress(ContextManagerError):
-            await memory.state.put(NAMESPACE, f"{STATE}:{row.session}", counts.as_dict(memory.clock()), waits=False)
-    return counts
-
-
 def _read(stored: object) -> Tracker:
     """Returns the stored counts; none if a session has none, or if they cannot be read."""
     try:
         return Tracker.from_dict(stored) if isinstance(stored, Mapping) else Tracker()
     except (KeyError, TypeError, ValueError, OverflowError):
         return Tracker()
-
-
-async def _pruned(memory: Memory, session: str) -> dict[str, int]:
-    stored = await memory.state.get(NAMESPACE, f"{PRUNED}:{session}")
-    if not isinstance(stored, Mapping):
-        return {}
-    return {str(name): at for name, at in stored.items() if isinstance(at, int)}
 
 
 def _take_all(counts: Tracker, turns: Sequence[Turn]) -> None:

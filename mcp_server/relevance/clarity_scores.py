@@ -344,11 +344,13 @@ class BlockItem:
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
-def line(item: BlockItem) -> str:
-    """Returns the line of an item: mark, anchor, id, points."""
-    mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
-    anchor = "⚓ " if item.anchored else ""
-    return f"  {mark} {anchor}{_name(item)[:LONGEST_SHOWN]} ({item.score:.0f})"
+def lines(items: Sequence[BlockItem]) -> list[str]:
+    """Returns the line of each item: mark, anchor, id, points."""
+    marks = ["●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○" for item in items]
+    return [
+        f"  {mark} {'⚓ ' if item.anchored else ''}{name[:LONGEST_SHOWN]} ({item.score:.0f})"
+        for mark, name, item in zip(marks, _names(items), items, strict=True)
+    ]
 
 
 def block(
@@ -358,13 +360,14 @@ def block(
     names alone if their lines do not fit, then as many others as fit. Empty without items."""
     anchored = [item for item in items if item.anchored]
     others = [item for item in items if not item.anchored]
-    text = "\n".join([HEAD, *map(line, anchored)])
+    text = "\n".join([HEAD, *lines(anchored)])
     if anchored and count(text) > most:
-        rows = ("\n  ⚓ " + ", ".join(_name(item)[:longest] for item in anchored) for longest in (100, 40, 20, 10))
+        names = _names(anchored)
+        rows = ("\n  ⚓ " + ", ".join(name[:longest] for name in names) for longest in (100, 40, 20, 10))
         text = next((HEAD + row for row in rows if count(HEAD + row) <= most), "")
     shown = list(anchored) if text else []
-    for item in others:
-        longer = f"{text}\n{line(item)}"
+    for item, line in zip(others, lines(others), strict=True):
+        longer = f"{text}\n{line}"
         if not text or count(longer) > most:
             break
         text = longer
@@ -372,5 +375,6 @@ def block(
     return (text, shown) if shown else ("", [])
 
 
-def _name(item: BlockItem) -> str:
-    return " ".join(neutralise(item.id).split())  # anchors are written by hand, too
+def _names(items: Sequence[BlockItem]) -> list[str]:
+    """Returns the items' ids on one line each, neutralized: anchors are written by hand, too."""
+    return [" ".join(neutralise(item.id).split()) for item in items]

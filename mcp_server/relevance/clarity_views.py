@@ -11,7 +11,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
-from mcp_server.relevance.clarity_scores import BlockItem, Tracker, Verdict, block
+from mcp_server.relevance.clarity_scores import BlockItem, Verdict, block
 from mcp_server.text.fencing import neutralise
 
 View = Literal["status", "state", "scores", "stats", "config"]
@@ -48,20 +48,19 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
     if name not in get_args(View):
         raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
     meant = await session_meant(memory, session)
+    found = await clarity.judged(memory, meant)
+    title, counts = _title(memory, meant), found.counts
     if name == "state":
-        state = await clarity.state_of(memory, meant)
+        state = {"session": meant, **counts.as_dict(memory.clock())}
         return ClarityView("state", meant, state, json.dumps(state, ensure_ascii=False, indent=1))
+    stats = clarity.stats_of(found)
     if name == "stats":
-        stats = await clarity.stats_of(memory, meant)
-        return ClarityView("stats", meant, stats, "\n".join([_title(memory, meant), "", *_bullets(stats)]))
-    judged = await clarity.verdicts(memory, meant)
-    counts = await clarity.tracker(memory, meant)
-    rows = [_row(one, counts.exchange) for one in judged]
+        return ClarityView("stats", meant, stats, "\n".join([title, "", *_bullets(stats)]))
+    rows = [_row(one, counts.exchange) for one in found.verdicts]
     if name == "scores":
         data = {"session": meant, "exchange": counts.exchange, "scores": rows}
-        return ClarityView("scores", meant, data, "\n".join([_title(memory, meant), "", *_table(rows)]))
-    stats = await clarity.stats_of(memory, meant)
-    return _status(memory, counts, judged, rows, stats)
+        return ClarityView("scores", meant, data, "\n".join([title, "", *_table(rows)]))
+    return _status(memory, found, rows, stats)
 
 
 async def session_meant(memory: Memory, session: str | None) -> str:
@@ -78,10 +77,10 @@ async def session_meant(memory: Memory, session: str | None) -> str:
 async def items_of(memory: Memory, session: str | None) -> list[str]:
     """Returns the ids of a session's items, highest score first; none if nothing was said yet."""
     try:
-        judged = await clarity.verdicts(memory, await session_meant(memory, session))
+        found = await clarity.judged(memory, await session_meant(memory, session))
     except NotFound:
         return []
-    return [one.item.id for one in judged]
+    return [one.item.id for one in found.verdicts]
 
 
 async def for_status(memory: Memory, session: str | None, max_tokens: int | None) -> dict[str, Any]:
@@ -94,8 +93,8 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
         if session:
             raise
         return {"enabled": enabled, "session": "none yet"}
-    stats = await clarity.stats_of(memory, meant)
-    judged = await clarity.verdicts(memory, meant)
+    found = await clarity.judged(memory, meant)
+    stats, judged = clarity.stats_of(found), found.verdicts
     head = {"enabled": enabled, "strict_mode": memory.settings.clarity.strict_mode, **stats}
     if max_tokens is None:
         top = [{"item": neutralise(one.item.id), "score": round(one.score, 1), "state": one.word} for one in judged]
@@ -130,14 +129,10 @@ def _title(memory: Memory, session: str) -> str:
 
 
 def _status(
-    memory: Memory,
-    counts: Tracker,
-    judged: Sequence[Verdict],
-    rows: Sequence[Mapping[str, Any]],
-    stats: Mapping[str, Any],
+    memory: Memory, found: clarity.Judged, rows: Sequence[Mapping[str, Any]], stats: Mapping[str, Any]
 ) -> ClarityView:
-    knobs, session = memory.settings.clarity, str(stats["session"])
-    kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in judged if one.keep]
+    knobs, session, counts = memory.settings.clarity, found.session, found.counts
+    kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in found.verdicts if one.keep]
     shown, _ = block(kept, memory.tokens.count, knobs.block_tokens)
     data = {
         "enabled": knobs.enabled,

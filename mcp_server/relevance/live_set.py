@@ -18,8 +18,7 @@ from mcp_server.conversations.observe import ContextChunk
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance.advisor_items import ESTIMATES
-from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
-from mcp_server.relevance.gauges import GROWTH_WINDOW, Gauges
+from mcp_server.relevance.chunks import GROWTH_WINDOW, ChunkKind, Gauges, LiveChunk, chunk_id, chunks_of
 from mcp_server.storage.values import LiveSetCounts
 from mcp_server.text.redaction import redact
 

@@ -87,9 +87,9 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
             profile=serving.tools,
             window=window,
         )
-        from mcp_server.serve import stdio
+        from mcp_server.serve import server
 
-        anyio.run(stdio.serve, mcp)
+        anyio.run(server.serve, mcp)
         return
 
     from mcp_server.serve import http

@@ -23,10 +23,11 @@ from secrets import token_hex
 from mcp_server.checkpoints.document import SCHEMA, Checkpoint, page, parse, render
 from mcp_server.errors import ContextManagerError, NotFound, Unavailable
 from mcp_server.storage.ports import Files, History, Trees
+from mcp_server.storage.values import FileStat
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id, own_fields
-from mcp_server.text.yaml_line import read_moment
+from mcp_server.text.yaml import read_moment
 
 TREES = ".local/checkpoints"
 COPY = "copy:"
@@ -210,16 +211,16 @@ class CheckpointTrees:
 
     def paths(self) -> list[str]:
         """Returns the paths of all current files of the knowledge."""
-        listed = [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
-        return listed + ([ANCHORS] if self._files.exists(ANCHORS) else [])
+        return [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
 
     def _contents(self, more: Iterable[str]) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Returns the bytes of the current knowledge and of the files `more`, and the files that are left out, each
+        with the reason."""
         contents: dict[str, bytes] = {}
         left_out: dict[str, str] = {}
-        for path in dict.fromkeys((*self.paths(), *more)):
-            data = self._bytes(path)
-            if data is None:
-                continue
+        found = {path: data for folder in FOLDERS for path, data in self._files.contents(folder)}
+        others = [path for path in (ANCHORS, *more) if path not in found]
+        for path, data in (found | self.current(others)).items():
             if "\n" in path or "\t" in path:
                 left_out[path] = "has a name with a line break or a tab"
             elif len(data) > LARGEST:
@@ -326,7 +327,7 @@ class CheckpointFiles:
 
     def sweep(self) -> None:
         """Deletes the parts for programs that have no page. Only for a process that is alone with the checkpoints."""
-        known = {_whole_of(path) for path in self._paths(FOLDER)}
+        known = {_whole_of(stat.path) for stat in self._pages(FOLDER)}
         for stat in list(self._files.walk(f"{TREES}/")):
             if stat.path.endswith(".xz") and stat.path not in known:
                 self._files.remove(stat.path)
@@ -342,7 +343,7 @@ class CheckpointFiles:
 
     def find(self, number: str) -> str:
         """Returns the path of a checkpoint. Raises NotFound with the nearest id."""
-        known = {path.rsplit("/", 1)[-1].removesuffix(".md"): path for path in self._paths(FOLDER)}
+        known = {stat.path.rsplit("/", 1)[-1].removesuffix(".md"): stat.path for stat in self._pages(FOLDER)}
         if number in known:
             return known[number]
         close = difflib.get_close_matches(number[:100], list(known), n=1)
@@ -352,11 +353,11 @@ class CheckpointFiles:
     def heads(self, session: str | None = None) -> list[Head]:
         """Returns the checkpoints of a session, or of all, newest first. Skips other files."""
         found: list[tuple[tuple[datetime, int, int], Head]] = []
-        for path in self._paths(FOLDER if session is None else folder_of(session)):
+        for stat in self._pages(FOLDER if session is None else folder_of(session)):
             try:
-                head = self._head(path)
+                head = self._head(stat.path)
                 if head is not None and session in (None, head.session):
-                    found.append(((head.at, head.turn, self._files.stat(path).mtime_ns), head))
+                    found.append(((head.at, head.turn, stat.mtime_ns), head))
             except ContextManagerError:
                 continue
         return [head for _, head in sorted(found, key=lambda one: one[0], reverse=True)]
@@ -378,10 +379,11 @@ class CheckpointFiles:
         number, session, reason, note = texts
         return Head(number, session, at, reason, turn if isinstance(turn, int) else 0, note, path)
 
-    def _paths(self, folder: str) -> Iterator[str]:
+    def _pages(self, folder: str) -> Iterator[FileStat]:
+        """Yields the pages below a folder."""
         for stat in self._files.walk(f"{folder}/"):
             if stat.path.endswith(".md") and stat.path.rsplit("/", 1)[-1].startswith(PREFIX):
-                yield stat.path
+                yield stat
 
 
 def _whole_of(path: str) -> str:

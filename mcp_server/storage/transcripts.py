@@ -26,11 +26,13 @@ from mcp_server.text.transcript import (
     replace_head,
 )
 from mcp_server.text.transcript_head import file_id, slug_in
-from mcp_server.text.yaml import load
-from mcp_server.text.yaml_line import to_utc
+from mcp_server.text.yaml import load, to_utc
 
 FOLDER = "raw/conversations"
 _HEAD_BYTES = 64 * 1024
+MOST_CACHED, LARGEST_CACHED = 4, 500_000
+"""Parsed transcripts that are cached, and the size in bytes up to which one is."""
+
 _FIRST_NUMBER = re.compile(rb'^<!-- \{"turn":(\d{1,15}),', re.MULTILINE)
 
 
@@ -39,6 +41,7 @@ class Transcripts:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._read: dict[str, tuple[object, Transcript]] = {}  # by path, with its version; newest last
 
     def create(self, head: TranscriptHead, *turns: Turn, sealed: bool = False) -> tuple[str, int]:
         """Writes a new transcript with its first turns, atomically. Returns its path and its size in bytes.
@@ -82,9 +85,22 @@ class Transcripts:
         return self._files.append_durable(path, block.encode(), offset)
 
     def read(self, path: str) -> Transcript:
-        """Returns the whole transcript. Raises NotFound, or Invalid with file and field."""
-        transcript = parse(_decode(self._files.read_bytes(path)), path, load)
-        return replace(transcript, head=replace(transcript.head, slug=slug_in(path, transcript.head.session_id)))
+        """Returns the whole transcript. Raises NotFound, or Invalid with file and field.
+
+        A file that has not changed since it was read is not parsed again: one call reads it several times.
+        """
+        version = self._files.version(path)
+        known = self._read.pop(path, None)
+        if known is None or version is None or known[0] != version:
+            data = self._files.read_bytes(path)
+            found = parse(_decode(data), path, load)
+            known = version, replace(found, head=replace(found.head, slug=slug_in(path, found.head.session_id)))
+            if version is None or len(data) > LARGEST_CACHED:
+                return known[1]
+        self._read[path] = known
+        for oldest in list(self._read)[:-MOST_CACHED]:
+            self._read.pop(oldest, None)
+        return known[1]
 
     def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
         """Returns the part after byte `offset`, where line `first_line` begins. Its sizes count from there."""

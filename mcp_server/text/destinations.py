@@ -11,7 +11,7 @@ from mcp_server.errors import Invalid
 from mcp_server.project import slugify
 from mcp_server.text.derived_lines import Line
 from mcp_server.text.prose import clipped
-from mcp_server.text.yaml_line import yaml_line
+from mcp_server.text.yaml import yaml_line
 
 Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 

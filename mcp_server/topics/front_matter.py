@@ -17,8 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from mcp_server.errors import Invalid
 from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.yaml import Lines, located
-from mcp_server.text.yaml_line import yaml_line
+from mcp_server.text.yaml import Lines, located, yaml_line
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -110,15 +109,15 @@ def check(text: str, where: str) -> Checked:
     is_topic = where.startswith(TOPICS) or re.search(r"^type:[ \t]*['\"]?topic\b", found.raw, re.MULTILINE) is not None
     raw = found.raw
     if is_topic:
-        from mcp_server.topics import trigger_fields
+        from mcp_server.topics import topic_file
 
-        raw = trigger_fields.as_entries(raw)
+        raw = topic_file.as_entries(raw)
     fields, lines = located(raw, where, first_line=2) if raw else ({}, {})
     kind = fields.get("type", "topic" if is_topic else None)
     model = TYPES.get(kind, KnowledgeFields) if isinstance(kind, str) else KnowledgeFields
     if is_topic and kind == "topic":
         model = _topic_model()
-        fields, lines = trigger_fields.taken_out(fields, lines)
+        fields, lines = topic_file.taken_out(fields, lines)
     try:
         known = model.model_validate(fields)
     except ValidationError as error:
@@ -135,7 +134,7 @@ def check(text: str, where: str) -> Checked:
 @cache
 def _topic_model() -> type[KnowledgeFields]:
     """Returns the model of a topic file. Triggers are imported only if there is such a file: that takes long."""
-    from mcp_server.topics.trigger_fields import TopicFields
+    from mcp_server.topics.topic_file import TopicFields
 
     class Topic(TopicFields, KnowledgeFields):
         """The front matter of a topic file."""

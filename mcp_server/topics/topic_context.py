@@ -18,8 +18,7 @@ from mcp_server.model import SourceFile
 from mcp_server.storage import topics as activations
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.topics import PEOPLE, TopicSet
-from mcp_server.text.links import links, resolve
-from mcp_server.text.markdown import sections, split_front_matter
+from mcp_server.text.markdown import links, resolve, sections, split_front_matter
 from mcp_server.text.named_things import extract
 from mcp_server.text.words import bounded, fold, words
 from mcp_server.topics import watch
@@ -52,9 +51,10 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
         return InContext()
     ttl = memory.settings.watchers.topic_ttl
     stored = await activations.of(memory.state, session) if session else Activations()
-    exchange = await memory.state.count_turns(session, "user") if session else 0
+    said = bool(asked and asked.strip())
+    exchange = await memory.state.count_turns(session, "user") if session and (said or stored.topics) else 0
     living = stored.living(exchange, ttl)
-    if asked and asked.strip():
+    if asked and said:
         heard = WatchedMessage(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
@@ -83,10 +83,9 @@ async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation
     return await run_sync(read)
 
 
-async def items_of_active(memory: Memory, session: str) -> frozenset[str]:
+async def items_of_active(memory: Memory, session: str, stored: Activations) -> frozenset[str]:
     """Returns the ids of Clarity's items that a session's active topics name: projects, tools and files in their
-    instructions, and their keywords."""
-    stored = await activations.of(memory.state, session)
+    instructions, and their keywords. `stored` are the session's activations."""
     if not stored.topics:
         return frozenset()
     topics = await run_sync(memory.topics.read)

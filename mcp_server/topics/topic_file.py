@@ -6,15 +6,269 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import Any
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from mcp_server.errors import Invalid
 from mcp_server.project import slugify
 from mcp_server.text.markdown import marked_line, sections, without_comments
-from mcp_server.topics import front_matter
+from mcp_server.text.yaml import Lines
+from mcp_server.topics import front_matter, topic
 from mcp_server.topics.front_matter import Checked
-from mcp_server.topics.topic import KINDS, Topic
-from mcp_server.topics.trigger_fields import TopicFields
+from mcp_server.topics.topic import KINDS, Activation, Method, Priority, Scope, Topic, Trigger
+
+LONGEST_PATTERN = 2000
+CRON_FIELDS = 5
+_LITERAL = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
+_FLAGS = "imsx"
+
+
+def _require(package: str, extra: str) -> None:
+    """Raises ValueError, with the command that installs it, if a package of an extra is missing."""
+    if find_spec(package) is None:
+        raise ValueError(
+            f"needs the package {package}, which is not installed (pip install 'context-manager-mcp[{extra}]')"
+        )
+
+
+def _listed(value: object) -> object:
+    """Returns a single value as a list of one, and numbers as text."""
+    values = value if isinstance(value, list) else [value]
+    return tuple(str(one) if isinstance(one, int | float) else one for one in values)
+
+
+Texts = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], BeforeValidator(_listed)]
+Some = Annotated[Texts, Field(min_length=1)]
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
+
+    def made(self, line: int) -> Trigger:
+        """Returns the trigger, which is on `line` of its file."""
+        raise NotImplementedError
+
+
+class _TextFields(_Fields):
+    """The fields of all triggers on texts."""
+
+    scope: Scope = "input"
+    correction_hint: Annotated[str, Field(max_length=2000)] = ""
+
+    def _common(self, line: int) -> dict[str, Any]:
+        return {"scope": self.scope, "correction": " ".join(self.correction_hint.split()), "line": line}
+
+
+class Pattern(_TextFields):
+    type: Literal["pattern"]
+    match: Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN)]
+
+    @field_validator("match")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        expression, flags = _taken_apart(value)
+        unknown = set(flags) - set(_FLAGS)
+        if unknown:
+            raise ValueError(f"{''.join(sorted(unknown))!r} is no flag of a pattern; there are i, m, s and x")
+        import regex
+
+        try:
+            regex.compile(expression, flags=sum(int(getattr(regex, flag.upper())) for flag in set(flags)))
+        except (regex.error, OverflowError, RecursionError) as error:
+            raise ValueError(f"no regular expression: {str(error) or 'it is too deep'}") from error
+        return value
+
+    def made(self, line: int) -> Trigger:
+        expression, flags = _taken_apart(self.match)
+        return topic.Pattern(match=expression, flags=flags, **self._common(line))
+
+
+def _taken_apart(match: str) -> tuple[str, str]:
+    """Returns expression and flags: `/…/flags` has its own flags, anything else ignores case."""
+    literal = _LITERAL.fullmatch(match)
+    return (literal[1], "".join(sorted(set(literal[2])))) if literal else (match, "i")
+
+
+class Glob(_TextFields):
+    type: Literal["glob"]
+    match: Annotated[Some, Field(validation_alias=AliasChoices("match", "paths", "path"))]
+    scope: Scope = "both"
+
+    def made(self, line: int) -> Trigger:
+        return topic.Glob(paths=self.match, **self._common(line))
+
+
+class Keywords(_TextFields):
+    type: Literal["keywords", "keyword"]
+    match: Annotated[Some, Field(validation_alias=AliasChoices("match", "words", "keywords"))]
+    at_least: Annotated[int, Field(ge=1, validation_alias=AliasChoices("at_least", "least", "min"))] = 1
+
+    def made(self, line: int) -> Trigger:
+        return topic.Keywords(words=self.match, least=min(self.at_least, len(self.match)), **self._common(line))
+
+
+class Code(_TextFields):
+    type: Literal["code"]
+    match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "languages", "language"))] = ()
+    scope: Scope = "both"
+
+    def made(self, line: int) -> Trigger:
+        return topic.Code(languages=tuple(name.lower() for name in self.match), **self._common(line))
+
+
+class Language(_TextFields):
+    type: Literal["language"]
+    match: Annotated[Some, Field(validation_alias=AliasChoices("match", "languages", "language"))]
+
+    @field_validator("match")
+    @classmethod
+    def _codes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for code in value:
+            if not re.fullmatch(r"[a-zA-Z]{2}", code):
+                raise ValueError(f"{code!r} is no language code of two letters, as in `de`")
+        _require("py3langid", "language")
+        return tuple(code.lower() for code in value)
+
+    def made(self, line: int) -> Trigger:
+        return topic.Language(languages=self.match, **self._common(line))
+
+
+class Mention(_TextFields):
+    type: Literal["mention"]
+    match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "names", "name"))] = ()
+
+    def made(self, line: int) -> Trigger:
+        return topic.Mention(names=self.match, **self._common(line))
+
+
+class Url(_TextFields):
+    type: Literal["url"]
+    match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "sites", "hosts", "host", "url"))] = ()
+
+    def made(self, line: int) -> Trigger:
+        return topic.Url(sites=self.match, **self._common(line))
+
+
+class SentimentShift(_TextFields):
+    type: Literal["sentiment_shift"]
+    at_least: Annotated[int, Field(ge=1, le=100, validation_alias=AliasChoices("at_least", "least", "min"))] = 1
+
+    def made(self, line: int) -> Trigger:
+        return topic.SentimentShift(least=self.at_least, **self._common(line))
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")]
+
+
+class Webhook(_Fields):
+    type: Literal["webhook"]
+    source: Name
+    event: Annotated[str, Field(max_length=100, pattern=r"^(?:\*|[\w.:-]*)$")] = ""
+
+    def made(self, line: int) -> Trigger:
+        return topic.Webhook(source=self.source, event=self.event.strip("*"), line=line)
+
+
+class Cron(_Fields):
+    type: Literal["cron"]
+    schedule: Annotated[str, Field(max_length=200)]
+
+    @field_validator("schedule")
+    @classmethod
+    def _comes_true(cls, value: str) -> str:
+        from datetime import UTC, datetime
+
+        from cronsim import CronSim, CronSimError
+
+        try:
+            if len(value.split()) != CRON_FIELDS:
+                raise CronSimError("wrong number of fields")
+            next(CronSim(value, datetime(2000, 1, 1, tzinfo=UTC)))
+        except (CronSimError, StopIteration) as error:
+            raise ValueError("no cron expression that comes true; five fields, as in '0 8 * * *'") from error
+        return value
+
+    def made(self, line: int) -> Trigger:
+        return topic.Cron(schedule=" ".join(self.schedule.split()), line=line)
+
+
+TriggerFields = Annotated[
+    Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift | Webhook | Cron,
+    Field(discriminator="type"),
+]
+
+
+def _some(value: object) -> object:
+    return () if value is None else _listed(value) if isinstance(value, str) else value
+
+
+class TopicFields(BaseModel):
+    """The front-matter fields that only topic files have."""
+
+    name: str | None = None
+    description: str = ""
+    keywords: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    triggers: Annotated[tuple[TriggerFields, ...], BeforeValidator(_some)] = ()
+    subscriptions: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    activation: Activation = "gated"
+    priority: Priority = "medium"
+    max_context_kb: float | None = Field(None, gt=0)
+    not_for: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    similarity: Method = "tfidf"
+    similarity_threshold: float | None = Field(None, ge=0, le=1)
+
+    @field_validator("similarity")
+    @classmethod
+    def _is_installed(cls, value: Method) -> Method:
+        if value == "sentiment":
+            _require("vaderSentiment", "sentiment")
+        return value
+
+
+OF_THE_TOPIC = ("similarity_threshold", "similarity", "activation")
+"""Keys of the whole topic that people write inside the list of triggers."""
+
+_TRIGGERS = re.compile(r"^triggers:[ \t]*(?:#.*)?\r?\n((?:[ \t]+.*|-.*|[ \t]*)(?:\r?\n|\Z))*", re.MULTILINE)
+_DASH = re.compile(r"^([ \t]*)-(?=[ \t])", re.MULTILINE)
+
+
+def as_entries(raw: str) -> str:
+    """Returns front matter in which each key of the topic among the entries of `triggers`, which is no valid YAML, is
+    an entry itself. Lines keep their numbers."""
+    block = _TRIGGERS.search(raw)
+    dash = _DASH.search(block[0]) if block else None
+    if block is None or dash is None or not dash[1]:
+        return raw
+    keys = "|".join(OF_THE_TOPIC)
+    mended = re.sub(rf"^{re.escape(dash[1])}(?=(?:{keys})[ \t]*:)", f"{dash[1]}- ", block[0], flags=re.MULTILINE)
+    return raw[: block.start()] + mended + raw[block.end() :]
+
+
+def taken_out(fields: dict[str, Any], lines: Lines) -> tuple[dict[str, Any], Lines]:
+    """Moves keys of the topic out of the list of triggers; the file's own fields win. Returns the fields and their
+    lines."""
+    triggers = fields.get("triggers")
+    if not isinstance(triggers, list):
+        return fields, lines
+    inside = {
+        place: one
+        for place, one in enumerate(triggers)
+        if isinstance(one, dict) and one and not {*one} - {*OF_THE_TOPIC}
+    }
+    if not inside:
+        return fields, lines
+    left = [place for place in range(len(triggers)) if place not in inside]
+    moved = {steps: line for steps, line in lines.items() if steps[:1] != ("triggers",) or len(steps) == 1}
+    for new, old in enumerate(left):
+        moved |= {("triggers", new, *steps[2:]): at for steps, at in lines.items() if steps[:2] == ("triggers", old)}
+    hoisted: dict[str, Any] = {}
+    for place, one in inside.items():
+        hoisted |= one
+        moved |= {(key,): lines[("triggers", place, key)] for key in one if (key,) not in lines}
+    return {**hoisted, **fields, "triggers": [triggers[place] for place in left]}, moved
+
 
 LONGEST_DESCRIPTION = 1000
 

@@ -12,7 +12,7 @@ from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs, LeftOff
 from mcp_server.context.render import label
 from mcp_server.context.slots import session
-from mcp_server.pressure.advise import advise, message
+from mcp_server.pressure.advisor import advise, message
 from mcp_server.relevance.advisor_items import ContextItem, Lexicon
 from mcp_server.relevance.clarity_scores import BlockItem, block
 from prompts import clarity, prune_review, reflect, resume

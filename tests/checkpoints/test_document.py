@@ -15,7 +15,7 @@ from mcp_server.checkpoints.document import Checkpoint, Reason, page, parse, ren
 from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchors import Anchor, AnchorKind
 from mcp_server.model import ToolCall
-from mcp_server.relevance.gauges import Gauges
+from mcp_server.relevance.chunks import Gauges
 from mcp_server.text.yaml import load
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
 

@@ -101,7 +101,7 @@ async def test_it_is_seen_as_of_then_until_the_next_message(memory: Memory) -> N
     assert compiled.inputs.as_of == 2
     assert compiled.inputs.message == "Decision: Paint the hull in green."
     assert "Vis" not in compiled.text
-    assert (await clarity.state_of(memory, "s"))["lastTurnNumber"] == 2
+    assert (await clarity.judged(memory, "s")).counts.as_dict(memory.clock())["lastTurnNumber"] == 2
     own = await make(memory, "s", "asked")
     assert (own.turn, own.decisions) == (2, ("Paint the hull in green.",))
     await say(memory, "And what about the mainsail?")
@@ -109,7 +109,7 @@ async def test_it_is_seen_as_of_then_until_the_next_message(memory: Memory) -> N
     assert compiled.inputs.as_of == 5
     assert [turn.number for turn in compiled.inputs.turns] == [1, 2, 5]
     assert await decisions(memory) == ("Paint the hull in green.",)
-    assert (await clarity.state_of(memory, "s"))["lastTurnNumber"] == 5
+    assert (await clarity.judged(memory, "s")).counts.as_dict(memory.clock())["lastTurnNumber"] == 5
     assert len(await sessions.session_turns(memory, "s")) == 5, "the conversation itself is whole"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.checkpoints.threads import announced, summary
+from mcp_server.checkpoints.checkpoint import announced, summary
 from mcp_server.model import Role, Turn
 from tests.checkpoints.injected import INJECTED
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.cli.main import main
-from mcp_server.cli.topics_test import BAR, bar
+from mcp_server.cli.topics import BAR, bar
 from tests.conftest import KEYWORDS_ONLY
 from tests.topics.test_gate_log import write
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.context.condense import Entry, condensed, telegraphic
-from mcp_server.text.budget import Meter
+from mcp_server.tokens import Meter
 
 PARTITIONS = (
     "That was a long week for all of us here. I'd partition `tracking_events` by month, and drop a partition when it "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_server.context.cut import LEFT_OUT, beginning, head_and_tail, relevant_part, without_code
-from mcp_server.text.budget import Meter, Room, shared_out
+from mcp_server.tokens import Meter, Room, shared_out
 from tests.context.states import tokens
 
 SECTIONS = (

@@ -51,7 +51,9 @@ async def state(root: Path) -> State:
     """The state of session `s`, looked at by a process of its own (this one)."""
     async with open_memory(root, KEYWORDS_ONLY) as memory:
         counted = {
-            name: value for name, value in (await clarity.state_of(memory, "s")).items() if name != "lastPersistAt"
+            name: value
+            for name, value in (await clarity.judged(memory, "s")).counts.as_dict(memory.clock()).items()
+            if name != "lastPersistAt"
         }
         knowledge = files_below(root / "knowledge")
         return State(
@@ -189,7 +191,7 @@ async def test_after_the_next_message_what_was_wound_back_stays_out_and_can_be_r
         context = await server.call("compile_context", session="s")
         async with open_memory(root, KEYWORDS_ONLY) as memory:
             chunks = await live_set(memory, "s")
-            exchanges = (await clarity.state_of(memory, "s"))["currentTurn"]
+            exchanges = (await clarity.judged(memory, "s")).counts.as_dict(memory.clock())["currentTurn"]
         assert {chunk.turn for chunk in chunks if chunk.form == "cold"} == set(range(41, 51))
         assert {chunk.turn for chunk in chunks if chunk.form == "whole"} == {*range(1, 41), 51, 52}
         assert "Question 26" in context

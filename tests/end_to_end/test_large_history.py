@@ -20,7 +20,7 @@ from mcp_server.forgetting.forget import plan_forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.history import explore, history
 from mcp_server.history.committing import commit_changes, tag
-from mcp_server.history.revert import revert
+from mcp_server.history.history import revert
 from mcp_server.history.sync import sync
 from mcp_server.knowledge.compare_trees import compare
 from mcp_server.knowledge.reconstruct import merge, reconstruct

@@ -15,7 +15,7 @@ from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.history import history
 from mcp_server.history.committing import commit_changes, tag
-from mcp_server.history.revert import revert
+from mcp_server.history.history import revert
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

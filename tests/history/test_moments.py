@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mcp_server.history.moments import moment
+from mcp_server.text.dates import moment
 
 ZURICH = ZoneInfo("Europe/Zurich")
 NOW = datetime(2026, 2, 16, 18, 45, tzinfo=ZURICH)

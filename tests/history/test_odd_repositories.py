@@ -16,7 +16,7 @@ from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Unavailable
 from mcp_server.history import explore, history
 from mcp_server.history.committing import commit_changes, tag
-from mcp_server.history.revert import revert
+from mcp_server.history.history import revert
 from mcp_server.history.sync import sync
 from mcp_server.knowledge.reconstruct import reconstruct
 from mcp_server.knowledge.remember import NewFact, remember

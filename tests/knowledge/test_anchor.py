@@ -39,7 +39,7 @@ async def test_an_anchored_item_stands_in_the_file_and_first_in_the_scores(memor
     done = await anchor(memory, "  ClaraCore ", True, "our engine")
     assert done.markdown == "item claracore: anchored"
     assert "{item: claracore, kind: item, note: our engine" in (workspace / "anchors.yaml").read_text("utf-8")
-    first = (await clarity.verdicts(memory, "s"))[0]
+    first = (await clarity.judged(memory, "s")).verdicts[0]
     assert (first.item.id, first.item.anchored, first.terms["anchor"]) == ("claracore", True, 100)
     assert "it was so already" in (await anchor(memory, "claracore", True)).markdown
     assert not (await anchor(memory, "claracore", False)).on

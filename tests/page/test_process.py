@@ -137,7 +137,7 @@ def test_a_port_in_use_is_named(run: Run, workspace: Path) -> None:
 
 
 def test_the_stdio_server_loads_nothing_of_the_page() -> None:
-    code = "import sys, mcp_server.serve.server, mcp_server.serve.stdio, mcp_server.app, mcp_server.serve as serve; "
+    code = "import sys, mcp_server.serve.server, mcp_server.serve.server, mcp_server.app, mcp_server.serve as serve; "
     code += "serve._load(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.pressure.advise import Advice, advise, phase_of
+from mcp_server.pressure.advisor import Advice, advise, phase_of
 from mcp_server.relevance.advisor_items import ContextItem, Lexicon
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)

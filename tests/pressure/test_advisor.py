@@ -16,7 +16,7 @@ from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure import advisor
-from mcp_server.pressure.advise import IN_ADD, Advice
+from mcp_server.pressure.advisor import IN_ADD, Advice
 from mcp_server.status.status import status
 from mcp_server.storage.logs import advisor_path
 from tests.conftest import KEYWORDS_ONLY, Clock

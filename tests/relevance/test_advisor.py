@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.pressure.advise import scored
+from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import (
     ContextItem,
     ItemType,

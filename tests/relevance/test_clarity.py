@@ -107,8 +107,8 @@ def test_a_tracker_replayed_from_the_transcript_equals_the_live_one(
             assert list(counted.items) == list(again.items)
             assert list(counted.candidates) == list(again.candidates)
             await clarity.forget(memory, session)
-            assert (await clarity.tracker(memory, session)).items.keys() >= again.items.keys()
-            assert (await clarity.tracker(memory, session)).exchange == again.exchange
+            assert (await clarity.judged(memory, session)).counts.items.keys() >= again.items.keys()
+            assert (await clarity.judged(memory, session)).counts.exchange == again.exchange
         finally:
             await opened.__aexit__(None, None, None)
 
@@ -148,7 +148,7 @@ async def test_turns_that_were_recorded_and_not_counted_are_counted_with_the_nex
     await said(memory, "ClaraCore")
     await said(memory, "ClaraCore again")
     await clarity.forget(memory, "s")  # as if the process had died between the transcript and the state
-    assert (await clarity.tracker(memory, "s")).items["claracore"].mentions == 2
+    assert (await clarity.judged(memory, "s")).counts.items["claracore"].mentions == 2
     await said(memory, "ClaraCore once more")
     assert (await live(memory)).items["claracore"].mentions == 3
 
@@ -167,9 +167,9 @@ async def test_a_long_import_is_counted_once_and_the_same_each_time(memory: Memo
     )
     await record_session(memory, ImportedSession("old", turns, "import:test"))
     assert await memory.state.keys_of(clarity.NAMESPACE) == []
-    before = await clarity.verdicts(memory, "old")
+    before = (await clarity.judged(memory, "old")).verdicts
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
-    assert await clarity.verdicts(memory, "old") == before
+    assert (await clarity.judged(memory, "old")).verdicts == before
     await clarity.forget(memory, "old")
     first = await clarity.block_of(memory, "old")
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
@@ -187,7 +187,7 @@ async def test_the_counts_of_a_session_that_ended_long_ago_go_and_come_again(mem
     clock.forward(days=31)
     assert await clarity.forget_old(memory) == 1
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:open"]
-    assert (await clarity.tracker(memory, "s")).items["claracore"].mentions == 1
+    assert (await clarity.judged(memory, "s")).counts.items["claracore"].mentions == 1
 
 
 async def test_what_was_forgotten_is_counted_no_more(memory: Memory) -> None:
@@ -195,7 +195,7 @@ async def test_what_was_forgotten_is_counted_no_more(memory: Memory) -> None:
     await said(memory, "hello ClaraCore")
     assert "zebra-tango" in (await live(memory)).items
     await forget(memory, ForgetTarget(text="the secret plan is called zebra-tango"))
-    assert set((await clarity.tracker(memory, "s")).items) == {"claracore"}
+    assert set((await clarity.judged(memory, "s")).counts.items) == {"claracore"}
     assert "zebra" not in json.dumps(await memory.state.entries(clarity.NAMESPACE))
 
 
@@ -237,9 +237,9 @@ async def test_a_compaction_of_the_clients_own_prunes(memory: Memory) -> None:
     await said(memory, "ClaraCore and focus-engine")
     for number in range(15):
         await said(memory, f"so what about {'number' if number % 4 == 0 else 'that'} {number}?")
-    assert (await clarity.stats_of(memory, "s"))["pruned"] == 0
+    assert clarity.stats_of(await clarity.judged(memory, "s"))["pruned"] == 0
     await said(memory, "The client compacted its window.", "system", name=COMPACTION)
-    assert (await clarity.stats_of(memory, "s"))["pruned"] == 2
+    assert clarity.stats_of(await clarity.judged(memory, "s"))["pruned"] == 2
     await said(memory, "ClaraCore and focus-engine explained", "agent")
     assert [item.id for item in await clarity.block_of(memory, "s")] == ["number"]
 
@@ -253,7 +253,7 @@ async def test_identity_files_and_anchors_are_the_essential_tier(
         await anchor(memory, "focus-engine", True)
         for number in range(30):
             await said(memory, f"so what about number {number}?")
-        verdicts = {one.item.id: one for one in await clarity.verdicts(memory, "s")}
+        verdicts = {one.item.id: one for one in (await clarity.judged(memory, "s")).verdicts}
     assert (verdicts["soul.md"].keep, verdicts["soul.md"].why) == (True, "essential")
     assert (verdicts["focus-engine"].keep, verdicts["focus-engine"].why) == (True, "anchored")
     assert not verdicts["claracore"].keep

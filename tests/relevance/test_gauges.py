@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.relevance.gauges import Gauges, Triggers, curation_step, grows_fast
+from mcp_server.relevance.chunks import Gauges, Triggers, curation_step, grows_fast
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp_server.model import ToolCall, Turn
-from mcp_server.pressure.advise import advise, state_of
+from mcp_server.pressure.advisor import advise, state_of
 from mcp_server.relevance.advisor_items import ESTIMATES, Lexicon, items_of, short_name
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunks_of
 

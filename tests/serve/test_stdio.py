@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from mcp_server.serve.stdio import repaired
+from mcp_server.serve.server import repaired
 
 
 def received(line: str) -> SessionMessage | Exception:

@@ -15,7 +15,7 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search
-from mcp_server.status.reset import plan_reset, reset
+from mcp_server.status.doctor import plan_reset, reset
 from tests.conftest import Clock
 from tests.small_context import USER, grow, small_memory
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Invalid
-from mcp_server.pressure.advise import scored
+from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
 from mcp_server.storage.local.lexicon import LexiconFile, parsed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.escaping import STEP, after_bytes, size_in_bytes
+from mcp_server.text.transcript import STEP, after_bytes, size_in_bytes
 
 TEXTS = st.tuples(st.text(alphabet="aé—😀\udc80\n", max_size=12), st.sampled_from([1, 7, STEP // 4])).map(
     lambda pair: pair[0] * pair[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.escaping import escape, escape_line, unescape, unescape_line
+from mcp_server.text.transcript import escape, escape_line, unescape, unescape_line
 from tests.text.test_transcript import ANY_TEXT
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.links import linked, links, resolve
+from mcp_server.text.markdown import linked, links, resolve
 
 PATHS = (
     "knowledge/people/ana-kovac.md",

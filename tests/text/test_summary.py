@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.summary import sentences, summarise
+from mcp_server.text.prose import sentences, summarise
 
 
 def words(text: str) -> int:

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 from mcp_server.errors import Invalid
 from mcp_server.model import KnowledgeChange, ToolCall, TranscriptHead, Turn
-from mcp_server.text.escaping import unescape
-from mcp_server.text.transcript import parse, parse_tail, render_head, render_memory, render_turn, replace_head
+from mcp_server.text.transcript import (
+    parse,
+    parse_tail,
+    render_head,
+    render_memory,
+    render_turn,
+    replace_head,
+    unescape,
+)
 
 START = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 HEAD = TranscriptHead("ses_a1b2c3d4", START, "Autopoiesis restructuring", "autopoiesis", project="git:example.org/a/b")

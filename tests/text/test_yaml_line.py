@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.yaml import load
-from mcp_server.text.yaml_line import json_line, read_moment, yaml_line
+from mcp_server.text.yaml import json_line, load, read_moment, yaml_line
 
 TEXT = st.text() | st.sampled_from(
     [

@@ -175,9 +175,9 @@ async def test_the_words_of_active_topics_join_the_search_but_do_not_open_the_ga
 async def test_what_an_active_topic_names_is_essential_to_clarity(memory: Memory) -> None:
     write(memory, "topics/tea.md", TEA.replace("Warm the pot", "Warm the TeaPot with brew_tea"))
     await say(memory, "the TeaPot and the ClockTower")
-    assert not any(one.essential for one in await clarity.verdicts(memory, "s"))
+    assert not any(one.essential for one in (await clarity.judged(memory, "s")).verdicts)
     await say(memory, "some tea and the kettle, the kettle")
-    essential = {one.item.id for one in await clarity.verdicts(memory, "s") if one.essential}
+    essential = {one.item.id for one in (await clarity.judged(memory, "s")).verdicts if one.essential}
     assert "teapot" in essential
     assert "clocktower" not in essential
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
-from mcp_server.text.budget import Meter, Room
+from mcp_server.tokens import Meter, Room
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, one_line
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
-from mcp_server.text.budget import Meter, Room
+from mcp_server.tokens import Meter, Room
 from mcp_server.understanding.features import content_stems, word_list
 
 EXCHANGES = 8

@@ -23,12 +23,12 @@ from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.context.slots.in_force import page_lines
 from mcp_server.knowledge.anchors import anchored_entries
 from mcp_server.model import SourceFile, Withheld
-from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, UNLIMITED_BYTES, Meter, Room, kilobytes, shared_out
 from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import ENDED, GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.entries import entries
 from mcp_server.text.markdown import sections, without_comments
+from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, UNLIMITED_BYTES, Meter, Room, kilobytes, shared_out
 from mcp_server.understanding.changing import overtaken_lines
 
 PROJECTS_FOLDER = "knowledge/projects/"

@@ -18,7 +18,7 @@ from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, said, speaker, turn_text
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
-from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
+from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 
 GROUP = 8
 """Exchanges that are included together."""

@@ -15,12 +15,12 @@ from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import SourceFile
-from mcp_server.text.budget import Room
 from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
 from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections
 from mcp_server.text.words import words
+from mcp_server.tokens import Room
 from mcp_server.understanding.changing import overtaken_lines
 
 KINDS = ((RULES, "Rules", 0.5), (DECISIONS, "Decided", 0.35), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))

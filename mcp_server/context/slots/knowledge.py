@@ -37,10 +37,10 @@ from mcp_server.context.render import SEPARATOR, group_header, label, passage_li
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Hit, Passage
 from mcp_server.search.query import plain_query
-from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Room
 from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.words import content_words, words
+from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Room
 
 DECAY_PER_DAY = 0.1
 LEAST_DECAY = 0.6

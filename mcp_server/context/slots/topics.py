@@ -15,8 +15,8 @@ from mcp_server.context.render import SEPARATOR, indented, label, one_line
 from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.context.slots.files import account, prepared
 from mcp_server.model import SourceFile
-from mcp_server.text.budget import UNLIMITED_BYTES, Meter, Room, kilobytes
 from mcp_server.text.fencing import neutralise
+from mcp_server.tokens import UNLIMITED_BYTES, Meter, Room, kilobytes
 from mcp_server.topics.topic import PRIORITIES, ActiveTopic
 
 GROUP = "P2"

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
-from mcp_server.history.moments import moment
 from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Occurrence, Version
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git import repository
@@ -33,6 +32,7 @@ from mcp_server.storage.local.git.repository import (
     moment_of,
     version,
 )
+from mcp_server.text.dates import moment
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
 _MARK = secrets.token_hex(8)

@@ -1,16 +1,17 @@
-"""Prints answers: tables and text for people, JSON for programs."""
+"""Shared by all commands: opens the workspace, and prints answers as text for people or as JSON for programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +19,74 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+    from mcp_server.memory import Memory
+    from mcp_server.model import Caller
+    from mcp_server.storage.local.folders import IfMissing
+
+
+T = TypeVar("T")
+
+
+def with_memory(
+    act: Callable[[Memory], Awaitable[T]],
+    *,
+    fresh: bool = False,
+    if_missing: IfMissing = "refuse",
+    settings: Mapping[str, str] | None = None,
+) -> T:
+    """Returns what `act` returns for the memory of `--workspace`.
+
+    Args:
+        fresh: brings the index up to date first.
+        if_missing: what to do if there is no memory. Only commands that record pass "create".
+        settings: settings for this command only, named as in the environment.
+    """
+    import anyio
+
+    from mcp_server.app import catch_up, open_memory
+
+    pass
+
+    context = click.get_current_context()
+    if if_missing == "create" and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
+        click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
+
+    async def run() -> T:
+        environ = {**os.environ, **(settings or {})}
+        async with open_memory(context.find_root().obj, environ, if_missing=if_missing) as memory:
+            for note in memory.startup_notes:
+                click.echo(f"context-manager: {note}", err=True)
+            if fresh:
+                with working("Reading what has changed …"):
+                    await catch_up(memory)
+            return await act(memory)
+
+    return anyio.run(run)
+
+
+def folder() -> Path:
+    """Returns the folder of the command's memory."""
+    from mcp_server.home import resolve_workspace
+
+    return resolve_workspace(click.get_current_context().find_root().obj, os.environ)
+
+
+def memory_exists() -> bool:
+    """Returns whether the command's folder is a workspace."""
+    from mcp_server.storage.local.folders import is_workspace
+
+    return is_workspace(folder())
+
+
+def caller() -> Caller:
+    """Returns this command as the caller, with the folder of the client or the shell."""
+    from mcp_server.home import working_folder
+    from mcp_server.model import Caller
+
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or working_folder()
+    return Caller(source="cli", client="context-manager", explicit_sessions=True, folder=folder)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH = 120
@@ -41,6 +110,20 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  context-manager {line}" for line in lines)
 
 
+def choice_option(
+    *names: str, values: Sequence[str], about: str, default: str | None = None, metavar: str | None = None
+) -> Callable[[F], F]:
+    """Returns an option that takes one of `values`. The help shows its default, if it has one."""
+    shown = default is not None
+    kind = click.Choice(values)
+    return click.option(*names, type=kind, default=default, show_default=shown, help=about, metavar=metavar)
+
+
+def limit_option(default: int, about: str, most: int | None = None) -> Callable[[F], F]:
+    """Returns the option `--limit`: a number from 1 to `most`."""
+    return click.option("--limit", type=click.IntRange(1, most), default=default, show_default=True, help=about)
+
+
 def json_option(command: F) -> F:
     """Adds the option `--json` to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
@@ -52,6 +135,28 @@ def print_result(value: object, text: str, as_json: bool) -> None:
         print_json(value)
     else:
         print_text(text)
+
+
+def print_list(
+    found: Sequence[T],
+    as_json: bool,
+    empty: str,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    **table: Any,
+) -> None:
+    """Prints a list: as JSON, as the sentence `empty` if it has no entry, or as a table with a row for each entry."""
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo(empty)
+    else:
+        print_table(columns, [row(one) for one in found], **table)
+
+
+def say_not_applied(command: str) -> None:
+    """Prints how to carry out a change that was only shown."""
+    click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply")
 
 
 def print_json(value: object) -> None:
