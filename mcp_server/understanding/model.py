@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import lzma
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import add
 from pathlib import Path
 
 from mcp_server.understanding.features import Features, Message, message_features
@@ -45,12 +46,11 @@ class Logistic:
 
     def probabilities(self, features: Features) -> dict[str, float]:
         """Returns the probability of each output, 0 to 1."""
-        totals = list(self.bias)
+        totals: Iterable[float] = self.bias
         for name, value in features.items():
             row = self.weights.get(name)
-            if row is not None:
-                for place, weight in enumerate(row):
-                    totals[place] += weight * value
+            if row is not None:  # `map` makes no loop of ours: this is called for each sentence
+                totals = list(map(add, totals, row if value == 1.0 else [weight * value for weight in row]))
         return {name: _sigmoid(total) for name, total in zip(self.outputs, totals, strict=True)}
 
 

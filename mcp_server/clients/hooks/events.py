@@ -13,8 +13,8 @@ Recording reads the client's own transcript; the fields of a hook are the fallba
 their task was written for them, and they have a window of their own. After an error nothing is pushed, and the user's
 prompt goes on.
 
-Some clients write the end of a transcript only after the hooks of Stop and SessionEnd. Such an event goes through the
-queue once more, where it can wait.
+Some clients write a transcript, or its end, only after the hooks of Stop and SessionEnd. Such an event goes through the
+queue again until the last answer is there, for `STILL_WRITING` at most.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import anyio
 from anyio.to_thread import run_sync
@@ -71,6 +72,9 @@ MOST_PROMPTS = 50
 
 STILL_WRITING = timedelta(seconds=30)
 """Time after an event in which the client may still write its transcript."""
+
+Captured = Literal["read", "missing", "unreadable"]
+"""The transcript was read; the client has not written it yet; or there is none that we may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +214,7 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
 
     captured = await _capture(memory, given, limit=PROMPT_CAPTURE_SECONDS)
     pushed = push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
-    if captured:
+    if captured == "read":
         said = await pushed
     else:
         _, said = await both(_note_prompt(memory, given), pushed)
@@ -241,16 +245,16 @@ async def _on_stop(memory: Memory, given: Given) -> None:
     captured = await _capture(memory, given, stopped=True)
     if given.agent:
         return
-    if captured and await _is_being_written(memory, given):
-        await _look_again(memory, "Stop", given)
     prompts = await memory.state.get(PROMPTS, given.session)
     noted = [prompt for prompt in prompts if isinstance(prompt, str)] if isinstance(prompts, list) else []
-    if not captured:
+    if captured != "read":
         for prompt in noted:
             await _observe(memory, given, "user", prompt)
         await _observe(memory, given, "agent", given.last_message)
     if noted:
         await memory.state.remove(PROMPTS, given.session)
+    if await _is_being_written(memory, given, captured):
+        await _look_again(memory, "Stop", given)
 
 
 async def _on_pre_compact(memory: Memory, given: Given) -> None:
@@ -269,7 +273,8 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     client, and no server may be there when the next session starts."""
     if given.agent:
         return
-    if await _capture(memory, given, final=True) and await _is_being_written(memory, given):
+    captured = await _capture(memory, given, final=True)
+    if await _is_being_written(memory, given, captured):
         await _look_again(memory, "SessionEnd", given)
         return
     given = await _in_continued_session(memory, given)
@@ -322,16 +327,16 @@ async def _checkpoint(memory: Memory, session: str) -> None:
 
 async def _capture(
     memory: Memory, given: Given, *, final: bool = False, stopped: bool = False, limit: float | None = None
-) -> bool:
+) -> Captured:
     """Records the client's transcript. `stopped` includes the last answer if it is complete.
 
-    Returns False if there is no readable transcript; the caller then uses the hook's own fields. `limit` is in seconds;
-    after it the next event continues.
+    If the transcript cannot be read, the caller uses the hook's own fields. `limit` is in seconds; after it the next
+    event continues.
     """
     if not memory.settings.hooks.capture:
-        return True
+        return "read"
     if given.transcript is None:
-        return False
+        return "unreadable"
     try:
         with anyio.move_on_after(limit):
             if given.adapter.is_database:
@@ -349,15 +354,17 @@ async def _capture(
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
             raise  # a queued event stays in the queue and is retried
-        if not isinstance(error, NotFound):
-            log.warning("not recorded from the transcript: %s", error)
-        return False
-    return True
+        if isinstance(error, NotFound):
+            return "missing"
+        log.warning("not recorded from the transcript: %s", error)
+        return "unreadable"
+    return "read"
 
 
-async def _is_being_written(memory: Memory, given: Given) -> bool:
+async def _is_being_written(memory: Memory, given: Given, captured: Captured) -> bool:
     """Returns whether the client may still write the last answer: it is not recorded, and `STILL_WRITING` not over."""
-    if not memory.settings.hooks.capture or memory.clock() - (given.at or memory.clock()) >= STILL_WRITING:
+    is_over = memory.clock() - (given.at or memory.clock()) >= STILL_WRITING
+    if captured == "unreadable" or is_over or not memory.settings.hooks.capture:
         return False
     row = await memory.state.session(given.session)
     if row is None:

@@ -33,7 +33,11 @@ REJECTED = "queue/rejected"
 KEPT_REJECTED = 100
 LONGEST_ENTRY = 4_000_000
 LOOK_SECONDS = 1.0
+"""Seconds between looks into the queue. While an event waits there for its client, they double each time."""
+
 RETRY_SECONDS = 30.0
+"""Seconds after a failed entry, and the most between looks."""
+
 _TAKEN = re.compile(r"(?P<name>.+\.json)\.taken-(?P<tries>\d+)")
 
 
@@ -41,16 +45,20 @@ async def watch(memory: Memory, handle: Handle) -> None:
     """Drains the queue now and whenever it changes, until it is cancelled."""
     folder = anyio.Path(memory.disk.local / protocol.QUEUE)
     seen: int | None = None
+    pause = LOOK_SECONDS
     while True:
         try:
             now = (await folder.stat()).st_mtime_ns
         except OSError:  # the queue has never been used
             now = None
-        pause = LOOK_SECONDS
-        if now != seen:
+        if now == seen:
+            pause = LOOK_SECONDS
+        else:
             seen = now
             await drain(memory, handle)
-            pause = RETRY_SECONDS if await run_sync(waiting, memory.disk.local) else LOOK_SECONDS
+            left = await run_sync(_names, memory.disk.local)
+            failed = any(map(_TAKEN.fullmatch, left))
+            pause = RETRY_SECONDS if failed else min(2 * pause, RETRY_SECONDS) if left else LOOK_SECONDS
         await anyio.sleep(pause)
 
 
@@ -76,11 +84,16 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 def waiting(local: Path) -> int:
     """Returns the number of queued entries."""
+    return len(_names(local))
+
+
+def _names(local: Path) -> list[str]:
+    """Returns the names of the queued entries. Those that failed, or that a process works on, are `taken`."""
     try:
         names = [place.name for place in (local / protocol.QUEUE).iterdir()]
     except OSError:  # the queue has never been used
-        return 0
-    return sum(name.endswith(".json") or _TAKEN.fullmatch(name) is not None for name in names)
+        return []
+    return [name for name in names if name.endswith(".json") or _TAKEN.fullmatch(name)]
 
 
 async def _handle_entry(memory: Memory, place: Path, handle: Handle) -> bool:

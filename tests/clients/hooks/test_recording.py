@@ -12,6 +12,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from tests.clients.hooks.boathouse import ASKED, Open, said
+from tests.clients.hooks.windows import ClaudeWindow
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
@@ -57,13 +58,20 @@ async def test_a_prompt_that_the_transcript_has_later_is_recorded_once(told: Mem
     assert await said(told, "now") == ["What is a bowline?", "A knot."]
 
 
-async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_again(
-    told: Memory, window: Open, clock: Clock
-) -> None:
+@pytest.fixture
+def unanswered(window: Open, clock: Clock) -> ClaudeWindow:
+    """A window whose transcript has a prompt, of a minute ago, and no answer."""
     now = window()
     now.at = clock()
     now.write("user", "What is a bowline?")
     clock.forward(minutes=1)
+    return now
+
+
+async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_again(
+    told: Memory, unanswered: ClaudeWindow
+) -> None:
+    now = unanswered
     await now.hook("Stop", last_assistant_message="A knot.")
     await now.hook("SessionEnd", reason="other")
     assert await queue.drain(told, work) == 2
@@ -86,13 +94,40 @@ async def test_without_a_server_a_session_begins_with_what_the_one_before_it_set
     assert "show me the diff before you commit" in offline.brief(str(memory.disk.local), {"cwd": str(now.folder)})
 
 
-async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
+async def test_a_transcript_that_the_client_creates_after_its_hooks_is_recorded_once(
     told: Memory, window: Open, clock: Clock
 ) -> None:
     now = window()
     now.at = clock()
+    clock.forward(minutes=5)
+    await now.hook("UserPromptSubmit", prompt="What is a bowline?")
+    await now.hook("Stop")  # Copilot CLI names no answer
+    await now.hook("SessionEnd", reason="complete")
+    assert await said(told, "now") == ["What is a bowline?"]
     now.write("user", "What is a bowline?")
+    now.tool("Bash", {"command": "man knots"}, "knots")
+    now.write("assistant", "A knot.")
+    assert await queue.drain(told, work) == 2
+    asked, _, answer = await said(told, "now")
+    assert (asked, answer, queue.waiting(told.disk.local)) == ("What is a bowline?", "A knot.", 0)
+    assert (await sessions.require(told, "now")).status == "closed"
+
+
+async def test_a_transcript_that_a_client_never_creates_is_not_awaited_for_long(
+    told: Memory, window: Open, clock: Clock
+) -> None:
+    now = window()
+    await now.hook("UserPromptSubmit", prompt="What is a bowline?")
+    await now.hook("SessionEnd", reason="complete")
+    assert queue.waiting(told.disk.local) == 1
     clock.forward(minutes=1)
+    assert (await queue.drain(told, work), queue.waiting(told.disk.local)) == (1, 0)
+
+
+async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
+    told: Memory, unanswered: ClaudeWindow, clock: Clock
+) -> None:
+    now = unanswered
     await now.hook("SessionEnd", reason="other")
     assert (await sessions.require(told, "now")).status == "open"
     clock.forward(minutes=1)
