@@ -19,7 +19,7 @@ from mcp_server.knowledge import summaries
 from mcp_server.knowledge.editing import despite_editors, stamped
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.prune_knowledge import archive_journals, prune_memory
-from mcp_server.knowledge.writing import ChangedFile, renew_memory
+from mcp_server.knowledge.writing import ChangedFile, renew_links, renew_memory
 from mcp_server.memory import Memory
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
@@ -93,6 +93,8 @@ async def _daily(memory: Memory, done: Condensed) -> None:
 
 
 async def _weekly(memory: Memory, done: Condensed) -> None:
+    for linked in await renew_links(memory, done.dry_run):
+        done.files[linked.path] = linked
     changed = await renew_memory(memory, done.dry_run)
     if changed is not None:
         done.files[MEMORY] = changed

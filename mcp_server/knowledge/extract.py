@@ -26,7 +26,7 @@ from mcp_server.knowledge.derive import Derived, chosen, derive, derive_live, ve
 from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extractors import Extractor
 from mcp_server.knowledge.live_pages import lines_from, page_from, stored_lines
-from mcp_server.knowledge.writing import ChangedFile, put_page, renew_memory, write_lines
+from mcp_server.knowledge.writing import ChangedFile, put_page, renew_links, renew_memory, write_lines
 from mcp_server.memory import Memory
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.transcript import Transcript
@@ -230,6 +230,8 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
         if not partly:
             await memory.state.put(EXTRACTED, one.derived.path, one.seen)
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
+    for linked in await renew_links(memory):
+        done.files.setdefault(linked.path, linked)
     if (core := await renew_memory(memory)) is not None:
         done.files[MEMORY] = core
 

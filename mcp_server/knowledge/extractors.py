@@ -13,16 +13,16 @@ whole conversations left out), so these few numbers are the rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import get_args
 
-from mcp_server.knowledge.duplicates import is_duplicate
+from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
-from mcp_server.knowledge.people import kind_of_self, statements
+from mcp_server.knowledge.people import of_self, statements
 from mcp_server.model import Turn
-from mcp_server.text.derived_lines import Line, LineKind, shortened
+from mcp_server.text.derived_lines import Line, LineKind, shortened, tidied
 from mcp_server.text.destinations import link_to
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
@@ -95,7 +95,7 @@ def context_of(
 
 # ---------------------------------------------------------------- items
 
-VERSION = 4
+VERSION = 5
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -121,6 +121,19 @@ _PROGRESS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Sentences in which a user describes the current task or asks for help, and fragments of them: they do not last."""
+
+_WISH = re.compile(
+    r"(?:(?:and|so|but|plus|also|well|ok)[, ]+)*"
+    r"I(?:['’]d| would)? (?:\w+ly |also |just )?(?:want|like|need)\b(?! you\b)"
+    r"|.*\bI(?:['’]ve| have| had) never \w+",
+    re.IGNORECASE | re.DOTALL,
+)
+_LASTS = re.compile(
+    r"\b(?:always|ever|every|each time|whenever|any ?more|henceforth|from (?:now|today|here) on|(?<!I )(?<!['’]ve )"
+    r"(?<!have )(?<!had )never)\b",
+    re.IGNORECASE,
+)
+"""A wish or an experience of the user, which is no rule unless its words say that it lasts."""
 
 _PASSED_OVER = re.compile(
     r"\balternatives? (?:I|we) (?:looked|considered)|\b(?:considered|looked at) \w.* and (?:rejected|wouldn['’]t)\b"
@@ -150,6 +163,7 @@ def is_worth_a_line(item: Item) -> bool:
         item.text.rstrip().endswith("?")
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
+        or (item.kind == "rule" and _WISH.match(item.text) and not _LASTS.search(item.text))
         or item.probability < LEAST.get((item.kind, item.role), 0.0)
         or len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0)
         or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
@@ -176,7 +190,7 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
         return [
             context.line(
                 kind,
-                item.short or item.text,
+                tidied(item.short or item.text, is_whole=kind != "decision"),
                 by_number[item.sources[0]],
                 weight=round(item.probability, 3),
                 changes=item.changes,
@@ -186,7 +200,7 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
             for item in context.items
             if item.kind == kind
             if kind == "report" or is_worth_a_line(item)
-            if not (kind == "fact" and item.role == "user" and kind_of_self(item.text) == "about")
+            if not (kind == "fact" and item.role == "user" and (of_self(item.text) or ("",))[0] == "about")
             if not (kind == "fact" and any(_quotes(other, item) for other in context.items))
         ]
 
@@ -216,6 +230,21 @@ def _sentences(turn: Turn) -> Iterator[tuple[str, str]]:
     if is_real(turn):
         for sentence in Message(turn.role, turn.content).sentences:
             yield clean(sentence.text), sentence.layout
+
+
+def _whole(parts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yields the sentences with those joined again that were cut at a comma because of their length."""
+    held, where = "", ""
+    for text, layout in parts:
+        if held and layout != where:
+            yield held, where
+            held = ""
+        held, where = f"{held} {text}".lstrip(), layout
+        if not text.endswith(","):
+            yield held, where
+            held = ""
+    if held:
+        yield held, where
 
 
 LESSON_WEIGHT = 0.9
@@ -260,16 +289,18 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
                 line = context.line(one.kind, text, turn, person=turn.name, weight=one.weight)
                 found.append(replace(line, day=one.day.isoformat() if one.day else line.day))
         elif turn.role == "user" and not context.speakers:
-            for text, layout in _sentences(turn):
-                kind = kind_of_self(text) if layout in ("paragraph", "bullet") else None
+            for text, layout in _whole(_sentences(turn)):
+                kind, said = (of_self(text) if layout in ("paragraph", "bullet") else None) or (None, "")
                 # In a project a preference is about the work; the recognizer finds what holds there.
-                if kind is not None and not (kind == "preference" and context.project is not None):
-                    found.append(context.line(kind, text, turn, project=None, weight=1.0))
+                if kind is None or (kind == "preference" and context.project is not None):
+                    continue
+                if not any(one.kind == kind and keywords(one.text) <= keywords(said) for one in found):
+                    found.append(context.line(kind, said, turn, project=None, weight=1.0))
     return found
 
 
 LESSONS = Extractor("lessons", 4, _lessons, ("lesson",))
-PEOPLE = Extractor("people", 6, _people, ("about", "preference", "plan", "event"))
+PEOPLE = Extractor("people", 7, _people, ("about", "preference", "plan", "event"))
 
 # ---------------------------------------------------------------- procedures
 
@@ -375,7 +406,7 @@ def _short(line: Line) -> Line:
     return replace(line, text=text, day="", file="journal")
 
 
-JOURNAL = Extractor("journal", 6, _journal)
+JOURNAL = Extractor("journal", 7, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
@@ -25,6 +25,7 @@ from mcp_server.text.derived_lines import (
     MOST_SOURCES,
     Line,
     Source,
+    apart,
     entry,
     is_derived,
     is_state,
@@ -72,6 +73,7 @@ class _Known:
     sources: tuple[Source, ...]
     place: int | None
     level: int = 2
+    links: str = ""
     changed: bool = False
     confirmed: set[Source] = field(default_factory=set)
 
@@ -82,7 +84,7 @@ class _Known:
 
     @property
     def written(self) -> str:
-        return entry(self.day, self.text, self.sources)
+        return entry(self.day, self.text, self.sources, self.links)
 
 
 class _Body:
@@ -93,18 +95,22 @@ class _Body:
         self._by_word: dict[str, list[_Known]] = {}
         for one in entries.entries(body):
             text = without_sources(_BULLET.sub("", one.text)).strip()
-            self._add(_Known(one.section.casefold(), one.date, text, one.sources, one.start))
+            links = apart(one.text)[1] if one.sources else ""
+            self._add(_Known(one.section.casefold(), one.date, text, one.sources, one.start, links=links))
 
     def has(self, line: Line) -> bool:
         """Returns whether the body has the line, from the same turn."""
+        line = replace(line, text=apart(line.text)[0])
         twin = self._twin(line)
         return twin is not None and (line.source in twin.sources or _is_full(twin, line))
 
     def merge(self, place: Place, line: Line, stale: frozenset[str]) -> None:
         """Adds a line, or its source to the line that says the same."""
+        text, links = apart(line.text)
+        line = replace(line, text=text)
         twin = self._twin(line, place.section)
         if twin is None or (line.path in stale and _moves(twin, place, line)):
-            new = _Known(place.section, line.day, line.text, (line.source,), None, place.level, changed=True)
+            new = _Known(place.section, line.day, text, (line.source,), None, place.level, changed=True, links=links)
             new.confirmed.add(line.source)
             self._add(new)
             return
@@ -112,13 +118,13 @@ class _Body:
         twin.confirmed.add(line.source)
         if line.source in twin.sources:
             if line.path in stale and len(twin.sources) == 1 and is_first:
-                twin.text, twin.day, twin.changed = line.text, line.day, True
+                twin.text, twin.day, twin.links, twin.changed = text, line.day, links or twin.links, True
             return
         if not twin.sources or _is_full(twin, line):
             return
         sources = tuple(sorted({*twin.sources, line.source}, key=lambda one: (one.path, one.turn)))
         if sources[0] == line.source:
-            twin.text, twin.day = line.text, line.day
+            twin.text, twin.day, twin.links = text, line.day, links or twin.links
         twin.sources, twin.changed = sources[:MOST_SOURCES], True
 
     def _twin(self, line: Line, section: str = "") -> _Known | None:
@@ -431,7 +437,7 @@ def stripped(body: str, kept: tuple[str, ...] = ()) -> Stripped:
 
 
 def without_state(body: str) -> str:
-    """Returns the body of a page without the state on its top, and without the blank line above it."""
+    """Returns the body of a page without the block on its top (`is_state`), and without the blank line above it."""
     rows = body.split("\n")
     state = {number for number, row in enumerate(rows, 1) if is_state(row)}
     above = min(state, default=1) - 1

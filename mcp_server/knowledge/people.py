@@ -15,7 +15,7 @@ from datetime import date
 
 from mcp_server.conversations.authorship import is_injected
 from mcp_server.text.dates import absolute
-from mcp_server.text.derived_lines import LineKind
+from mcp_server.text.derived_lines import LineKind, tidied
 from mcp_server.text.words import ENGLISH_STOP_WORDS, stop_words, words
 from mcp_server.understanding.features import subject_stems
 from mcp_server.understanding.recognizer import clean
@@ -38,7 +38,7 @@ _TRADE = (
 )
 _ABOUT = re.compile(
     rf"\bI(?:['’]m| am) (?:an? (?!monster\b|winner\b|loser\b|sucker\b|better\b|big\b)(?:[\w-]+ ){{0,3}}?{_TRADE}\b"
-    r"|\d\d(?: years old)?(?=[.,;!]|$| and\b)|from (?-i:[A-Z])"
+    r"|\d\d(?: years old)?(?=[.,;!]|$| and\b)|from (?-i:[A-Z])|(?-i:[A-Z][a-z]+)(?=[,;] an? | from (?-i:[A-Z]))"
     r"|(?:vegan|vegetarian|pregnant|retired|married|divorced|widowed|self-employed|left-handed|colou?r-?blind"
     r"|dyslexic|diabetic|deaf|allergic)\b)"
     r"|\bmy (?:name is|birthday is|home ?town is|native language is)\b|\b(?:please |just )?call me (?-i:[A-Z])\w+[.!]?$"
@@ -60,6 +60,32 @@ _UNSURE = re.compile(
     r"|confused|tell me|please|let me)\b|\bas an? \w+ (?:user|admin|customer|developer)\b",
     re.IGNORECASE,
 )
+
+
+_OTHER = (
+    r"(?:(?:I|we)(?:['’](?:m|ve|d|ll|re)| am| are| was| want| need| would| will| feel| prefer| hate| dislike| love)"
+    r"|it|that|then|please|you)\b"
+)
+_BREAK = re.compile(
+    rf"[,;]\s+(?:so|but|because|since|while|which|and (?={_OTHER}))\s*"
+    rf"|\s+(?:because\s|(?:so|but|and) (?={_OTHER}))",
+    re.IGNORECASE,
+)
+"""Where a clause begins that says something else."""
+
+_HERE = re.compile(r"\b(?:this|these|those)\b", re.IGNORECASE)
+"""Words that point at something in the conversation, which a page does not have."""
+
+
+def of_self(text: str) -> tuple[LineKind, str] | None:
+    """Returns "about" or "preference" and the clause of a user's sentence that says something lasting of the user, or
+    None. A clause about the task at hand beside it is left out."""
+    for clause in _BREAK.split(text):
+        clause = tidied(clause)
+        kind = kind_of_self(clause)
+        if kind is not None and not _HERE.search(clause):
+            return kind, clause
+    return None
 
 
 def kind_of_self(text: str) -> LineKind | None:

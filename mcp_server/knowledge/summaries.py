@@ -14,7 +14,7 @@ from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
 from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import STATE, Source, entry, shortened, without_sources
+from mcp_server.text.derived_lines import LINKED_FROM, STATE, Source, entry, is_state, shortened, without_sources
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import sections
@@ -65,14 +65,30 @@ def with_state(body: str) -> str:
     bare = without_state(body)
     title = next((one for one in sections(bare, 1) if one.level == 1), None)
     purpose, decided, still_open = _state(entries.derived(bare))
+    linked = [row for row in body.split("\n") if row.startswith(LINKED_FROM)][:1]
     if title is None or (decided is None and still_open is None):
-        return bare
+        return _headed(bare, linked)
     labeled = (("What it is", purpose), ("Last decision", decided), ("Next", still_open))
-    rows = bare.split("\n")
     state = [
         f"{STATE}{label}: {_said(one, LONGEST)} {one.sources[0].mark}" for label, one in labeled if one is not None
     ]
-    return "\n".join([*rows[: title.start], "", *state, *rows[title.start :]])
+    return _headed(bare, [*state, *linked])
+
+
+def with_backlinks(body: str, links: Sequence[str]) -> str:
+    """Returns the body of a page with the pages that link to it in the block under its title."""
+    state = [row for row in body.split("\n") if is_state(row) and not row.startswith(LINKED_FROM)]
+    linked = [f"{LINKED_FROM.removesuffix('[[')}{', '.join(links)}"] if links else []
+    return _headed(without_state(body), [*state, *linked])
+
+
+def _headed(body: str, block: Sequence[str]) -> str:
+    """Returns a body without a block with this block under its title."""
+    title = next((one for one in sections(body, 1) if one.level == 1), None)
+    if title is None or not block:
+        return body
+    rows = body.split("\n")
+    return "\n".join([*rows[: title.start], "", *block, *rows[title.start :]])
 
 
 def _said(one: Entry, longest: int) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -19,6 +20,7 @@ from mcp_server.errors import Conflict
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
+from mcp_server.knowledge.linking import relinked
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
 from mcp_server.knowledge.pages import merged, settled, standing
 from mcp_server.knowledge.summaries import (
@@ -48,7 +50,10 @@ from mcp_server.text.entries import entries, without
 from mcp_server.text.markdown import difference, split_front_matter
 
 JOURNALS = "knowledge/journal/"
-FOLDERS = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/", JOURNALS)
+LINKED = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/")
+"""Folders of the pages that link to each other."""
+
+FOLDERS = (*LINKED, JOURNALS)
 """Folders in which extractors write. Reading a conversation again removes outdated lines there."""
 
 ITEM_PAGES = ("knowledge/projects/", "knowledge/reference/")
@@ -208,6 +213,35 @@ async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | N
         changed = await run_sync(despite_editors, work)
     if changed is not None:
         memory.changes.publish(Change("file", MEMORY))
+    return changed
+
+
+async def renew_links(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
+    """Writes into the pages which people, projects and procedures their derived lines name, and which pages link to
+    them; returns the changes. Pages that show items of open conversations wait until these end."""
+
+    def work(shown: Collection[str]) -> list[ChangedFile]:
+        files = memory.files
+        paths = [stat.path for folder in LINKED for stat in files.walk(folder) if stat.path.endswith(".md")]
+        texts = {path: text for path in paths if (text := files.readable(path)) is not None}
+        starts = {path: split_front_matter(text) for path, text in texts.items()}
+        changed: list[ChangedFile] = []
+        for path, body in relinked({path: start.body for path, start in starts.items()}).items():
+            if path in shown:
+                continue
+            after = starts[path].head + body
+            if not dry_run:
+                files.write_atomic(path, after, texts[path])
+            changed.append(ChangedFile.of(path, texts[path], after))
+        return changed
+
+    shown = await memory.state.keys_of(LIVE_PAGES)
+    if dry_run:
+        return await run_sync(work, shown)
+    async with memory.locks.files():
+        changed = await run_sync(despite_editors, partial(work, shown))
+    for one in changed:
+        memory.changes.publish(Change("file", one.path))
     return changed
 
 

@@ -37,7 +37,20 @@ DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conv
 _QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
-_OPENING = re.compile(r"^(?:(?:and|but|so|ok|well|also|then|oh),? )+(?=\w)", re.IGNORECASE)
+_OPENING = re.compile(
+    r"^(?:(?:and|but|so|ok|okay|well|also|then|oh|ach|hmm|hi|hey|hello|yo|yeah|haha|good (?:morning|afternoon|evening)"
+    r"|thank you|thanks|one (?:last|more) thing|by the way|btw)\b[,.!:;]* )+(?=[\w`'\"])",
+    re.IGNORECASE,
+)
+"""Conjunctions, greetings and interjections before the first word that says something."""
+
+_DECIDES = re.compile(
+    r"\b(?:no|not|never|none|nothing|only|yes|option|always|ever\w*|any\w+)\b|n['’]t\b|[\d`]", re.IGNORECASE
+)
+"""Words by which even a short sentence changes what the next one means."""
+
+SHORT_FILLER = 3
+"""Words of a sentence that may be a mere reaction: "Nice.", "Yes please.", "Remind me." """
 
 LEAST_AMENDED = 3
 """Content words of an amendment that can be understood alone."""
@@ -45,7 +58,12 @@ LEAST_AMENDED = 3
 STATE = "> - "
 """Begins a line of the state on top of a project's page."""
 
+LINKED_FROM = f"{STATE}Linked from: [["
+"""Begins the line on top of a page that lists the pages that link to it."""
+
 _SOURCE = re.compile(r"\s*\[src: (raw/conversations/[^\]#\n]+)#(\d{1,15})\]")
+_LINKS = re.compile(r"((?:\s*\[\[[^\[\]\n]+\]\])+)(?=\s*(?:$|\[src: raw/conversations/))")
+_MARKS = re.compile(rf"(?:{_LINKS.pattern})?{_SOURCE.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +119,10 @@ class Line:
         return entry(self.day, self.text, (self.source,))
 
 
-def entry(day: str, text: str, sources: Sequence[Source]) -> str:
-    """Returns a bullet with its date and its sources."""
+def entry(day: str, text: str, sources: Sequence[Source], links: str = "") -> str:
+    """Returns a bullet with its date, its links to other pages and its sources."""
     dated = f"{day}: {text}" if day else text
-    return " ".join((f"- {dated}", *(source.mark for source in sources)))
+    return " ".join((f"- {dated}", *([links] if links else []), *(source.mark for source in sources)))
 
 
 def sources_of(text: str) -> tuple[Source, ...]:
@@ -115,8 +133,14 @@ def sources_of(text: str) -> tuple[Source, ...]:
 
 
 def without_sources(text: str) -> str:
-    """Returns a text without its marks of sources."""
-    return _SOURCE.sub("", text) if "[src: " in text else text
+    """Returns a text without its marks of sources, and without the links before them."""
+    return _MARKS.sub("", text) if "[src: " in text else text
+
+
+def apart(text: str) -> tuple[str, str]:
+    """Returns the text of a line and the links to other pages that follow it."""
+    found = _LINKS.search(text)
+    return (text[: found.start()].rstrip(), found[1].strip()) if found else (text, "")
 
 
 def shortened(text: str, longest: int) -> str:
@@ -125,11 +149,34 @@ def shortened(text: str, longest: int) -> str:
     if quoted := _QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
         text = said if verb != "refused" and len(set(content_words(said))) >= LEAST_AMENDED else stated
-    best = max(re.split(r"(?<=[.!?])\s+", text), key=lambda part: len(set(content_words(part))))
+    parts = re.split(r"(?<=[.!?])\s+", text)
+    best = max(parts, key=lambda part: (" | " not in part, len(set(content_words(part)))))
     if len(best) > longest:
-        best = max(re.split(r"(?<=;)\s+", best), key=lambda part: len(set(content_words(part))))
+        parts = re.split(r"(?<=;)\s+", best)
+        best = max(parts, key=lambda part: (" | " not in part, len(set(content_words(part)))))
     best = _OPENING.sub("", best).rstrip(".;, ")
     return clipped(best[:1].upper() + best[1:], longest)
+
+
+def tidied(text: str, *, is_whole: bool = True) -> str:
+    """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, a
+    reaction or an announcement of what is not quoted ("Here is my code:") at its end is left out too."""
+    first, *rest = re.split(r"(?<=[.!?…])\s+", text.strip())
+    parts = [first, *rest]
+    while len(parts) > 1 and _is_filler(parts[0]):
+        parts.pop(0)
+    while is_whole and len(parts) > 1 and (_is_filler(parts[-1]) or parts[-1].endswith(":")):
+        parts.pop()
+    kept = " ".join(parts).rstrip(" ,;")
+    bare = _OPENING.sub("", kept)
+    said = bare[:1].upper() + bare[1:] if bare != kept and re.match(r"[a-z]+\b(?![./_(])", bare) else bare
+    return said or text
+
+
+def _is_filler(sentence: str) -> bool:
+    """Returns whether a sentence only reacts, and changes nothing of what the others say."""
+    few = len(sentence.split()) <= SHORT_FILLER and len(set(content_words(sentence))) <= 1
+    return few and not _DECIDES.search(sentence)
 
 
 def disowned(text: str) -> str:
@@ -138,8 +185,9 @@ def disowned(text: str) -> str:
 
 
 def is_state(line: str) -> bool:
-    """Returns whether a line is of the state on top of a project's page, which repeats lines of the page."""
-    return line.startswith(STATE) and is_derived(line)
+    """Returns whether a line is of the block on top of a page: a project's state, which repeats lines of the page, and
+    the pages that link to it."""
+    return line.startswith(STATE) and (is_derived(line) or line.startswith(LINKED_FROM))
 
 
 def is_derived(text: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_server.knowledge.extractors import MOST, REGISTRY, Context, context_of, is_worth_a_line
 from mcp_server.model import Role, Turn
-from mcp_server.text.derived_lines import Line
+from mcp_server.text.derived_lines import Line, tidied
 from mcp_server.text.destinations import place_of
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import Item, ItemKind
@@ -81,6 +81,73 @@ def test_what_the_user_prefers_is_kept_outside_projects_where_it_is_about_the_us
     assert place_of(line).section == "Likes and dislikes"
     assert by("people", talk(("user", said), project="atlas")) == []
     assert by("people", talk(("user", "I prefer option B for the menu."))) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (
+            "I'm Ana, a cartographer, and I'm trying to draw the harbor with these contour lines, can you help?",
+            "I'm Ana, a cartographer",
+        ),
+        ("Good morning, my name is Ana and I have a tea house.", "My name is Ana and I have a tea house."),
+        ("I feel slow today because I'm 44 years old", "I'm 44 years old"),
+        (
+            "I'm trying to keep the chart of the harbor light enough for the small boats that have no screen at all, "
+            "so I prefer simple, printed charts, and I've already drawn the outline of the north and the old mole,",
+            "I prefer simple, printed charts",
+        ),
+    ],
+)
+def test_of_a_long_sentence_the_users_page_gets_the_clause_that_lasts(said: str, kept: str) -> None:
+    assert [line.text for line in by("people", talk(("user", said)))] == [kept]
+
+
+def test_a_preference_told_twice_in_a_conversation_is_one_line() -> None:
+    said = talk(
+        ("user", "I prefer simple printed charts."),
+        ("agent", "Noted."),
+        ("user", "I prefer simple printed charts because they are easy to keep."),
+    )
+    assert [line.text for line in by("people", said)] == ["I prefer simple printed charts."]
+
+
+def test_a_clause_that_points_at_the_conversation_is_not_on_the_users_page() -> None:
+    assert by("people", talk(("user", "I'm 44 and just starting to learn these contour lines."))) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "and I've never drawn any harbor charts in this project before",
+        "I want the palette of the harbor chart to be displayed in a grid with 5 columns, one for each shade",
+    ],
+)
+def test_a_wish_or_an_experience_is_no_rule_unless_it_says_that_it_lasts(said: str) -> None:
+    assert not is_worth_a_line(rule(said))
+    assert is_worth_a_line(rule(f"From now on: {said}"))
+
+
+def rule(said: str) -> Item:
+    return Item("rule", said, 1, START, (1,), "user", 0.9)
+
+
+@pytest.mark.parametrize(
+    ("quoted", "line"),
+    [
+        ("Nice. We have to write a runbook for the spool. Remind me.", "We have to write a runbook for the spool."),
+        ("and from now on: one sentence per line", "From now on: one sentence per line"),
+        ("I use Jinja2 for the pages. Here's my current setup:", "I use Jinja2 for the pages."),
+        ("You never edit the scene. I click it. Always", "You never edit the scene. I click it. Always"),
+        ("No. There will be no coroutines in the core.", "No. There will be no coroutines in the core."),
+        ("anywhere. Not in the tests either", "anywhere. Not in the tests either"),
+        ("so `main.py` is the entry point", "`main.py` is the entry point"),
+        ("OK.", "OK."),
+    ],
+)
+def test_a_line_begins_and_ends_with_what_it_says(quoted: str, line: str) -> None:
+    assert tidied(quoted) == line
+    assert tidied(line) == line
 
 
 def test_the_users_decisions_and_accepted_proposals_are_decisions() -> None:

@@ -1,0 +1,84 @@
+"""Links between pages: a line links the people, projects and procedures that it names, and a page lists its links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.app import catch_up
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.knowledge.condense import condense
+from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.linking import relinked
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.passages import of_knowledge
+from tests.conftest import Clock
+from tests.knowledge.test_items import PAGE, snapshot, talk
+
+pytestmark = pytest.mark.anyio
+SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+ANA, BO, OVEN = "knowledge/people/ana-kovac.md", "knowledge/people/bo-lund.md", "knowledge/procedures/clean-the-oven.md"
+LOOM = "knowledge/projects/loom/context.md"
+ASK = "From here on ask Ana Kovač before you change the tariff of the loom-shop."
+
+
+def pages(line: str) -> dict[str, str]:
+    return {
+        PAGE: f"# atlas\n\n## Facts\n- 2026-02-16: {line} {SRC}\n- Ana, by hand.\n",
+        LOOM: "# loom\n\n## Facts\n",
+        ANA: "# Ana Kovač\n\n## About\n- Our cartographer, see [[bo-lund]].\n",
+        BO: "# Bo Lund\n",
+        OVEN: "# Clean the oven\n",
+    }
+
+
+def test_a_line_links_the_people_projects_and_procedures_that_it_names() -> None:
+    after = relinked(pages("Ana keeps the loom warm, see how to clean the oven."))
+    links = "[[ana-kovac]] [[loom/context|loom]] [[clean-the-oven]]"
+    assert f"- 2026-02-16: Ana keeps the loom warm, see how to clean the oven. {links} {SRC}\n" in after[PAGE]
+    assert "- Ana, by hand.\n" in after[PAGE], "a person's own line is not changed"
+
+
+def test_a_page_lists_the_pages_that_link_to_it() -> None:
+    after = relinked(pages("Ana keeps the loom warm."))
+    assert after[ANA].startswith("# Ana Kovač\n\n> - Linked from: [[atlas/context|atlas]]\n\n## About\n")
+    assert after[BO] == "# Bo Lund\n\n> - Linked from: [[ana-kovac]]\n", "a link written by hand counts too"
+    assert "Linked from" not in after[PAGE]
+
+
+def test_linking_again_changes_nothing_and_links_leave_with_their_reason() -> None:
+    before = pages("Ana keeps the loom warm.")
+    after = before | relinked(before)
+    assert relinked(after) == {}
+    alone = {path: text for path, text in after.items() if path not in (ANA, BO)}
+    assert "[[ana-kovac]]" not in (alone | relinked(alone))[PAGE]
+
+
+def test_a_first_name_of_two_people_links_neither_of_them() -> None:
+    both = pages("Ana keeps the oven, Ana Marić the books.") | {"knowledge/people/ana-maric.md": "# Ana Marić\n"}
+    assert f"the books. [[ana-maric]] {SRC}" in relinked(both)[PAGE]
+
+
+def test_search_finds_a_page_without_the_list_of_its_links() -> None:
+    body = relinked(pages("Ana keeps the loom warm."))[ANA]
+    assert not any("Linked from" in one.text for one in of_knowledge(ANA, body, 1, {}))
+
+
+async def test_links_are_written_after_a_conversation_and_once(memory: Memory, clock: Clock, workspace: Path) -> None:
+    memory.files.write_atomic(ANA, "---\ntype: person\n---\n\n# Ana Kovač\n\n## About\n- Our cartographer.\n", new=True)
+    await talk(memory, clock, "first", 0, ASK, "Understood.")
+    await extract(memory)
+    line = next(row for row in memory.files.read_text(PAGE).split("\n") if ASK in row)
+    assert f"{ASK} [[ana-kovac]] [src: " in line
+    assert "> - Linked from: [[atlas/context|atlas]]\n" in memory.files.read_text(ANA)
+    await condense(memory, "weekly")
+    before = snapshot(workspace)
+    assert (await extract(memory, anew=True)).files == {}
+    await condense(memory, "weekly")
+    assert snapshot(workspace) == before
+    await catch_up(memory)
+    compiled = await compile_context(memory, CompileRequest(message="who knows the tariff?", budget=2000), Caller())
+    assert "Ana Kovač" in compiled.text
+    assert not any(link in compiled.text for link in ("[[ana-kovac]]", "Linked from")), "no tokens are spent on links"
