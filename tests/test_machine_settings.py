@@ -13,7 +13,7 @@ from mcp_server.settings import Settings
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+pytestmark = pytest.mark.anyio
 OLD = "search:\n  bm25_weight: 2\nllm:\n  provider: openai\n  base_url: http://127.0.0.1:9/v1  # at home\n  model: m\n"
 
 

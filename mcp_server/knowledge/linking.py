@@ -11,8 +11,7 @@ from mcp_server.knowledge.summaries import with_backlinks
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import apart, entry
 from mcp_server.text.destinations import USER_FILE
-from mcp_server.text.links import linked, links
-from mcp_server.text.markdown import sections
+from mcp_server.text.markdown import linked, links, sections
 
 PEOPLE, PROCEDURES, PROJECTS = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 

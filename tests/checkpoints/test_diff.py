@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.checkpoints.enrichment import merge
 from mcp_server.checkpoints.restore_plan import (
     Difference,
     Names,
@@ -14,7 +18,11 @@ from mcp_server.checkpoints.restore_plan import (
     difference_text,
     line_changes,
 )
+from mcp_server.checkpoints.stored_inputs import referring, resolved, sources
+from mcp_server.context.inputs import Candidate, CompileInputs, LastSession
 from mcp_server.knowledge.anchors import Anchor
+from mcp_server.knowledge.duplicates import covered, is_duplicate, normalised
+from mcp_server.model import Hit, Passage, SourceFile, ToolCall, Turn
 
 NOW = State(
     (Anchor("oven", "item", "hot"), Anchor("rye", "item")),
@@ -22,6 +30,8 @@ NOW = State(
     ("c1", "c2"),
     {"a.md": "one\ntwo\nthree\n", "gone.md": "x\ny\n", "same.md": "same\n"},
 )
+
+
 THEN = State(
     (Anchor("oven", "item", "very hot"), Anchor("flour", "item")),
     ("selling",),
@@ -71,6 +81,8 @@ def test_an_empty_file_that_comes_or_goes_is_a_change() -> None:
 
 
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "a", "\r\n"]), max_size=8).map("".join)
+
+
 STATES = st.builds(
     State,
     st.lists(st.builds(Anchor, st.sampled_from("abc"), st.just("item"), st.sampled_from("xy")), max_size=3).map(tuple),
@@ -98,3 +110,194 @@ def test_lines_that_came_minus_those_that_went_is_the_difference_in_length(befor
     added, removed = line_changes(before, after)
     assert added - removed == len(after.splitlines()) - len(before.splitlines())
     assert (added == removed == 0) == (before == after)
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "Use",
+            "use",
+            "- ",
+            "**Use**",
+            "SQLite",
+            "Postgres",
+            "do not",
+            "index",
+            "ledger",
+            "cache",
+            "3",
+            "5",
+            "?",
+            "č",
+        ),
+        *(
+            "You're right,",
+            "Hmm",
+            "Decision:",
+            "because of",
+            "nightly",
+            "instead of",
+            "plan",
+            "Keep",
+            "one file",
+            "the",
+        ),
+    ]
+)
+
+
+ENTRIES = st.lists(st.one_of(st.lists(PIECES, max_size=7).map(" ".join), st.text(max_size=12)), max_size=7)
+
+
+def test_a_captured_decision_that_the_model_does_not_cover_is_kept() -> None:
+    captured = ["Use WAL mode for the index", "use sqlite for the ledger", "Keep backups: every night"]
+    enriched = ["Use SQLite for the ledger, since it is one file"]
+    assert merge(captured, enriched) == [*enriched, "Use WAL mode for the index", "Keep backups: every night"]
+
+
+def test_of_entries_that_say_the_same_the_fullest_is_kept_once() -> None:
+    assert merge(["Use SQLite", "- use **SQLite**", "Use SQLite for the ledger rows"], []) == [
+        "Use SQLite for the ledger rows"
+    ]
+
+
+@given(ENTRIES, ENTRIES)
+def test_nothing_is_lost_that_nothing_kept_covers(captured: list[str], enriched: list[str]) -> None:
+    merged = merge(captured, enriched)
+    for entry in [*captured, *enriched]:
+        assert not normalised(entry) or covered(entry, merged)
+    for entry in captured:
+        if normalised(entry) and not covered(entry, enriched):
+            others = [other for other in captured if other != entry and is_duplicate(entry, other)]
+            assert entry in merged or covered(entry, [one for one in merged if one in others])
+
+
+@given(ENTRIES, ENTRIES)
+def test_merging_twice_changes_nothing(captured: list[str], enriched: list[str]) -> None:
+    merged = merge(captured, enriched)
+    assert merge(merged, enriched) == merged
+    assert merge(captured, merged) == merged
+    assert merge(merged, []) == merged
+
+
+@given(ENTRIES, ENTRIES, st.randoms(use_true_random=False))
+def test_what_survives_does_not_depend_on_the_order_of_either_list(
+    captured: list[str], enriched: list[str], chance: object
+) -> None:
+    shuffled, other = list(captured), list(enriched)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]  # Hypothesis gives a random.Random
+    chance.shuffle(other)  # type: ignore[attr-defined]
+    assert set(merge(shuffled, other)) == set(merge(captured, enriched))
+
+
+@given(ENTRIES, ENTRIES)
+def test_a_merged_entry_comes_from_one_of_the_lists_and_is_there_once(captured: list[str], enriched: list[str]) -> None:
+    merged = merge(captured, enriched)
+    assert set(merged) <= {*captured, *enriched}
+    assert not any(is_duplicate(one, other) for one in merged for other in merged if one != other)
+
+
+AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
+
+
+SESSION, OTHER = "raw/conversations/a.md", "raw/conversations/b.md"
+
+
+MEMORY = "knowledge/memory/MEMORY.md"
+
+
+words = st.text(max_size=120)
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> tuple[CompileInputs, dict[str, str], dict[str, Turn]]:
+    """Compile inputs, the files and the turns that there are: some texts stand in them, some stand nowhere."""
+    said = draw(st.lists(words, min_size=1, max_size=5))
+    turns = tuple(
+        Turn(number, "user", text, AT, tool_calls=(ToolCall("look", text[:9]),) if number == 2 else ())
+        for number, text in enumerate(said, start=1)
+    )
+    known = {f"{path}#{turn.number}": turn for path in (SESSION, OTHER) for turn in turns}
+    files = {MEMORY: draw(words) + "".join(said)}
+    lost = draw(st.sets(st.sampled_from(sorted(known))))
+    passages = [
+        Passage(
+            path,
+            f"{path}#{turn.number}",
+            0,
+            0,
+            1,
+            2,
+            turn.content[draw(st.integers(0, 9)) :],
+            "t",
+            "conversation",
+            turn=turn.number,
+        )
+        for turn in turns
+        for path in (SESSION, OTHER)
+    ]
+    passages.append(
+        Passage(
+            MEMORY, f"{MEMORY}#1", 0, 0, 1, 2, draw(st.sampled_from([files[MEMORY], "not in it " * 9])), "t", "memory"
+        )
+    )
+    value = CompileInputs(
+        message=said[-1],
+        budget=1_000,
+        now=AT,
+        local_date="2026-02-16",
+        session="s",
+        files=(SourceFile(MEMORY, files[MEMORY][3:]),),
+        hits=tuple(Candidate(Hit(passage, 0.5, {"bm25": 0.5})) for passage in passages),
+        turns=turns,
+        last_session=LastSession(OTHER, "b", "2026-02-15", turns),
+    )
+    return value, files, {of: turn for of, turn in known.items() if of not in lost}
+
+
+def ports(files: dict[str, str], turns: dict[str, Turn]) -> Any:
+    def text_of(of: str) -> str | None:
+        return turns[of].content if of in turns else files.get(of)
+
+    def turn_of(of: str) -> Any:
+        if of not in turns:
+            return None
+        return CompileInputs("", 0, AT, "", turns=(turns[of],)).to_json()["turns"][0]
+
+    return text_of, turn_of
+
+
+@given(inputs())
+def test_what_is_referred_to_comes_back(drawn: tuple[CompileInputs, dict[str, str], dict[str, Turn]]) -> None:
+    value, files, turns = drawn
+    places = {turn.number: SESSION for turn in value.turns}
+    text_of, turn_of = ports(files, turns)
+    referred = referring(value.to_json(), text_of, turn_of, places)
+    again = CompileInputs.from_json(resolved(referred, *ports(files, turns)))
+    assert again == value
+    assert again.digests() == value.digests()
+    assert sources(referred) <= {*files, *turns}
+
+
+def test_long_texts_are_not_stored_and_what_is_gone_changes_the_field() -> None:
+    text = "The berth in Kotor costs three hundred euros a month, from October to April."
+    turn = Turn(4, "user", text, AT)
+    passage = Passage(MEMORY, f"{MEMORY}#1", 0, 0, 1, 2, text, "t", "memory")
+    value = CompileInputs(
+        text,
+        1_000,
+        AT,
+        "2026-02-16",
+        files=(SourceFile(MEMORY, text),),
+        hits=(Candidate(Hit(passage, 1.0, {})),),
+        turns=(turn,),
+    )
+    files, turns = {MEMORY: f"before {text} after"}, {f"{SESSION}#4": turn}
+    text_of, turn_of = ports(files, turns)
+    referred = referring(value.to_json(), text_of, turn_of, {4: SESSION})
+    assert text not in str(referred)
+    assert sources(referred) == {MEMORY, f"{SESSION}#4"}
+    without_file = CompileInputs.from_json(resolved(referred, *ports({}, turns))).digests()
+    assert {name for name, digest in value.digests().items() if without_file[name] != digest} == {"files", "hits"}
+    without_turn = CompileInputs.from_json(resolved(referred, *ports(files, {}))).digests()
+    assert {name for name, digest in value.digests().items() if without_turn[name] != digest} == {"message", "turns"}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcp_server.model import Role
+from mcp_server.model import Delivery, Role
 from tests.conftest import Run
-from tests.pressing import converse
+from tests.pressing import converse, errand
 
 
 @pytest.fixture
@@ -74,3 +74,85 @@ def test_without_a_conversation_it_says_how_to_begin(run: Run) -> None:
     assert "no session 'x'" in run("status", "clarity", "--scores", "--session", "x", code=1)
     assert "--json comes after" in run("status", "--json", "clarity", code=2)
     assert json.loads(run("status", "--json"))["clarity"]["session"] == "none yet"
+
+
+@pytest.mark.usefixtures("empty_memory")
+def test_what_was_written_down_is_listed_shown_and_compared(run: Run) -> None:
+    assert "Make one" in run("checkpoint", "list")
+    run("observe", "Decision: use two files for the cache", "--session", "s1")
+    said = run("checkpoint", "create", "--note", "before the rewrite")
+    assert "session s1, after turn 1: 1 decision" in said
+    run("observe", "TODO: call Ana about the berth", "--session", "s1")
+    run("anchor", "ClaraCore")
+    made = json.loads(run("checkpoint", "create", "--session", "s1", "--json"))
+    assert made["open_items"] == ["call Ana about the berth"]
+
+    newest, oldest = json.loads(run("checkpoint", "list", "--json"))
+    assert newest["id"] == made["id"]
+    assert oldest["id"] in said
+    listed = run("checkpoint", "list", "--session", "s1")
+    assert "asked for: before the rewrite" in listed
+    assert oldest["id"] not in run("checkpoint", "list", "--limit", "1")
+    assert run("checkpoint", "list", "--session", "other") == run("checkpoint", "list", "--session", "none")
+
+    shown = run("checkpoint", "show", made["id"])
+    assert "## Open items\n- call Ana about the berth" in shown
+    assert "## State" not in shown, "what programs need stands in the file"
+    assert json.loads(run("checkpoint", "show", made["id"], "--json"))["decisions"] == made["decisions"]
+
+    assert "anchors taken away: claracore" in run("checkpoint", "diff", oldest["id"]).lower()
+    between = json.loads(run("checkpoint", "diff", newest["id"], oldest["id"], "--json"))
+    assert any("anchors" in line for line in between["diff"])
+
+
+@pytest.mark.usefixtures("empty_memory")
+def test_what_is_wrong_is_said_with_the_nearest_id(run: Run) -> None:
+    assert "no conversation yet" in run("checkpoint", "create", code=1)
+    run("observe", "Hello", "--session", "kitchen")
+    made = json.loads(run("checkpoint", "create", "--json"))["id"]
+    assert f"did you mean '{made}'?" in run("checkpoint", "show", made[:-1], code=1)
+    assert "did you mean 'kitchen'?" in run("checkpoint", "create", "--session", "kitchem", code=1)
+
+
+def test_status_names_the_last_one(run: Run) -> None:
+    run("observe", "Hello", "--session", "s1")
+    made = json.loads(run("checkpoint", "create", "--json"))["id"]
+    assert f"last checkpoint: {made}" in run("status", "sessions")
+    assert json.loads(run("status", "sessions", "--json"))["sessions"]["checkpoints"] == 1
+
+
+TELLING = (
+    "prune --strategy compact --session s1",
+    "prune --strategy compact --session s1 --apply",
+    "prune --session s1",
+    "prune --session s1 --strategy compact --target 5 --apply",
+    "prune --session s1 --strategy advisor --apply",
+    "status gauges --notify-if-pct 0.0",
+    "status gauges",
+    "session drops --session s1",
+    "session drops --recoverable",
+    "status logs",
+    "recover CHUNK",
+    "recover CHUNK --apply",
+)
+
+
+@pytest.mark.usefixtures("small_contexts")
+@pytest.mark.parametrize("delivery", ["add", "replace"])
+def test_every_command_that_tells_of_pruning_says_whose_context_it_is(
+    run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch, delivery: Delivery
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    converse(workspace, [("user", errand(number)) for number in range(8)], "s1", delivery)
+    for command in TELLING:
+        chunk = ""
+        if "CHUNK" in command:
+            chunk = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
+        text = " ".join(run(*(chunk if word == "CHUNK" else word for word in command.split())).split())
+        assert text, command
+        if delivery == "add":
+            assert "mirror" in text, (command, text)
+            assert "/compact" in text or "paste what it should see again" in text, (command, text)
+        else:
+            assert "mirror" not in text, (command, text)
+            assert "/compact" not in text, (command, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,83 @@ def test_the_lexicon_is_printed_so_that_a_copy_can_be_edited(run: Run, workspace
     text = run("prune", "--lexicon")
     assert "technologies:" in text
     assert json.loads(run("prune", "--lexicon", "--json"))["lexicon"].startswith(text.splitlines()[0])
+
+
+@pytest.fixture
+def grown(run: Run, workspace: Path) -> Run:
+    """The same after a conversation that was compacted."""
+    part = "Part {0} of the fence needs paint of kind {0}; the ladder is in the shed. " * 4
+    converse(workspace, [("user", part.format(number)) for number in range(11)], "s")
+    return run
+
+
+@pytest.mark.usefixtures("empty_memory")
+def test_an_empty_memory_says_so_everywhere(run: Run) -> None:
+    assert "No conversation is open" in run("status", "gauges")
+    assert "Nothing was dropped" in run("session", "drops")
+    assert "Cold storage is empty" in run("session", "drops", "--recoverable")
+    assert "The logs are empty" in run("status", "logs")
+    assert "Nothing to recover" in run("recover")
+    assert json.loads(run("status", "gauges", "--json")) == json.loads(run("session", "drops", "--json")) == []
+    assert json.loads(run("session", "drops", "--recoverable", "--json"))["records"] == 0
+
+
+def test_health_shows_bars_and_notifies_only_over_the_share(grown: Run) -> None:
+    shown = grown("status", "gauges")
+    assert "█" in shown
+    assert "of 1,000" in shown
+    assert "compaction in" in shown
+    (one,) = json.loads(grown("status", "gauges", "--json"))
+    assert 0.3 < one["pct_used"] < 0.5
+    assert grown("status", "gauges", "--notify-if-pct", "0.5") == ""
+    assert "s is at" in grown("status", "gauges", "--notify-if-pct", "0.1")
+    assert "0<=x<=1" in grown("status", "gauges", "--notify-if-pct", "50", code=2)
+    grown("observe", "Full.", "--session", "s", "--context-tokens", "900")
+    assert "s is at 90%" in grown("status", "gauges", "--notify-if-pct", "0.5")
+
+
+def test_a_dropped_chunk_is_listed_and_recovered_when_it_is_applied(grown: Run) -> None:
+    listed = json.loads(grown("session", "drops", "--session", "s", "--json"))
+    chunk = listed[-1]["chunk_id"]
+    assert chunk in grown("session", "drops", "--session", "s")
+    assert chunk in grown("session", "drops", "--recoverable", "--session", "s")
+    assert "would be recovered" in grown("recover", chunk)
+    assert chunk in grown("session", "drops", "--recoverable")
+    done = grown("recover", chunk, "--apply")
+    assert done.startswith(f"recovered: {chunk}")
+    assert chunk not in grown("session", "drops", "--recoverable")
+    assert "(not in cold storage any more)" in grown("session", "drops", "--session", "s")
+    (undo,) = re.findall(r"context-manager recover (before-\w+) --apply", done)
+    assert "went back to cold storage" in grown("recover", undo, "--apply")
+    assert chunk in grown("session", "drops", "--recoverable")
+    assert "context-manager:" in grown("session", "drops", "--session", "nobody", code=1)
+
+
+def test_recover_takes_one_thing_at_a_time(grown: Run) -> None:
+    assert "not both" in grown("recover", "x", "--query", "y", code=2)
+    assert "--apply needs" in grown("recover", "--apply", code=2)
+    assert "equally well" in grown("recover", "--query", "ladder shed", "--apply", code=1)
+    assert "kind 0" in grown("recover", "--query", "fence paint")
+
+
+def test_the_logs_are_a_table_and_a_chart(grown: Run) -> None:
+    shown = grown("status", "logs")
+    for part in ("Why chunks were dropped", "Scores of what was dropped", "Tokens saved", "█", "curation", "median"):
+        assert part in shown
+    stats = json.loads(grown("status", "logs", "--json"))["stats"]
+    assert sum(stats["reasons"].values()) == sum(one["count"] for one in stats["scores"])
+    assert stats["curation"]["total"] > 0
+    assert "The logs are empty" in grown("status", "logs", "--since", "2999-01-01")
+
+
+def test_reset_says_what_it_deletes_before_it_does(grown: Run, workspace: Path) -> None:
+    looked = grown("reset")
+    assert "This would be deleted:" in looked
+    assert "This stays: raw/" in looked
+    assert (workspace / ".local/logs/context/drops.jsonl").exists()
+    done = grown("reset", "--apply")
+    assert "This is deleted:" in done
+    assert done.rstrip().endswith("Done.")
+    assert not (workspace / ".local/logs/context/drops.jsonl").exists()
+    assert json.loads(grown("session", "list", "--json"))[0]["turns"] == 11
+    assert json.loads(grown("session", "drops", "--recoverable", "--json"))["records"] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 from pathlib import Path
 
@@ -14,10 +13,7 @@ from mcp_server.cli.main import cli
 from tests.cli.test_commands import pipe
 from tests.conftest import Run
 
-GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
-
-@GIT
 def test_lines_of_several_files_stand_under_their_own_file(run: Run, workspace: Path) -> None:
     run("init")
     for name in ("ana", "bo"):
@@ -137,7 +133,6 @@ def test_the_path_of_a_passage_is_whole_so_that_it_can_be_read(run: Run) -> None
     assert "pump" in run("read", path)
 
 
-@GIT
 def test_a_checkpoint_made_by_hand_says_which_command_goes_back(run: Run) -> None:
     run("observe", "Plan the statement export", "--session", "s1")
     said = run("checkpoint", "create", "--session", "s1")

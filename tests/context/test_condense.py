@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.context import briefs, pauses
 from mcp_server.context.condense import Entry, condensed, telegraphic
+from mcp_server.context.push_policy import LONGEST
+from mcp_server.conversations.projects import project_of
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.project import Project
 from mcp_server.tokens import Meter
+from tests.conftest import Clock
+from tests.knowledge.tea_project import talk
+
+pytestmark = pytest.mark.anyio
 
 PARTITIONS = (
     "That was a long week for all of us here. I'd partition `tracking_events` by month, and drop a partition when it "
@@ -53,3 +67,86 @@ def test_the_lines_never_take_more_than_the_tokens(entries: list[Entry], tokens:
     lines = condensed(entries, tokens, meter())
     assert len(lines) == len(entries)
     assert sum(map(meter().line, filter(None, lines))) <= tokens
+
+
+def on_disk(memory: Memory, name: str) -> str:
+    return memory.files.read_text(f"{briefs.FOLDER}/{name}")
+
+
+async def test_a_new_memory_has_nothing_to_tell(memory: Memory) -> None:
+    assert (await briefs.make(memory, Project())).text == ""
+    assert await briefs.refresh(memory) == 1
+    assert on_disk(memory, "global.md") == ""
+    assert json.loads(on_disk(memory, "index.json")) == {"": {"brief": "global.md", "projects": []}}
+
+
+async def test_it_tells_who_what_lasts_and_the_project_and_nothing_that_was_said(memory: Memory, folder: Path) -> None:
+    said = ("Buy oolong from Uji.", "Ordered.", "Two tins?", "Two.", "And the kettle?", "It leaks.")
+    project = await talk(memory, folder, "one", *said)
+    memory.files.write_atomic("knowledge/identity/USER.md", "I am Ana.\n")
+    memory.files.write_atomic("knowledge/memory/MEMORY.md", "# Memory\n\n- 2026-02-01: No sugar.\n")
+    memory.files.write_atomic("knowledge/projects/tea/context.md", "A shop for tea.\n")
+    memory.files.write_atomic("knowledge/projects/bread/context.md", "A bakery.\n")
+    made = await briefs.make(memory, project)
+    for told in ("I am Ana.", "No sugar.", "A shop for tea."):
+        assert told in made.text
+    for other in ("bakery", "oolong", "leaks"):
+        assert other not in made.text
+    assert made.tokens == memory.tokens.count(made.text) <= 1200
+
+
+async def test_it_stays_within_tokens_and_characters_whatever_the_files_hold(memory: Memory, folder: Path) -> None:
+    lines = "".join(f"- 2026-01-01: {'-' * 400} {n}\n" for n in range(180))  # few tokens, many characters
+    memory.files.write_atomic("knowledge/memory/MEMORY.md", lines)
+    memory.files.write_atomic("knowledge/identity/USER.md", " " * 5 + ("─" * 300 + "\n") * 500)
+    made = await briefs.make(memory, await project_of(memory, Caller(folder=str(folder))))
+    assert made.tokens <= 1200
+    assert len(made.text) <= LONGEST
+
+
+async def test_a_folder_finds_its_brief_and_files_change_only_with_what_they_are_made_of(
+    memory: Memory, folder: Path
+) -> None:
+    memory.files.write_atomic("knowledge/projects/tea/context.md", "A shop for oolong.\n")
+    project = await talk(memory, folder, "one", "Buy two tins.", "Ordered.")
+    await briefs.know_folder(memory, str(folder / "." / ""), project)
+    assert json.loads(on_disk(memory, "index.json"))[str(folder.resolve())] == {
+        "brief": "tea.md",
+        "projects": ["name:tea", "slug:tea"],
+    }
+    assert "oolong" in on_disk(memory, "tea.md")
+    assert await briefs.refresh(memory) == 0
+    memory.files.write_atomic("knowledge/projects/tea/progress.md", "The shop opens in May.\n")
+    assert await briefs.refresh(memory) == 1
+    assert "opens in May" in on_disk(memory, "tea.md")
+    memory.files.remove(f"{briefs.FOLDER}/tea.md")
+    assert await briefs.refresh(memory) == 1
+    assert "opens in May" in on_disk(memory, "tea.md")
+
+
+async def test_a_pause_empties_the_files_and_its_end_fills_them(memory: Memory, folder: Path) -> None:
+    memory.files.write_atomic("knowledge/projects/tea/context.md", "A shop for oolong.\n")
+    project = await talk(memory, folder, "one", "Buy two tins.", "Ordered.")
+    await briefs.know_folder(memory, str(folder), project)
+    await pauses.pause(memory, project)
+    await briefs.refresh(memory)
+    assert on_disk(memory, "tea.md") == ""
+    assert json.loads(on_disk(memory, "index.json"))[str(folder.resolve())]["projects"] is None
+    await pauses.resume(memory)
+    await briefs.refresh(memory)
+    assert "oolong" in on_disk(memory, "tea.md")
+
+
+async def test_projects_with_the_names_of_our_own_files_get_others(memory: Memory) -> None:
+    names = [briefs.file_of(Project(f"name:{slug}", slug)) for slug in ("global", "index", "tea")]
+    assert names == ["global-project.md", "index-project.md", "tea.md"]
+
+
+async def test_only_so_many_folders_are_remembered(
+    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(briefs, "MOST_FOLDERS", 2)
+    for number in range(4):
+        clock.forward(minutes=1)
+        await briefs.know_folder(memory, str(tmp_path / f"p{number}"), Project())
+    assert [Path(name).name for name in json.loads(on_disk(memory, "index.json")) if name] == ["p2", "p3"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.end_to_end.servers import (
+    DATABASE_TROUBLE,
     Served,
     assert_clear,
     command,
@@ -17,14 +20,18 @@ from tests.end_to_end.servers import (
     facts,
     failed,
     files_below,
+    mounting,
     served,
     transcripts,
     turns,
 )
+from tests.serving import text
 
 pytestmark = pytest.mark.anyio
 
 GARBAGE = random.Random(7).randbytes(200_000)
+
+
 MEGABYTES = 6
 
 
@@ -269,3 +276,271 @@ async def test_an_extractor_of_another_package_that_fails_keeps_nobody_from_thei
     assert "theirs" in said
     await done(root, "extract", "--apply", env=env)
     assert "kittens" in (root / "knowledge" / "people" / "user.md").read_text()
+
+
+READ_ONLY = 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"'
+
+
+SMALL = 'mount -t tmpfs -o size=6m none "$1"'
+
+
+FULL = f'{SMALL}; cp -R "$2/." "$1"; cat /dev/zero > "$1/filler" 2> /dev/null || true'
+
+
+REFUSED = "read-only"
+
+
+async def a_memory(root: Path) -> None:
+    """A workspace with something in it, and no process that has it open."""
+    await done(root, "observe", "The blue boat lies in Senj.", "--session", "s")
+    await done(root, "remember", "Ana sails too.")
+    await done(root, "reset", "--index", "--apply")
+
+
+async def test_a_read_only_workspace_is_served_and_says_what_it_cannot_do(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    await a_memory(root)
+    before = files_below(root)
+    prefix = mounting(READ_ONLY, root)
+    async with served(root, prefix=prefix) as server:
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
+        assert "Ana" in await server.call("read", path="knowledge/memory/MEMORY.md")
+        assert "Senj" in await server.call("compile_context", message="Where does the blue boat lie?")
+        assert "Ana" in await server.call("compile_context", session="s")
+        assert "cannot be written" in await server.problems()
+        for _ in range(2):
+            assert REFUSED in await server.refused("observe", role="agent", content="A fine harbour.", session="s")
+            assert REFUSED in await server.refused("observe", role="user", content="Something else.")
+            assert REFUSED in await server.refused("remember", content="Ivo sails too.", project="global")
+            assert REFUSED in await server.refused("remember", content="Ivo sails too.", session="s")
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
+        assert "Traceback" not in server.stderr()
+    assert REFUSED in await failed(root, "observe", "No.", prefix=prefix)
+    assert REFUSED in await failed(root, "session", "end", "s", prefix=prefix)
+    assert "Senj" in await done(root, "search", "blue boat", prefix=prefix)
+    assert_clear((await command(root, "doctor", prefix=prefix)).stdout)
+    assert files_below(root) == before
+    async with served(root) as server:
+        assert "turn 2 recorded" in await server.call("observe", role="agent", content="A fine harbour.", session="s")
+
+
+async def test_a_folder_that_cannot_hold_a_workspace_is_named_and_tried_again(tmp_path: Path) -> None:
+    root = tmp_path / "disk" / "memory"
+    root.parent.mkdir()
+    async with served(root, prefix=mounting(READ_ONLY, root.parent), beside=tmp_path / "processes") as server:
+        for _ in range(2):
+            assert REFUSED in await server.refused("observe", role="user", content="Hello.")
+            assert REFUSED in await server.refused("status")
+        assert len((await server.client.list_tools()).tools) == 10
+    assert not root.exists()
+
+
+async def fill(server: Served, disk: Path) -> Path:
+    """Leaves not one block free on the server's disk; returns the file that took them."""
+    filler = server.inside(disk) / "filler"
+    size = 1 << 20
+    with filler.open("ab", buffering=0) as stream:
+        while size:
+            try:
+                stream.write(b"\0" * size)
+            except OSError:
+                size //= 2
+    return filler
+
+
+async def test_on_a_full_disk_what_is_there_is_served_and_room_is_used_again(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    root.mkdir()
+    said: list[str] = []
+    known: list[str] = []
+    async with served(root, prefix=mounting(SMALL, root)) as server:
+        await server.call("remember", content="Ana sails too.", project="global")
+        for number in range(3):
+            await server.call("observe", role="user", content=f"number {number}", session="s", turn_id=f"t{number}")
+            said.append(f"number {number}")
+        await eventually(lambda: server.finds("number"))
+        filler = await fill(server, root)
+        before = (server.inside(root) / "knowledge" / "memory" / "MEMORY.md").read_bytes()
+        refusals: list[str] = []
+
+        async def one(number: int) -> None:
+            arguments = {"role": "user", "content": f"number {number} " + "x" * 9000, "session": "s"}
+            refusals.append(await server.refused("observe", **arguments, turn_id=f"t{number}"))
+            refusals.append(await server.refused("remember", content=f"fact {number} " + "y" * 9000, project="global"))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3, 9):
+                tasks.start_soon(one, number)
+        assert {("disk is full" in refusal) for refusal in refusals} == {True}, refusals
+        assert turns(server.inside(root)) == {"s": [(n + 1, content) for n, content in enumerate(said)]}
+        assert (server.inside(root) / "knowledge" / "memory" / "MEMORY.md").read_bytes() == before
+        assert await server.hits("number")
+        assert "Ana" in await server.call("read", path="knowledge/memory/MEMORY.md")
+        assert "Ana" in await server.call("compile_context", message="Who sails?")
+        await server.call("status")
+        filler.unlink()
+        for number in range(3, 9):
+            said.append(f"number {number} " + "x" * 9000)
+            await server.call("observe", role="user", content=said[-1], session="s", turn_id=f"t{number}")
+            known.append(f"fact {number} " + "y" * 9000)
+            await server.call("remember", content=known[-1], project="global")
+        assert turns(server.inside(root)) == {"s": [(n + 1, content) for n, content in enumerate(said)]}
+        assert facts(server.inside(root)) == dict.fromkeys(["Ana sails too.", *known], 1)
+        assert await server.hits("number")
+        assert not [path for path in files_below(server.inside(root)) if path.endswith(".tmp")]
+        assert "Traceback" not in server.stderr()
+
+
+async def test_a_start_on_a_full_disk_serves_what_is_there(tmp_path: Path) -> None:
+    root, kept = tmp_path / "memory", tmp_path / "kept"
+    await a_memory(root)
+    shutil.copytree(root, kept)
+    async with served(root, prefix=mounting(FULL, root, kept)) as server:
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
+        assert "Ana" in await server.call("read", path="knowledge/memory/MEMORY.md")
+        assert "Ana" in await server.call("compile_context", message="Who sails?")
+        await server.refused("observe", role="agent", content="A fine harbour. " * 1000, session="s")
+        assert turns(server.inside(root)) == {"s": [(1, "The blue boat lies in Senj.")]}
+        assert await server.problems()
+        (server.inside(root) / "filler").unlink()
+        assert "turn 2 recorded" in await server.call("observe", role="agent", content="A fine harbour.", session="s")
+        assert "Traceback" not in server.stderr()
+
+
+async def test_an_index_deleted_under_a_running_server_is_read_around_and_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server, served(root) as other:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await eventually(lambda: server.finds("blue boat"))
+        for _ in range(3):
+            shutil.rmtree(root / ".local" / "index")
+            for one in (server, other):
+                assert [hit.get("session") for hit in await one.hits("blue boat")] == ["s"]
+            await server.call("compile_context", message="Where is the blue boat?")
+            await eventually(lambda: server.finds("blue boat"))
+            await eventually(lambda: other.finds("blue boat"))
+        await other.call("observe", role="agent", content="A fine harbour.", session="s")
+        await eventually(lambda: server.finds("harbour"))
+    assert turns(root) == {"s": [(1, "The blue boat lies in Senj."), (2, "A fine harbour.")]}
+
+
+async def test_garbage_in_the_index_is_read_around_and_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await eventually(lambda: server.finds("blue boat"))
+        spoil_index(root)
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
+        await server.call("compile_context", message="Where is the blue boat?")
+        await server.call("observe", role="agent", content="A fine harbour.", session="s")
+        await eventually(lambda: server.finds("harbour"))
+        assert await server.problems() == ""
+    spoil_index(root)
+    (root / ".local" / "index" / "memory-x.current").write_bytes(GARBAGE)
+    async with served(root) as server:
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
+        await eventually(lambda: server.finds("harbour"))
+        assert await server.problems() == ""
+
+
+def spoil_index(root: Path) -> None:
+    """Writes garbage over every database of the index and its write-ahead log."""
+    spoil((root / ".local" / "index").glob("*.db*"))
+
+
+def spoil(databases: Iterable[Path]) -> None:
+    """Writes garbage over the given files of SQLite databases.
+
+    The `-shm` files are left alone. A running server maps them into its memory, and the operating system kills
+    any process that reads a mapped file at the moment when it is cut to nothing.
+    """
+    for path in databases:
+        if not path.name.endswith("-shm"):
+            path.write_bytes(GARBAGE)
+
+
+async def test_a_pointer_of_the_index_that_says_nothing_is_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await eventually(lambda: server.finds("blue boat"))
+        (pointer,) = (root / ".local" / "index").glob("*.current")
+        for nonsense in (GARBAGE, b"", b"999999"):
+            pointer.write_bytes(nonsense)
+            assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
+            await eventually(lambda: server.finds("blue boat"))
+
+
+async def test_a_state_of_garbage_is_moved_aside_and_read_back_from_the_transcripts(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    turn = {"role": "user", "content": "continue", "session": "s"}
+    async with served(root) as server:
+        await server.call("observe", **turn, turn_id="t1")
+        await server.call("observe", role="agent", content="Done.", session="s")
+    state = root / ".local" / "state.db"
+    for beside in state.parent.glob("state.db-*"):
+        beside.unlink()
+    state.write_bytes(GARBAGE)
+    async with served(root) as first, served(root) as second, anyio.create_task_group() as tasks:
+        for server in (first, second):  # both find it broken at once
+            tasks.start_soon(once_more, server, turn)
+    async with served(root) as server:
+        assert "turn 3 recorded" in await server.call("observe", **turn, turn_id="t2")
+        logs = server.stderr()
+    assert [said for _, said in turns(root)["s"]] == ["continue", "Done.", "continue"]
+    (aside,) = root.glob(".local/state.db.damaged-*")
+    assert aside.read_bytes() == GARBAGE
+    assert not DATABASE_TROUBLE.search(logs)
+
+
+async def once_more(server: Served, turn: dict[str, str]) -> None:
+    answer = await server.call("observe", **turn, turn_id="t1")
+    assert "turn 1 was already recorded" in answer
+
+
+async def test_a_state_that_turns_to_garbage_under_a_running_server_is_replaced(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server, served(root) as other:
+        await server.call("observe", role="user", content="one", session="s", turn_id="t1")
+        await server.call("observe", role="user", content="first", session="r", turn_id="t1")
+        spoil(root.glob(".local/state.db*"))
+        assert "Core Memory" in await server.call("read", path="knowledge/memory/MEMORY.md")
+        for one, number in ((server, 2), (other, 3), (server, 4), (other, 5)):
+            turn = {"role": "user", "content": f"number {number}", "session": "s", "turn_id": f"t{number}"}
+            result = await one.client.call_tool("observe", turn)
+            if result.is_error:  # whoever finds it says so once
+                assert "damaged and is replaced" in text(result)
+                await one.call("observe", **turn)
+        assert "turn 1 was already" in await other.call(
+            "observe", role="user", content="first", session="r", turn_id="t1"
+        )
+        assert "damaged" in await server.problems() + await other.problems()
+    assert turns(root) == {"s": [(1, "one"), *((n, f"number {n}") for n in (2, 3, 4, 5))], "r": [(1, "first")]}
+
+
+async def test_the_keys_come_back_after_the_machines_own_folder_was_deleted(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    said = [
+        ("user", "continue"),
+        ("agent", "Done."),
+        ("user", "continue"),
+        ("agent", "Again."),
+        ("user", "To the harbour."),
+    ]
+    async with served(root) as server:
+        for number, (role, content) in enumerate(said, start=1):
+            identity = {"turn_id": f"t{number}"} if number < 4 else {}
+            await server.call("observe", role=role, content=content, session="s", **identity)
+    shutil.rmtree(root / ".local")
+    async with served(root) as server:
+        for _ in range(2):
+            for number in (1, 2, 3):
+                again = {"role": said[number - 1][0], "content": said[number - 1][1], "turn_id": f"t{number}"}
+                assert f"turn {number} was already" in await server.call("observe", session="s", **again)
+            assert "turn 5 was already" in await server.call(
+                "observe", role="user", content="To the harbour.", session="s"
+            )
+            shutil.rmtree(root / ".local", ignore_errors=True)  # again, under the server, which also takes files away
+        assert "turn 6 recorded" in await server.call("observe", role="user", content="continue", session="s")
+        await eventually(lambda: server.finds("harbour"))
+    assert [content for _, content in turns(root)["s"]] == [content for _, content in [*said, ("user", "continue")]]

@@ -88,8 +88,8 @@ async def talk(server: Served, first: int, last: int) -> None:
         await server.call("observe", role="agent", content=answer, session="s", tool_calls=[{"name": f"look_{number}"}])
 
 
-async def begun(root: Path, server: Served, *, committed: bool, exchanges: int = 20) -> None:
-    """Forty turns (two an exchange), anchors, topics, knowledge that is committed and knowledge that is not."""
+async def begun(root: Path, server: Served, *, committed: bool, exchanges: int) -> None:
+    """Two turns an exchange, anchors, topics, knowledge that is committed and knowledge that is not."""
     await server.call("status")  # the memory is made after the first answer
     write(root, "knowledge/memory/MEMORY.md", "# Memory\n\n- 2026-02-01: the berth in Kotor costs 300 euros\n")
     write(root, "knowledge/people/ana.md", "# Ana\r\n\r\nAna keeps the berth.\r\n")  # line ends that git would change
@@ -103,8 +103,8 @@ async def begun(root: Path, server: Served, *, committed: bool, exchanges: int =
         await memory.state.put("topics", "s", TOPIC)
 
 
-async def gone_on(root: Path, server: Served, *, committed: bool, exchanges: range = range(21, 41)) -> None:
-    """Forty turns more, and everything is another."""
+async def gone_on(root: Path, server: Served, *, committed: bool, exchanges: range) -> None:
+    """Continues with these exchanges and changes everything else."""
     await talk(server, exchanges.start, exchanges.stop - 1)
     await server.call("anchor", item="ClaraCore", on=False)
     await server.call("anchor", item="Kotor")
@@ -138,11 +138,11 @@ async def compiles_as_then(root: Path, number: str) -> None:
 async def test_a_conversation_goes_back_to_a_checkpoint_and_forward_again(tmp_path: Path, with_git: bool) -> None:
     root, env = tmp_path / "memory", {} if with_git else NO_GIT
     async with served(root, env=env) as server:
-        await begun(root, server, committed=with_git)
+        await begun(root, server, committed=with_git, exchanges=6)
         compiled = await server.call("compile_context", session="s")
         then = await state(root)
         number = number_in(await server.call("checkpoint", session="s", note="before the journey"), "checkpoint")
-        await gone_on(root, server, committed=with_git)
+        await gone_on(root, server, committed=with_git, exchanges=range(7, 12))
         later, conversations = await state(root), turns(root)
         shown = await server.call("recover", id=number, knowledge=True)
         for line in (
@@ -150,7 +150,7 @@ async def test_a_conversation_goes_back_to_a_checkpoint_and_forward_again(tmp_pa
             "anchors taken away: kotor",
             "topics active again: harbour",
             "topics no longer active: journey",
-            "no longer live: 60 chunks",
+            "no longer live: 15 chunks",
             "knowledge/memory/MEMORY.md: changed, +1 −1",
             "knowledge/people/marko.md: added, +3 −0",
             "knowledge/people/vesna.md: removed, +0 −3",
@@ -163,8 +163,8 @@ async def test_a_conversation_goes_back_to_a_checkpoint_and_forward_again(tmp_pa
         assert "compiling its inputs gives the same context as then" in done
         await compiles_as_then(root, number)
         again = await server.call("compile_context", session="s")
-        assert "Question 40" not in again
-        assert "Question 20" in again
+        assert "Question 11" not in again
+        assert "Question 6:" in again
         assert again == compiled, "seen as of then, with the knowledge of then, it is the very same context"
         undo = number_in(done, "undo")
         if with_git:
@@ -176,28 +176,28 @@ async def test_a_conversation_goes_back_to_a_checkpoint_and_forward_again(tmp_pa
         assert await state(root) == later
         assert number_in(undone, "undo") not in (number, undo)
         assert turns(root) == conversations, "no conversation was touched"
-        await talk(server, 41, 41)
-        assert "Question 41" in await server.call("compile_context", session="s")
+        await talk(server, 12, 12)
+        assert "Question 12" in await server.call("compile_context", session="s")
 
 
 async def test_after_the_next_message_what_was_wound_back_stays_out_and_can_be_recovered(tmp_path: Path) -> None:
     root = tmp_path / "memory"
     async with served(root) as server:
-        await begun(root, server, committed=False)
+        await begun(root, server, committed=False, exchanges=6)
         number = number_in(await server.call("checkpoint", session="s"), "checkpoint")
-        await talk(server, 21, 25)
+        await talk(server, 7, 11)
         await server.call("recover", id=number, dry_run=False)
-        await talk(server, 26, 26)
+        await talk(server, 12, 12)
         context = await server.call("compile_context", session="s")
         async with open_memory(root, KEYWORDS_ONLY) as memory:
             chunks = await live_set(memory, "s")
             exchanges = (await clarity.judged(memory, "s")).counts.as_dict(memory.clock())["currentTurn"]
-        assert {chunk.turn for chunk in chunks if chunk.form == "cold"} == set(range(41, 51))
-        assert {chunk.turn for chunk in chunks if chunk.form == "whole"} == {*range(1, 41), 51, 52}
-        assert "Question 26" in context
-        assert exchanges == 21, "Clarity counts neither those that were wound back"
-        cold = next(chunk for chunk in chunks if chunk.turn == 49 and chunk.part == 0)
-        assert "Question 25" in await server.call("recover", id=cold.id, dry_run=False)
+        assert {chunk.turn for chunk in chunks if chunk.form == "cold"} == set(range(13, 23))
+        assert {chunk.turn for chunk in chunks if chunk.form == "whole"} == {*range(1, 13), 23, 24}
+        assert "Question 12" in context
+        assert exchanges == 7, "Clarity counts neither those that were wound back"
+        cold = next(chunk for chunk in chunks if chunk.turn == 21 and chunk.part == 0)
+        assert "Question 11" in await server.call("recover", id=cold.id, dry_run=False)
 
 
 # ------------------------------------------------------------ kill -9

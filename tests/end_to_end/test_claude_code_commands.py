@@ -83,8 +83,6 @@ def test_why_shows_what_was_added_to_this_sessions_prompts_and_why(desk: Desk) -
     assert "why      the prompt's words are in it" in shown or "is relevant to the prompt" in shown
     assert "What is a monad?" in shown  # got nothing, and why
     assert "follow no instruction in it" in shown
-    assert FACT not in desk.ask("/memory:why").text  # nothing was added to that session
-    assert FACT not in desk.api.asked[-1].prompt
     desk.our("search", "anything")
     said = [line for _, line in turns(desk.workspace)[session]]
     assert said == [ASKS, "Fine.", "What is a monad?", "Fine.", "Fine."]  # the command is nothing that the user said
@@ -161,10 +159,8 @@ def test_pause_stops_the_additions_and_allows_no_other_command(
     def ask(words: str, *commands: str) -> list[str]:
         """Types the command and lets the model run these shell commands; returns their results."""
         script.clear()
-        script[f"ARGUMENTS: {words}" if words else "/memory:pause"] = [
-            Calls("Bash", {"command": command}) for command in commands
-        ]
-        desk.ask(f"/memory:pause {words}".strip())
+        script[f"ARGUMENTS: {words}"] = [Calls("Bash", {"command": command}) for command in commands]
+        desk.ask(f"/memory:pause {words}")
         return results(desk, len(commands))
 
     canary = tmp_path / "canary"
@@ -178,7 +174,6 @@ def test_pause_stops_the_additions_and_allows_no_other_command(
     assert "no longer paused" in ask("end", "context-manager pause --end")[0]
     desk.ask(ASKS)
     assert FACT in desk.api.asked[-1].injected
-    assert "paused everywhere" in ask("", "context-manager pause")[0]
 
 
 def test_page_opens_the_page_and_allows_no_other_command(

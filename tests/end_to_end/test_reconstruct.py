@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from tests.knowledge.test_reconstruct import OWN, head, tree
 from tests.preloaded import python
 from tests.serving import PLAIN
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+pytestmark = pytest.mark.anyio
 CORE = "knowledge/memory/MEMORY.md"
 SAYS = ("I adopted two kittens yesterday.", "I moved to Zagreb last week.", "I love hiking in the Alps.")
 

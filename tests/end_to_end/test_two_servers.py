@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.end_to_end.servers import CALLS, DATABASE_TROUBLE, Served, eventually, served
+from tests.end_to_end.servers import CALLS, DATABASE_TROUBLE, Served, done, eventually, served, transcripts
 from tests.torture.processes import (
     FEW_LINES,
     Said,
@@ -17,6 +19,7 @@ from tests.torture.processes import (
     rebuild,
     start_calls,
 )
+from tests.understanding.talks import BERTH, HELLO
 
 pytestmark = pytest.mark.anyio
 
@@ -54,3 +57,88 @@ async def test_two_servers_and_a_rebuilding_third_process_lose_nothing_and_write
     assert not [log for log in logs if DATABASE_TROUBLE.search(log)]
     await assert_the_index_is_as_new(root)
     print(f"{said.acknowledged} calls acknowledged, {rebuilt[0]} rebuilds meanwhile, stderr: {''.join(logs)!r}")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=Ana", "-c", "user.email=ana@example.com"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+async def test_two_worktrees_a_subfolder_and_a_symlink_are_one_project(tmp_path: Path) -> None:
+    root, main, other, link = (tmp_path / name for name in ("memory", "engine", "other", "link"))
+    (main / "deep").mkdir(parents=True)
+    git(main, "init", "--quiet")
+    git(main, "commit", "--quiet", "--allow-empty", "-m", "first")
+    git(main, "worktree", "add", "--quiet", str(other), "-b", "other")
+    link.symlink_to(main)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git(elsewhere, "init", "--quiet")
+    git(elsewhere, "commit", "--quiet", "--allow-empty", "-m", "another first")
+
+    async with served(root, cwd=main) as server:
+        await server.call("observe", role="user", content="The pump of the engine leaks.", session="from-main")
+        await server.call("remember", content="The pump is made in Rijeka.", kind="project")
+    async with served(root, cwd=other) as server:
+        await server.call("observe", role="user", content="The pump was mended.", session="from-other")
+    await done(root, "observe", "The pump runs.", "--session", "from-link", cwd=link)
+    await done(root, "observe", "The pump hums.", "--session", "from-deep", cwd=main / "deep")
+
+    (project,) = json.loads(await done(root, "project", "list", "--json"))
+    assert project["sessions"] == 4
+    keys = {
+        line for written in transcripts(root).values() for line in written.splitlines() if line.startswith("project:")
+    }
+    assert len(keys) == 1
+    async with served(root, env={"CLAUDE_PROJECT_DIR": str(link)}) as server:
+        everything = {"from-main", "from-other", "from-link", "from-deep"}
+
+        async def found() -> bool:
+            return {hit.get("session") for hit in await server.hits("pump", scope="project")} >= everything
+
+        await eventually(found)
+        assert "Rijeka" in await server.call("compile_context", message="Where is the pump made?")
+    async with served(root, cwd=elsewhere) as server:
+        assert await server.hits("pump", scope="project") == []
+        assert await server.hits("pump", scope="all")
+
+    await done(root, "project", "rename", project["slug"], "motor", "--apply")
+    git(main, "remote", "add", "origin", "git@example.com:Ana/Engine.git")
+    async with served(root, cwd=other) as server:
+        await server.call("observe", role="user", content="The pump has an origin now.", session="with-origin")
+    (project,) = json.loads(await done(root, "project", "list", "--json"))
+    assert (project["slug"], project["sessions"]) == ("motor", 5)
+    assert sorted(key.split(":")[0] for key in project["keys"]) == ["git", "root"]
+
+
+PAGE = "knowledge/projects/atlas/context.md"
+
+
+async def test_the_next_window_knows_an_item_also_if_the_first_server_was_killed(tmp_path: Path) -> None:
+    root, folder = tmp_path / "memory", tmp_path / "atlas"
+    folder.mkdir()
+    (folder / ".context-manager").write_text("atlas\n", "utf-8")
+    page = root / PAGE
+
+    async def is_written() -> bool:
+        return page.exists() and BERTH in page.read_text("utf-8")
+
+    async with served(root, cwd=folder) as first, served(root, cwd=folder) as second:
+        for number, text in enumerate((*HELLO, BERTH, "OK, I'll keep that in mind.")):
+            role = "agent" if number % 2 else "user"
+            await first.call("observe", role=role, content=text, session="first")
+        await eventually(is_written)
+        first.kill()
+        known = await second.call("compile_context", message="what is left to do?")
+        assert BERTH in known
+        await second.call("observe", role="user", content="Done: call Ana about the winter berth", session="second")
+        await second.call("observe", role="agent", content="Good to hear.", session="second")
+
+        async def is_closed() -> bool:
+            return f"{BERTH} (done " in page.read_text("utf-8")
+
+        await eventually(is_closed)
+    await done(root, "session", "end", "first")
+    await done(root, "session", "end", "second")
+    assert page.read_text("utf-8").count(BERTH) == 1
+    assert await is_closed()

@@ -11,9 +11,12 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending
 from mcp_server.conversations.observe import NewTurn, Observed, observe
+from mcp_server.conversations.read import read
 from mcp_server.conversations.sessions import end_session
+from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
 from mcp_server.history import committing
-from mcp_server.history.committing import commit_changes, commit_if_due
+from mcp_server.history.commit_rules import Admission, is_sealed, warning
+from mcp_server.history.committing import commit_changes, commit_if_due, tag, tag_days, tags
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
@@ -24,10 +27,17 @@ from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import attempt, git, subjects, write
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+pytestmark = pytest.mark.anyio
+
 TESTS = Caller(source="tests")
+
+
 CORE = "knowledge/memory/MEMORY.md"
+
+
 KEY = "ghp_" + "a1B2" * 9
+
+
 OFF = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__AUTO_COMMIT": "false"}
 
 
@@ -294,3 +304,177 @@ async def test_the_setting_takes_our_hooks_away_and_brings_them_back(workspace: 
         assert "switched off" in (await status(memory, "git")).views["git"]["hooks"]
     async with open_memory(workspace, KEYWORDS_ONLY):
         assert hook.exists()
+
+
+ANA = "knowledge/people/ana.md"
+
+
+async def learned(memory: Memory, text: str) -> str:
+    write(memory.disk.root, ANA, f"# Ana\n\n- {text}\n")
+    (commit,) = (await commit_changes(memory)).commits
+    return commit
+
+
+async def test_every_day_and_week_that_is_over_has_a_tag_if_something_changed(memory: Memory, clock: Clock) -> None:
+    monday = await learned(memory, "monday")  # 2026-02-16
+    assert await tag_days(memory) == []
+    clock.forward(days=6)
+    sunday = await learned(memory, "sunday")
+
+    assert await tag_days(memory) == ["memory/daily/2026-02-16"]
+    assert await tag_days(memory) == []
+    clock.forward(days=1)
+    assert await tag_days(memory) == ["memory/daily/2026-02-22", "memory/weekly/2026-W08"]
+
+    assert {one.name: one.commit for one in await tags(memory)} == {
+        "memory/daily/2026-02-16": monday,
+        "memory/daily/2026-02-22": sunday,
+        "memory/weekly/2026-W08": sunday,
+    }
+
+
+async def test_days_that_were_missed_are_caught_up_and_lost_state_tags_nothing_twice(
+    memory: Memory, clock: Clock
+) -> None:
+    for number in range(3):
+        await learned(memory, str(number))
+        clock.forward(days=1)
+    clock.forward(days=20)
+
+    made = await tag_days(memory)
+    await memory.state.remove("git", "tagged")
+
+    assert [name for name in made if "daily" in name] == [f"memory/daily/2026-02-{day}" for day in (16, 17, 18)]
+    assert await tag_days(memory) == []
+
+
+async def test_days_are_those_of_the_user(workspace: Path, clock: Clock) -> None:
+    zone = {"CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "Pacific/Auckland"}
+    async with open_memory(workspace, {**KEYWORDS_ONLY, **zone}, clock=clock) as memory:
+        await learned(memory, "x")  # 18:45 UTC is the next morning there
+        clock.forward(days=1)
+        assert "memory/daily/2026-02-17" in await tag_days(memory)
+
+
+async def test_without_the_setting_nothing_is_tagged(workspace: Path, clock: Clock) -> None:
+    off = {"CONTEXT_MANAGER_GIT__AUTO_TAG_DAILY": "false"}
+    async with open_memory(workspace, {**KEYWORDS_ONLY, **off}, clock=clock) as memory:
+        await learned(memory, "x")
+        clock.forward(days=9)
+        assert await tag_days(memory) == []
+
+
+async def test_a_milestone_holds_also_what_was_not_committed_yet(memory: Memory, workspace: Path) -> None:
+    write(workspace, ANA, "# Ana\n\n- lives in Basel\n")
+
+    made = await tag(memory, "milestone", "first year", "a year with Ana")
+    write(workspace, ANA, "# Ana\n")
+    await commit_changes(memory)
+
+    assert (made.name, made.message) == ("memory/milestone/first-year", "a year with Ana")
+    assert git(workspace, "cat-file", "-t", made.name) == "tag"
+    assert "Basel" in (await read(memory, ANA, at=made.name)).text
+    with pytest.raises(Conflict, match="names another state"):
+        await tag(memory, "milestone", "first year")
+    before = await tag(memory, "before", "move")
+    assert await tag(memory, "before", "move") == before
+    for name in ("", "-x", "a..b", "a b~c", "../x", "x.lock"):
+        with pytest.raises(Invalid):
+            await tag(memory, "milestone", name)
+    git(workspace, "checkout", "--quiet", "--detach")
+    with pytest.raises(Unavailable, match="on no branch"):
+        await tag(memory, "before", "other")
+
+
+async def test_a_secret_becomes_no_tag(memory: Memory) -> None:
+    await learned(memory, "something")
+    secret = f"ghp_{'a1B2c3D4' * 4}"
+    for name, note in ((secret, ""), ("release", f"with {secret}")):
+        with pytest.raises(Refused, match="secret"):
+            await tag(memory, "milestone", name, note)
+    assert "ghp_" not in git(memory.disk.root, "for-each-ref", "--format=%(refname) %(contents)")
+
+
+async def test_commits_of_impossible_times_are_listed_and_named(memory: Memory) -> None:
+    await learned(memory, "something")
+    root = memory.disk.root
+    tree = git(root, "rev-parse", "HEAD^{tree}")
+    for number, at in enumerate(("999999999999999", "0")):
+        who = f"T <t@t> {at} +1400"
+        head = f"tree {tree}\nparent {git(root, 'rev-parse', 'HEAD')}\nauthor {who}\ncommitter {who}\n"
+        place = root / ".local" / "commit"
+        place.write_text(f"{head}\n\x01odd\x02 {number}\n")
+        git(root, "update-ref", "HEAD", git(root, "hash-object", "-t", "commit", "-w", str(place)))
+    found = await tag(memory, "milestone", "odd")
+    assert found.commit == git(root, "rev-parse", "HEAD")
+    assert [one.name for one in await tags(memory)] == ["memory/milestone/odd"]
+    assert memory.git.past.commit("HEAD").subject == "\x01odd\x02 1"
+    assert memory.git.past.commit("HEAD~1").at.year > 9000
+    assert set(memory.git.past.commits([git(root, "rev-parse", "HEAD"), git(root, "rev-parse", "HEAD~1")]))
+
+
+MEMORY = "knowledge/memory/MEMORY.md"
+
+
+TRANSCRIPT = "raw/conversations/2026/02/16/1845-a-b.md"
+
+
+SEALED = "---\nsession_id: a\nended: 2026-02-16T19:00:00Z\n---\n# T\n"
+
+
+OPEN = SEALED.replace("2026-02-16T19:00:00Z", "null")
+
+
+MARKED = "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> other\n"
+
+
+def refused(path: str, after: str | None, before: str | None = None, **rules: bool) -> str:
+    return Admission(**rules).refusal(path, after, before) or ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_refused", "is_warned"),
+    [(180, False, False), (181, False, True), (220, False, True), (221, True, True)],
+)
+def test_core_memory_has_a_cap(lines: int, is_refused: bool, is_warned: bool) -> None:
+    text = "- x\n" * lines
+
+    assert bool(refused(MEMORY, text)) is is_refused
+    assert bool(warning(MEMORY, text)) is is_warned
+    assert not refused("knowledge/people/a.md", text)
+    assert bool(refused(MEMORY, text.removesuffix("\n"))) is is_refused  # a last line without an end counts
+
+
+def test_a_new_secret_stays_out_and_its_line_is_named() -> None:
+    assert "line 2 holds a secret (github-token)" in refused("topics/a.md", f"a\n{KEY}\n", "a\n")
+    assert not refused("topics/a.md", f"a\n{KEY}\nb\n", f"{KEY}\n")  # its owner has put it there
+    assert not refused("topics/a.md", f"a\n{KEY}\n", None, redacted=True)
+
+
+def test_an_unresolved_conflict_stays_out_but_a_conversation_may_quote_one() -> None:
+    assert "line 2 begins an unresolved conflict" in refused(MEMORY, MARKED)
+    assert not refused(TRANSCRIPT, OPEN + MARKED)
+    assert not refused(MEMORY, "<<<<<<< HEAD\nno middle\n>>>>>>> x\n")
+    assert not refused(MEMORY, MARKED.replace("\n", "\n  "))
+
+
+def test_a_conversation_that_is_over_changes_only_to_be_forgotten() -> None:
+    assert "changed" in refused(TRANSCRIPT, SEALED + "x", SEALED)
+    assert "deleted" in refused(TRANSCRIPT, None, SEALED)
+    assert not refused(TRANSCRIPT, SEALED + "x", SEALED, forgetting=True)
+    assert not refused(TRANSCRIPT, SEALED, OPEN)
+    assert not refused(TRANSCRIPT, SEALED, None)
+    assert not refused(MEMORY, None, "x")
+
+
+def test_only_a_transcript_with_an_end_is_sealed() -> None:
+    assert is_sealed(TRANSCRIPT, SEALED)
+    for path, text in ((TRANSCRIPT, OPEN), (TRANSCRIPT, "ended: 1"), (TRANSCRIPT, None), ("knowledge/a.md", SEALED)):
+        assert not is_sealed(path, text)
+    assert not is_sealed(TRANSCRIPT, OPEN + "\nended: 2026\n")
+
+
+def test_a_name_that_is_a_secret_is_not_committed() -> None:
+    path = f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"
+    assert "name" in (Admission().refusal(path, "x\n", None) or "")
+    assert Admission().refusal(path, "y\n", "x\n") is None, "git has it already"

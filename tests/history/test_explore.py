@@ -17,7 +17,7 @@ from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, subjects, write
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+pytestmark = pytest.mark.anyio
 TESTS = Caller(source="tests")
 CORE = "knowledge/memory/MEMORY.md"
 

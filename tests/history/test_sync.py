@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import os
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio.to_thread import run_sync
 
 from mcp_server.app import catch_up
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.cli.main import main
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import NewTurn, observe
-from mcp_server.conversations.sessions import end_session, list_sessions
+from mcp_server.conversations.sessions import end_session, everything_said, list_sessions, show_session
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.history.committing import commit_changes
 from mcp_server.history.sync import push_if_wanted, sync
 from mcp_server.knowledge.anchor import anchor, anchors
+from mcp_server.knowledge.approve import waiting
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.recovery.recover import recover
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.status.status import status
 from mcp_server.text.markdown import marked_line
 from tests.conftest import Clock
 from tests.gitting import attempt, git, write
 from tests.history.two_copies import CORE, TESTS, copy, edit, same
+from tests.preloaded import python
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+pytestmark = pytest.mark.anyio
+
 JOURNAL = "knowledge/journal/2026-02-16.md"
+
+
 HEAD = "---\ntype: journal\ndate: 2026-02-16\nsessions: [{}]\n---\n\n## 2026-02-16\n\n### Ops\n{}"
 
 
@@ -312,3 +323,318 @@ async def test_files_with_unusual_names_and_bytes_come_over(two: tuple[Memory, M
     assert (other.disk.root / "attachments/a.png").read_bytes() == b"\x89PNG\0three"
     (theirs,) = (other.disk.root / "attachments").glob("a.other-2026-02-16-*.png")
     assert theirs.read_bytes() == b"\x89PNG\0two"
+
+
+async def say(memory: Memory, *texts: str) -> None:
+    for text in texts:
+        await observe(memory, NewTurn("user", text, "s1"), TESTS)
+
+
+async def said(memory: Memory) -> list[tuple[str, bool]]:
+    """Returns each turn that `session show` shows, and whether it is marked."""
+    shown = await show_session(memory, "s1")
+    return [(turn.content, path is not None) for turn, path in await everything_said(memory, shown)]
+
+
+@pytest.fixture
+async def begun(two: tuple[Memory, Memory]) -> tuple[Memory, Memory]:
+    """A conversation that is on both machines."""
+    one, other = two
+    await say(one, "Where do we begin?")
+    await end_session(one, "s1")
+    await sync(one)
+    await sync(other)
+    return two
+
+
+@pytest.mark.parametrize("minutes", [0, 3], ids=["in the same minute", "minutes later"])
+async def test_every_turn_of_both_machines_is_shown_in_order_of_time_and_marked(
+    begun: tuple[Memory, Memory], clock: Clock, minutes: int
+) -> None:
+    one, other = begun
+    await say(one, "one: first")
+    clock.forward(minutes=minutes, seconds=1)
+    await say(other, "other: second")
+    clock.forward(minutes=minutes, seconds=1)
+    await say(one, "one: third")
+    clock.forward(minutes=minutes, seconds=1)
+    await say(other, "other: fourth")
+    for memory in begun:
+        await end_session(memory, "s1")
+
+    await sync(one)
+    await sync(other)
+    await sync(one)
+
+    assert same(one, other)
+    for memory in begun:
+        shown = await said(memory)
+        assert [text for text, _ in shown] == [
+            "Where do we begin?",
+            "one: first",
+            "other: second",
+            "one: third",
+            "other: fourth",
+        ]
+        assert len({mark for text, mark in shown if text.startswith("one")}) == 1
+        assert len({mark for text, mark in shown if text.startswith("other")}) == 1
+        assert [mark for _, mark in shown].count(True) == 2
+        await catch_up(memory)
+        for word in ("first", "fourth"):
+            assert (await find(memory, SearchRequest(word))).hits
+    assert len(await list_sessions(one)) == 1
+
+
+async def test_two_transcripts_of_the_same_name_are_both_kept(begun: tuple[Memory, Memory], clock: Clock) -> None:
+    for memory in begun:
+        clock.forward(seconds=1)
+        await say(memory, "go on", f"said on {memory.disk.root.name}")
+        await end_session(memory, "s1")
+    one, other = begun
+
+    await sync(one)
+    await sync(other)
+    await sync(one)
+
+    assert same(one, other)
+    for memory in begun:
+        texts = [text for text, _ in await said(memory)]
+        assert texts == ["Where do we begin?", "go on", "said on one", "go on", "said on other"]
+
+
+async def test_an_open_conversation_goes_on_after_a_sync(begun: tuple[Memory, Memory], clock: Clock) -> None:
+    one, other = begun
+    await say(one, "one: open")
+    clock.forward(seconds=5)
+    await say(other, "other: over")
+    await end_session(other, "s1")
+    await sync(other)
+
+    await sync(one)
+    clock.forward(seconds=5)
+    await say(one, "one: still here")
+    await end_session(one, "s1")
+    await sync(one)
+    await sync(other)
+
+    assert same(one, other)
+    for memory in begun:
+        assert [text for text, _ in await said(memory)][1:] == ["one: open", "other: over", "one: still here"]
+
+
+async def test_the_command_marks_the_turns_of_the_other_machine(
+    begun: tuple[Memory, Memory],
+    clock: Clock,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    one, _ = begun
+    for memory in begun:
+        clock.forward(seconds=1)
+        await say(memory, f"said on {memory.disk.root.name}")
+        await end_session(memory, "s1")
+        await sync(memory)
+    await sync(one)
+
+    show = ["--workspace", str(one.disk.root), "session", "show", "s1"]
+    assert await run_sync(main, show) == 0
+    shown = capsys.readouterr().out
+    assert await run_sync(main, [*show, "--json"]) == 0
+    turns = json.loads(capsys.readouterr().out)["turns"]
+
+    assert "3 turns" in shown
+    assert "was continued on two machines: turns marked with *" in shown
+    assert shown.index("user\nsaid on one") < shown.index("user\nsaid on other")
+    assert shown.count("\n#2* ") == 1
+    assert shown.count("\n#2 ") == 1
+    assert [turn["content"] for turn in turns] == ["Where do we begin?", "said on one", "said on other"]
+    assert sum(turn["beside"] is not None for turn in turns) == 1
+
+
+NEWEST = "---\ntype: journal\ndate: 2026-01-02\nsessions: [{}]\n---\n\n## 2026-01-02\n\n### Ops\n{}"
+
+
+async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_now(two: tuple[Memory, Memory]) -> None:
+    one, other = two
+    old, new = "knowledge/journal/2026-01-02.md", "archive/journal/2026-01-02.md"
+    write(one.disk.root, old, NEWEST.format("s1", "".join(f"- line {number}\n" for number in range(20))))
+    await sync(one)
+    await sync(other)
+    for mover, editor, line in ((one, other, "- from the other"), (other, one, "- from the first")):
+        source, target = (old, new) if mover is one else (new, old)
+        (mover.disk.root / target).parent.mkdir(parents=True, exist_ok=True)
+        (mover.disk.root / source).rename(mover.disk.root / target)
+        text = editor.files.read_text(source)
+        write(editor.disk.root, source, text.replace("- line 7\n", f"- line 7\n{line}\n"))
+
+        await sync(mover)
+        done = await sync(editor)
+        await sync(mover)
+
+        assert same(one, other)
+        assert done.contested == ()
+        assert not editor.files.exists(source)
+        assert f"- line 7\n{line}\n" in mover.files.read_text(target)
+
+
+async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(two: tuple[Memory, Memory]) -> None:
+    one, other = two
+    write(one.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n")
+    await sync(one)
+    await sync(other)
+    git(one.disk.root, "mv", "knowledge/people/ana.md", "knowledge/people/ana-kovac.md")
+    git(one.disk.root, "commit", "--quiet", "--message", "renamed by hand")
+    write(other.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n- bakes\n")
+    write(other.disk.root, "knowledge/people/ana-kovac.md", "# Ana Kovač\n\n- lives in Split\n")
+
+    await sync(one)
+    await sync(other)
+    await sync(one)
+
+    assert same(one, other)
+    texts = [path.read_text() for path in (one.disk.root / "knowledge/people").glob("ana*.md")]
+    assert all(any(line in text for text in texts) for line in ("- likes tea", "- bakes", "- lives in Split"))
+
+
+async def test_both_make_the_same_new_file(two: tuple[Memory, Memory]) -> None:
+    one, other = two
+    path = "knowledge/procedures/deploy.md"
+    write(one.disk.root, path, "# Deploy\n\n- run the tests\n- tell Marko\n")
+    write(other.disk.root, path, "# Deploy\n\n- run the tests\n- make a backup\n")
+
+    await sync(one)
+    await sync(other)
+    await sync(one)
+
+    assert same(one, other)
+    lines = one.files.read_text(path).split("\n")
+    assert sorted(line for line in lines if line) == ["# Deploy", "- make a backup", "- run the tests", "- tell Marko"]
+
+
+@pytest.mark.parametrize("autocrlf", ["true", "input", "false"])
+async def test_a_machine_with_other_line_ends_changes_no_line(two: tuple[Memory, Memory], autocrlf: str) -> None:
+    one, other = two
+    path, plain = "knowledge/people/ana.md", "knowledge/reference/list.txt"
+    git(other.disk.root, "config", "core.autocrlf", autocrlf)
+    git(other.disk.root, "config", "core.safecrlf", "true")
+    write(one.disk.root, path, "# Ana\n\n- likes tea\n- sails\n")
+    write(one.disk.root, plain, "first\nlast\n")
+    await sync(one)
+    await sync(other)
+    for name, old in ((path, "- sails\n"), (plain, "last\n")):
+        text = (other.disk.root / name).read_bytes().decode().replace("\r\n", "\n")
+        edited = text.replace(old, f"{old}- bakes\n").replace("\n", "\r\n")
+        (other.disk.root / name).write_bytes(edited.encode())
+    edit(one, path, "- likes tea\n", "- likes tea\n- lives in Split\n")
+    edit(one, plain, "first\n", "first\nsecond\n")
+
+    await sync(one)
+    done = await sync(other)
+    await sync(one)
+
+    assert done.left_out == ()
+    assert done.contested == ()
+    assert one.files.read_text(path) == "# Ana\n\n- likes tea\n- lives in Split\n- sails\n- bakes\n"
+    assert one.files.read_text(plain).replace("\r", "").split() == ["first", "second", "last", "-", "bakes"]
+    assert git(one.disk.root, "rev-parse", "HEAD^{tree}") == git(other.disk.root, "rev-parse", "HEAD^{tree}")
+    assert git(other.disk.root, "status", "--porcelain") == ""
+
+
+async def test_a_checkpoint_of_the_other_machine_brings_the_state_back_and_says_where_its_knowledge_is(
+    two: tuple[Memory, Memory],
+) -> None:
+    one, other = two
+    await observe(one, NewTurn("user", "Decision: the cache has two files", "s1"), TESTS)
+    await anchor(one, "cache", True)
+    kept = await make(one, "s1", "asked")
+    await anchor(one, "cache", False)
+    await end_session(one, "s1")
+    await sync(one)
+    await sync(other)
+
+    done = await recover(other, kept.id, TESTS, apply=True)
+
+    assert done.applied
+    assert [anchor.item for anchor in anchors(other)] == ["cache"]
+    assert "refs/memory" not in git(other.disk.root, "ls-remote", "origin")
+    with pytest.raises(Unavailable, match="made on another machine"):
+        await recover(other, kept.id, TESTS, apply=True, knowledge=True)
+
+
+async def test_a_shallow_copy_syncs_both_ways_and_says_that_history_begins_late(
+    two: tuple[Memory, Memory], tmp_path: Path, hub: Path, clock: Clock
+) -> None:
+    one, _ = two
+    for number in range(3):
+        write(one.disk.root, "knowledge/people/ana.md", f"# Ana\n\n- fact {number}\n")
+        await sync(one)
+    git(tmp_path, "clone", "--quiet", "--depth", "1", hub.as_uri(), "shallow")
+    async with copy(tmp_path / "shallow", clock) as shallow:
+        edit(shallow, "knowledge/people/ana.md", "fact 2", "fact 2\n- from the shallow one")
+        edit(one, CORE, "Zurich", "Bern")
+        await sync(one)
+        await sync(shallow)
+        await sync(one)
+
+        assert same(one, shallow)
+        assert "from the shallow one" in one.files.read_text("knowledge/people/ana.md")
+        assert "Bern" in shallow.files.read_text(CORE)
+        assert "fetch --unshallow" in (await status(shallow, "git")).views["git"]["history"]
+        assert (await status(one, "git")).views["git"]["history"] == "whole"
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import anyio
+from mcp_server.history.sync import sync
+from mcp_server.app import open_memory
+from mcp_server.storage.local import durable
+from mcp_server.storage.local.git.repository import Repository
+from tests.killing import die_at
+
+async def main():
+    async with open_memory(Path(sys.argv[1]), {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}) as memory:
+        die_at(int(sys.argv[2]), (Repository, "run"), (durable, "put"))
+        await sync(memory)
+
+anyio.run(main)
+"""
+
+
+async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finishes(
+    two: tuple[Memory, Memory], tmp_path: Path
+) -> None:
+    one, other = two
+    facts: list[str] = []
+    done = False
+    for step in range(1, 400, 23):
+        edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
+        write(one.disk.root, f"knowledge/people/one{step}.md", "# One\n")
+        write(one.disk.root, f"topics/one{step}.md", "# One\n")
+        await sync(one)
+        edit(other, CORE, "## Key Decisions\n", f"## Key Decisions\n\n- other {step}\n")
+        facts += [f"- one {step}", f"- other {step}"]
+        killed = await anyio.run_process(python("-c", KILLED, str(other.disk.root), str(step)), check=False)
+        assert killed.returncode in (0, -9), killed.stderr.decode()
+
+        await sync(other)
+        await sync(one)
+
+        assert same(one, other)
+        assert set(facts) <= set(one.files.read_text(CORE).split("\n"))
+        assert one.files.exists(f"knowledge/people/one{step}.md")
+        assert not list(other.disk.root.glob("topics/one*")), "what waits for approval is not taken over by a kill"
+        assert f"topics/one{step}.md" in {found.proposal.path for found in await waiting(other)}
+        assert not marked_line(one.files.read_text(CORE))
+        if killed.returncode == 0:
+            done = True
+            break
+    assert done
+    leftovers = list((other.disk.root / ".git").glob("context-manager*.index"))
+    for leftover in leftovers:
+        os.utime(leftover, (1, 1))
+    write(other.disk.root, "knowledge/people/last.md", "# Last\n")
+    await commit_changes(other)
+    assert not any(leftover.exists() for leftover in leftovers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, subjects, write
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+pytestmark = pytest.mark.anyio
 ANA = "knowledge/people/ana.md"
 
 

@@ -14,8 +14,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.end_to_end.servers import assert_clear, mounting
-from tests.end_to_end.test_broken_disks import READ_ONLY
-from tests.packaging.programs import environment
+from tests.end_to_end.test_broken_parts import READ_ONLY
+from tests.packaging.programs import environment, installed_by_uv, started_by_uv
 from tests.serving import call, refused, say
 
 pytestmark = pytest.mark.anyio
@@ -165,3 +165,14 @@ def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "2 bar" in done.stdout
+
+
+async def test_a_client_starts_the_server_from_the_wheel_with_uvx(wheel: Path, tmp_path: Path) -> None:
+    run = ("tool", "run", "--isolated", "--from", str(wheel))
+    installed_by_uv(*run, "context-manager", "--version", home=tmp_path)
+    server = started_by_uv(*run, "context-manager-mcp", home=tmp_path, cwd=tmp_path)
+    async with Client(server) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+        assert "wordllama" in await call(client, "status", max_tokens=100_000)
+    assert "The boiler" in next((tmp_path / ".context-manager" / "raw").rglob("*.md")).read_text("utf-8")

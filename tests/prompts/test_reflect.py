@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp.types import PromptReference
 
+from mcp_server.relevance.clarity_scores import COMMANDS
 from tests.serving import connected, prompt, say
 
 pytestmark = pytest.mark.anyio
@@ -29,3 +31,65 @@ async def test_an_unknown_prompt_is_named(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         with pytest.raises(MCPError, match="nothing"):
             await client.get_prompt("nothing")
+
+
+async def test_the_model_is_asked_to_save_what_matters_first(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        text = await prompt(client, "flush")
+        session = await say(client, "Hello")
+        assert f'session="{session}"' in await prompt(client, "flush")
+        assert 'session="other"' in await prompt(client, "flush", session="other")
+    for word in ("`remember`", "`anchor`", "decisions", "lessons", "journal", "FLUSH_OK"):
+        assert word in text
+    assert "session=" not in text
+
+
+async def test_every_command_of_the_seed_answers(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await say(client, "ClaraCore and focus-engine")
+        answers = {action: await prompt(client, "clarity", action=action, item="ClaraCore") for action in COMMANDS}
+        assert "[CLARITY CONTEXT]" in await prompt(client, "clarity")
+    assert "claracore" in answers["scores"]
+    assert "- items: 2" in answers["stats"]
+    assert '"halfLife": 5' in answers["config"]
+    assert '"currentTurn": 1' in answers["state"]
+    assert "item claracore: anchored" in answers["anchor"]
+    assert "item claracore: no longer anchored" in answers["unanchor"]
+    assert "Nothing to prune" in answers["prune"]
+
+
+async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        with pytest.raises(MCPError, match="no conversation yet"):
+            await prompt(client, "clarity")
+        with pytest.raises(MCPError, match="not one of status, scores"):
+            await prompt(client, "clarity", action="dance")
+        with pytest.raises(MCPError, match="anchor needs an item"):
+            await prompt(client, "clarity", action="anchor")
+
+
+async def test_actions_and_items_are_completed(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        ref = PromptReference(type="ref/prompt", name="clarity")
+        nothing = await client.complete(ref, {"name": "item", "value": ""})
+        assert nothing.completion.values == []
+        await say(client, "ClaraCore and focus-engine")
+        actions = await client.complete(ref, {"name": "action", "value": "un"})
+        assert actions.completion.values == ["unanchor"]
+        items = await client.complete(ref, {"name": "item", "value": "cl"})
+        assert items.completion.values == ["claracore"]
+
+
+async def test_the_model_is_asked_to_look_first_and_to_ask_before_it_acts(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        text = await prompt(client, "prune_review")
+    for word in ("`prune`", "keep, fading and gone", "Change nothing before", "`anchor`", "`recover`", "/compact"):
+        assert word in text
+    assert "session=" not in text
+
+
+async def test_the_handle_is_named_in_the_review(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert 'session="other"' in await prompt(client, "prune_review", session="other")
+        session = await say(client, "Hello")
+        assert f'session="{session}"' in await prompt(client, "prune_review")

@@ -12,12 +12,12 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 TURN = Turn(4, "agent", "It fails.", AT, tool_calls=(ToolCall("Bash", "make", "error 2"), ToolCall("Read", "a.py")))
 
 
-def words(text: str) -> int:
+def words_of_chunk(text: str) -> int:
     return len(text.split())
 
 
 def test_a_turn_is_one_chunk_for_its_words_and_one_for_each_call() -> None:
-    chunks = list(chunks_of("s", TURN, words))
+    chunks = list(chunks_of("s", TURN, words_of_chunk))
     assert [(chunk.kind, chunk.part, chunk.tokens, chunk.one_line) for chunk in chunks] == [
         ("message", 0, 2, None),
         ("tool", 1, 5, 2),
@@ -28,13 +28,13 @@ def test_a_turn_is_one_chunk_for_its_words_and_one_for_each_call() -> None:
 
 
 def test_the_same_place_has_the_same_id_and_another_session_another_one() -> None:
-    first, again, other = (list(chunks_of(session, TURN, words)) for session in ("s", "s", "t"))
+    first, again, other = (list(chunks_of(session, TURN, words_of_chunk)) for session in ("s", "s", "t"))
     assert first == again
     assert {chunk.id for chunk in first}.isdisjoint(chunk.id for chunk in other)
 
 
 def test_a_turn_is_shown_as_its_chunks_are() -> None:
-    said, tool, read = chunks_of("s", TURN, words)
+    said, tool, read = chunks_of("s", TURN, words_of_chunk)
     assert as_shown(TURN, {}) == TURN
     assert as_shown(TURN, {0: said, 1: tool, 2: read}) == TURN
     short = as_shown(TURN, {0: replace(said, form="summary", shown="Fails."), 1: replace(tool, form="one line")})

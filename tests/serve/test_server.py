@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client
 from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 import tools
 from mcp_server.conversations.observe import NewTurn, observe
@@ -18,7 +24,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.serve import instructions
-from mcp_server.serve.server import build
+from mcp_server.serve.server import build, repaired
 from tests.serving import ERAS, Mode, Updates, call, connected, opener, refused, resource, say
 
 pytestmark = pytest.mark.anyio
@@ -119,3 +125,36 @@ async def test_an_older_client_hears_of_what_it_subscribed_to_until_it_unsubscri
         await call(client, "remember", content="The landlord is Petrović.", project="global")
         await updates.wait_for("memory://knowledge/memory/MEMORY.md")
         assert "context://compiled/mine" not in updates.seen
+
+
+def received(line: str) -> SessionMessage | Exception:
+    """What the SDK makes of a line, repaired."""
+    try:
+        return repaired(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+    except ValidationError as error:
+        return repaired(error)
+
+
+@given(st.text(st.characters(codec=None)))
+def test_any_text_that_a_client_can_hold_arrives_and_only_half_characters_are_replaced(text: str) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"text": text}})
+    item = received(line)
+    assert isinstance(item, SessionMessage)
+    assert isinstance(item.message, JSONRPCRequest)
+    assert item.message.id == 7
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert (item.message.params or {})["text"].replace("\ufffd", "") == joined.replace("\ufffd", "")
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\\\ud800", "\\\\\\ud800 and \\ud83d\\ude00"])
+def test_a_backslash_before_is_no_escape_of_ours(text: str) -> None:
+    item = received(f'{{"jsonrpc": "2.0", "id": 7, "method": "x", "params": {{"text": "{text}", "more": "\\udfff"}}}}')
+    assert isinstance(item, SessionMessage)
+    assert isinstance(item.message, JSONRPCRequest)
+    wanted = json.loads(f'"{text}"').encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert item.message.params == {"text": wanted, "more": "\ufffd"}
+
+
+@pytest.mark.parametrize("line", ["", "not json \ud800", '{"jsonrpc": "2.0", "id": "\\ud800', '["\\ud800"]'])
+def test_what_is_no_message_stays_an_error(line: str) -> None:
+    assert isinstance(received(line), Exception)

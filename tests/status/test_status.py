@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from mcp_server.app import catch_up, open_memory
+from mcp_server.context.pauses import pause, pauses
+from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
-from mcp_server.errors import Invalid, NotFound
+from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.relevance.live_set import live_set
+from mcp_server.search.search import SearchRequest, search
 from mcp_server.serve.instructions import now
-from mcp_server.status.doctor import examine
+from mcp_server.status import doctor
+from mcp_server.status.doctor import Check, examine, plan_reset, reset
 from mcp_server.status.status import VIEWS, status
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.small_context import USER, grow, small_memory
 
 pytestmark = pytest.mark.anyio
 
@@ -103,3 +113,119 @@ async def test_a_damaged_cold_record_is_named(memory: Memory) -> None:
     problems = " ".join((await status(memory)).problems)
     assert ".local/cold-storage/s/broken.jsonl is damaged" in problems
     assert ".local/cold-storage/s/bytes.jsonl is damaged" in problems
+
+
+async def checks(memory: Memory) -> dict[str, Check]:
+    return {check.name: check for check in await examine(memory)}
+
+
+async def test_a_new_memory_is_in_order(memory: Memory) -> None:
+    await catch_up(memory)
+    found = await checks(memory)
+    assert all(check.ok or not check.matters for check in found.values()), found
+    assert "Python 3." in found["versions"].detail
+    assert "SQLite 3." in found["versions"].detail
+    assert found["space"].detail.endswith("GB free")
+
+
+async def test_a_passage_that_the_index_lost_is_noticed(memory: Memory) -> None:
+    memory.files.write_atomic("knowledge/people/ana.md", "# Ana\n\nAna sails.\n\n# Boat\n\nThe boat is blue.\n")
+    await catch_up(memory)
+    assert "files compared" in (await checks(memory))["index"].detail
+    (index,) = (memory.disk.local / "index").glob("*.db")
+    with sqlite3.connect(index) as connection:
+        connection.execute("DELETE FROM knowledge_fts WHERE words LIKE '%sails%'")
+    connection.close()
+    found = (await checks(memory))["index"]
+    assert not found.ok
+    assert "knowledge/people/ana.md" in found.detail
+    assert found.advice == "context-manager reset --index --apply"
+
+
+async def test_every_broken_thing_has_advice(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.files.write_atomic("knowledge/people/ana.md", "---\ncreated: [broken\n---\n# Ana\n")
+    monkeypatch.setattr(doctor, "LITTLE", 1 << 62)
+    broken = {name: check for name, check in (await checks(memory)).items() if not check.ok and check.matters}
+    assert {"space", "files", "index"} <= set(broken)
+    assert all(check.advice for check in broken.values())
+    assert "knowledge/people/ana.md" in broken["files"].detail
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+async def test_files_whose_names_cannot_be_used_are_named(memory: Memory) -> None:
+    (memory.disk.root / "knowledge/people/Ana: notes.md").write_text("# Ana\n")
+    found = (await checks(memory))["files"]
+    assert not found.ok
+    assert "Ana: notes.md" in found.detail
+
+
+@pytest.fixture
+async def memory(workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
+    async with small_memory(workspace, clock) as opened:
+        yield opened
+
+
+def kept(root: Path) -> dict[str, str]:
+    """Every file that a reset must not touch."""
+    gone = (".local/index", ".local/state.db", ".local/logs", ".local/advisor", ".local/locks")
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file() and not path.relative_to(root).as_posix().startswith(gone)
+    }
+
+
+async def test_looking_changes_nothing_and_says_what_would_go(memory: Memory, workspace: Path) -> None:
+    await grow(memory)
+    before = kept(workspace)
+    planned = await plan_reset(memory)
+    assert not planned.done
+    sizes = {part.what: part.files for part in planned.parts}
+    assert sizes["logs"] >= 3
+    assert sizes["live state"] >= 1
+    assert sizes["expired cold records"] == 0
+    assert kept(workspace) == before
+    assert (await plan_reset(memory)).parts[3] == planned.parts[3]
+
+
+async def test_conversations_knowledge_and_cold_records_stay_and_the_rest_is_made_again(
+    memory: Memory, workspace: Path
+) -> None:
+    await grow(memory)
+    await remember(memory, NewFact("the blue kayak needs a new paddle"), USER)
+    await pause(memory)
+    before, live = kept(workspace), await live_set(memory, "s")
+    done = await reset(memory)
+    assert done.done
+    assert kept(workspace) == before
+    assert not list((workspace / ".local/logs").rglob("*.jsonl"))
+    (row,) = await sessions.list_sessions(memory)
+    assert (row.session, row.turns, row.status) == ("s", 12, "open")
+    again = await live_set(memory, "s")
+    assert [(one.id, one.form, one.tokens) for one in again] == [(one.id, one.form, one.tokens) for one in live]
+    assert len(await pauses(memory)) == 1
+    assert (await search(memory, SearchRequest("kayak paddle", scope="all"))).hits
+    assert (await reset(memory)).done
+
+
+async def test_records_whose_time_is_over_go(memory: Memory, clock: Clock) -> None:
+    await grow(memory)
+    count = len(list(memory.cold.all()))
+    clock.forward(days=31)
+    await grow(memory, "later")
+    await reset(memory)
+    left = list(memory.cold.all())
+    assert left
+    assert {record.session_id for record in left} == {"later"}
+    assert count
+
+
+async def test_while_a_server_works_nothing_is_deleted(memory: Memory, workspace: Path) -> None:
+    await grow(memory)
+    held = memory.locks.try_maintainer()
+    assert held is not None
+    with pytest.raises(Unavailable, match="close the clients"):
+        await reset(memory)
+    assert list((workspace / ".local/logs").rglob("*.jsonl"))
+    held.release()
+    assert (await reset(memory)).done

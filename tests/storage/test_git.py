@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +15,6 @@ from mcp_server.storage.local.git import repository as module
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from tests.preloaded import python
-
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
 def run(folder: Path, *arguments: str, check: bool = True, **environment: str) -> str:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_server.errors import Invalid
+from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
+from mcp_server.storage import logs
+from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.lexicon import LexiconFile, parsed
+from mcp_server.storage.logs import AdvisorFiles, advisor_path
+from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
+
+pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
+
+
 REST = "Design a REST API endpoint for user authentication"
 
 
@@ -98,3 +111,140 @@ def test_while_it_is_wrong_the_one_that_ships_serves(tmp_path: Path, shipped: Le
     assert "no UTF-8" in LexiconFile(tmp_path, "mine.yaml").read_or_shipped()[1]
     (tmp_path / "mine.yaml").write_text("")
     assert LexiconFile(tmp_path, "mine.yaml").read_or_shipped() == (Lexicon({}, {}, frozenset()), "")
+
+
+counter = TokenCounter()
+
+
+TEXTS = st.text(st.characters(), max_size=60) | st.lists(
+    st.sampled_from(["word ", " ", "\n", "č", "😀", "👩‍👩‍👧", "<|endoftext|>", "don't", "12345", "\ud800", "\t"]),
+    max_size=30,
+).map("".join)
+
+
+def test_the_vocabulary_is_the_real_one() -> None:
+    assert counter.count("hello world") == 2
+    assert counter.count("tiktoken is great!") == 6
+    assert counter.count("antidisestablishmentarianism") == 6
+    assert counter.count("") == 0
+    assert counter.count("<|endoftext|>") > 1  # a text, not a command
+
+
+@given(TEXTS, st.integers(-1, 20))
+def test_a_cut_text_is_a_beginning_that_fits(text: str, tokens: int) -> None:
+    cut = counter.truncate(text, tokens)
+
+    assert text.startswith(cut)
+    assert counter.count(cut) <= max(tokens, 0)
+    if counter.count(text) <= tokens:
+        assert cut == text
+
+
+@given(
+    st.lists(
+        TEXTS | st.sampled_from(["/", "\n/", ". ", "\u0301", "\x1c", "\x85", "\r", " word\n", "[", "'s"]), max_size=40
+    )
+)
+def test_a_text_counted_by_its_lines_counts_as_the_tokenizer_counts_it_whole(parts: list[str]) -> None:
+    text = "".join(parts)
+    padded = text + "\n" + "word " * 500  # only what is longer than a passage is taken apart
+
+    assert counter.count(padded) == len(counter._encoding().encode_ordinary(padded))
+
+
+def test_a_cut_uses_what_it_may() -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 2000
+
+    assert counter.count(counter.truncate(text, 500)) == 500
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 3_000_000, " " * 3_000_000, "\n" * 3_000_000, "The quick brown fox.\n" * 200_000, "čž😀" * 700_000,
+     " \t" * 600_000, "\ud800" * 10_000],
+    ids=["letters", "blanks", "line feeds", "prose", "scripts", "mixed blanks", "surrogates"],
+)  # fmt: skip
+def test_huge_texts_are_never_counted_too_low(text: str) -> None:
+    part = text[:20_000]
+
+    assert counter.count(text) >= counter.count(part)
+    assert counter.count(counter.truncate(text, 100)) <= 100
+
+
+def test_prose_is_counted_exactly_up_to_the_limit() -> None:
+    line = "The quick brown fox.\n"
+    times = EXACT_CHARACTERS // len(line)
+
+    assert counter.count(line * times) == counter.count(line) * times
+    assert counter.count(line * (times + 1)) >= counter.count(line) * (times + 1)
+
+
+def test_a_run_of_blanks_that_would_break_the_tokenizer_is_counted_by_its_length() -> None:
+    text = "before" + " " * 60_000 + "after"
+
+    assert counter.count(text) >= 60_000
+    assert counter.count(counter.truncate(text, 100)) <= 100
+
+
+def test_many_threads_may_load_and_count() -> None:
+    fresh = TokenCounter()
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(fresh.count("hello world"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [2, 2, 2, 2]
+
+
+def test_an_unknown_vocabulary_is_refused() -> None:
+    with pytest.raises(Invalid, match="o200k_base"):
+        TokenCounter("p50k_base")
+
+
+async def test_records_come_back_newest_first_and_torn_lines_do_not(memory: Memory) -> None:
+    assert list(logs.newest_first(memory.files, "test")) == []
+    for number in range(3):
+        logs.append(memory.files, "test", {"number": number, "text": "čaj\u2028\ud800"})
+    place = memory.disk.root / f"{logs.FOLDER}/test.jsonl"
+    with place.open("ab") as file:
+        file.write(b'{"number": 9\n[1]\n')
+    found = list(logs.newest_first(memory.files, "test"))
+    assert [record["number"] for record in found] == [2, 1, 0]
+    assert found[0]["text"] == "čaj\u2028\ud800"
+    assert place.stat().st_mode & 0o077 == 0
+
+
+async def test_a_full_log_makes_room_and_keeps_the_one_before(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 1_000)
+    for number in range(100):
+        logs.append(memory.files, "test", {"number": number, "text": "x" * 80})
+    numbers = [record["number"] for record in logs.newest_first(memory.files, "test")]
+    assert numbers[0] == 99
+    assert numbers == list(range(99, 99 - len(numbers), -1))
+    assert 10 <= len(numbers) <= 25
+    assert len(list((memory.disk.root / logs.FOLDER).iterdir())) <= 2
+
+
+def test_what_was_given_last_is_on_disk(tmp_path: Path) -> None:
+    files = WorkspaceFiles(tmp_path)
+    states = AdvisorFiles(files)
+    for number in range(200):
+        states.put_later("s", {"n": number})
+    states.put_later("a/b", {"n": 0})
+    states.close()
+    assert json.loads(files.read_text(".local/advisor/s.json")) == {"n": 199}
+    states.put_later("s", {"n": 200})
+    states.close()
+    states.close()
+    assert json.loads(files.read_text(".local/advisor/s.json")) == {"n": 200}
+    assert json.loads(files.read_text(advisor_path("a/b"))) == {"n": 0}
+
+
+def test_a_disk_that_refuses_it_costs_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / ".local").write_text("a file in the way")
+    states = AdvisorFiles(WorkspaceFiles(tmp_path))
+    states.put_later("s", {})
+    states.close()
+    assert "was not written" in caplog.text

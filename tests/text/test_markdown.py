@@ -1,4 +1,4 @@
-"""The shape of markdown files: fences and headings, with the lines they stand on."""
+"""Front matter, sections, comments and links of markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.markdown import sections, split_front_matter, without_comments
+from mcp_server.text.markdown import linked, links, resolve, sections, split_front_matter, without_comments
 
 
 def test_front_matter_is_split_off_with_its_lines() -> None:
@@ -79,3 +79,51 @@ def test_a_comment_with_words_behind_it_takes_nothing_with_it_that_follows() -> 
     open_ones = "<!-- open\n" * 20_000 + "--> x\n-->\n"
     assert without_comments(open_ones) == open_ones
     assert time.process_time() - begun < 5
+
+
+PATHS = (
+    "knowledge/people/ana-kovac.md",
+    "knowledge/people/_index.md",
+    "knowledge/projects/atlas/context.md",
+    "knowledge/projects/atlas/notes.md",
+    "archive/people/ana-kovac.md",
+)
+
+
+def test_links_are_read_with_their_heading_and_label() -> None:
+    found = links("See [[ana-kovac]] and [[Atlas#Stack|the map]].")
+
+    assert [(link.name, link.heading, link.label) for link in found] == [
+        ("ana-kovac", None, "ana-kovac"),
+        ("Atlas", "Stack", "the map"),
+    ]
+
+
+def test_what_stands_in_code_is_no_link() -> None:
+    text = "`[[a]]` and\n```sh\nif [[ -f x ]]; then\n```\n[[b]] ``x [[c]]``\n"
+
+    assert [link.name for link in links(text)] == ["b"]
+
+
+def test_a_link_leads_to_the_file_of_that_name() -> None:
+    assert resolve("ana-kovac", PATHS) == "archive/people/ana-kovac.md"
+    assert resolve("people/Ana Kovač", PATHS[:1]) == "knowledge/people/ana-kovac.md"
+    assert resolve("knowledge/people/ana-kovac.md", PATHS) == "knowledge/people/ana-kovac.md"
+    assert resolve("atlas", PATHS) == "knowledge/projects/atlas/context.md"
+    assert resolve("nobody", PATHS) is None
+
+
+NAMES = st.lists(st.sampled_from(["a", "B", "c d", "context", "_index", "people"]), min_size=1, max_size=4).map(
+    "/".join
+)
+
+
+@given(st.lists(NAMES, max_size=4), st.lists(NAMES.map(lambda name: f"{name}.md"), max_size=8))
+def test_many_names_lead_where_each_alone_does(names: list[str], paths: list[str]) -> None:
+    assert linked(names, paths) == {found for name in names if (found := resolve(name, paths))}
+
+
+@given(st.text(alphabet="[]|#`~\n ab", max_size=40))
+def test_no_text_makes_it_fail(text: str) -> None:
+    for link in links(text):
+        assert text[link.start : link.end].startswith("[[")

@@ -1,10 +1,13 @@
+"""The tools `compile_context`, `search`, `read` and `status`."""
+
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.serving import ERAS, Mode, call, connected, refused, resource, say
+from tests.serving import ERAS, Mode, call, connected, refused, resource, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -41,3 +44,84 @@ async def test_a_budget_that_holds_nothing_is_refused(tmp_path: Path) -> None:
 async def test_a_session_that_never_was_is_no_session(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         assert "no session 'nowhere'" in await refused(client, "compile_context", session="nowhere")
+
+
+async def test_what_was_said_is_found_with_path_lines_and_date(tmp_path: Path) -> None:
+    async with connected(tmp_path, maintained=True) as client:
+        await say(client, "Our landlord is called Petrović.", session="a", at="2026-05-04T10:00:00Z")
+        result = await client.call_tool("search", {"query": "landlord Petrovic"})
+    assert result.structured_content is not None
+    hit = result.structured_content["hits"][0]
+    assert hit["path"].startswith("raw/conversations/2026/05/04/")
+    assert "Petrović" in str(hit)
+    assert hit["turn"] == 1
+    assert "Petrović" in text(result)
+
+
+async def test_all_that_the_text_tells_is_in_the_structured_answer(tmp_path: Path) -> None:
+    async with connected(tmp_path, maintained=True) as client:
+        for n in range(5):
+            await say(client, f"Reason number {n} for the blue boat is that it floats.", session="a")
+        result = await client.call_tool("search", {"query": "blue boat", "max_tokens": 400})
+    structured = str(result.structured_content)
+    paths = re.findall(r"raw/\S+?\.md", text(result))
+    assert paths
+    assert all(path in structured for path in paths)
+
+
+async def test_nothing_found_is_no_error(tmp_path: Path) -> None:
+    async with connected(tmp_path, maintained=True) as client:
+        assert await call(client, "search", query='"" AND NEAR(* "')
+
+
+async def test_a_range_of_a_file_is_read_and_a_cut_says_how_to_go_on(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await call(client, "status")
+        (tmp_path / "knowledge" / "reference").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "knowledge" / "reference" / "long.md").write_text("".join(f"line {n}\n" for n in range(1, 500)))
+        answer = await call(client, "read", path="knowledge/reference/long.md", start=3, end=4)
+        assert "line 3\nline 4" in answer
+        assert "line 5" not in answer
+        cut = await call(client, "read", path="knowledge/reference/long.md", max_tokens=100)
+        assert "start=" in cut
+
+
+async def test_no_path_leads_out_of_the_workspace(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        for path in ("../x", "/etc/passwd", "knowledge/../../x", "a\0b", "CON", ".local/state.db"):
+            message = await refused(client, "read", path=path)
+            assert "Error executing" not in message
+            assert "root:" not in message
+
+
+async def test_a_missing_file_offers_the_nearest(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "knowledge/memory/MEMORY.md" in await refused(client, "read", path="knowledge/memory/MEMRY.md")
+
+
+async def test_the_views_come_structured_with_all_that_the_text_says(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        session = await say(client, "Where do we keep the blue boat?")
+        result = await client.call_tool("status", {"view": "sessions"})
+        assert result.structured_content is not None
+        assert session in str(result.structured_content)
+        assert session in text(result)
+        assert "workspace" in result.structured_content
+
+
+async def test_the_resource_says_the_same(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert str(tmp_path) in await resource(client, "context://status")
+
+
+async def test_a_broken_setting_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "memory-config.yaml").write_text("serch:\n  embedder: none\n")
+    async with connected(tmp_path) as client:
+        result = await client.call_tool("status", {})
+        assert "'search'" in text(result)
+        assert "'search'" in str(result.structured_content)
+
+
+async def test_an_unknown_session_is_no_session(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "no session" in await refused(client, "status", view="sessions", session="nowhere")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,15 @@ from mcp import Client
 from mcp.types import ElicitRequestParams, ElicitResult
 
 from mcp_server.serve.server import build
+from tests.gitting import git, subjects
 from tests.holding import holding
-from tests.serving import ERAS, Mode, call, connected, opener, refused, say
+from tests.serving import ERAS, Mode, call, connected, opener, refused, resource, say
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "The vault's code is 4711."
+
+
 YES = ElicitResult(action="accept", content={"delete": True})
 
 
@@ -123,3 +127,96 @@ async def test_what_is_wrong_is_said_before_anybody_is_asked(workspace: Path, mo
         assert "has no turn 9" in await refused(client, "forget", turn=f"{session}#9", dry_run=False)
         assert "is a transcript" in await refused(client, "forget", path="raw/x.md", dry_run=False)
         assert "No copy was found" in await call(client, "forget", text="nothing of this kind", dry_run=False)
+
+
+async def test_history_is_offered_on_request_only(workspace: Path) -> None:
+    async with connected(workspace) as client:
+        assert "history" not in {tool.name for tool in (await client.list_tools()).tools}
+    async with connected(workspace, profile="full") as client:
+        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "history"]
+    assert (tool.description or "").startswith("Use when")
+    assert tool.annotations is not None
+    assert tool.annotations.destructive_hint is True
+    assert "additionalProperties" in json.dumps(tool.input_schema)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_each_question_has_its_answer(workspace: Path, era: Mode) -> None:
+    async with connected(workspace, profile="full", mode=era) as client:
+        session = await say(client, "Ana moved to Basel <system-reminder>")
+        await call(client, "remember", content="Ana moved to Basel", session=session)
+        assert "not committed yet" in await call(client, "history", question="when", about="ana moved")
+        git(workspace, "commit", "--quiet", "--all", "--message", "memory: Ana\n\nSession: raw/x.md")
+        commit = git(workspace, "rev-parse", "HEAD")
+
+        when = await call(client, "history", question="when", about="ana moved")
+        where = await call(client, "history", question="where", about="Ana moved to Basel")
+        today = await call(client, "history", question="today")
+        changed = await call(client, "history", question="diff", since="1 day ago", until=commit)
+        shown = await call(client, "history", question="show", about=commit)
+        blamed = await call(client, "history", question="blame", about="knowledge/memory/MEMORY.md")
+        planned = await call(client, "history", question="revert", about=commit)
+        done = await call(client, "history", question="revert", about=commit, dry_run=False)
+
+        assert f"came into knowledge/memory/MEMORY.md ({commit[:10]}: memory: Ana)" in when
+        assert "from raw/x.md" in where
+        assert "MEMORY.md:" in where
+        for text in (today, changed, shown):
+            assert "Ana moved to Basel" in text
+        assert "(not committed yet)" not in blamed
+        assert "would take back" in planned
+        assert done.startswith("taken back")
+        assert "Ana moved" not in await call(client, "read", path="knowledge/memory/MEMORY.md")
+        assert subjects(workspace)[0] == 'maintenance: revert "memory: Ana"'
+        assert "needs `about`" in await refused(client, "history", question="when")
+        assert "no commit, tag or date" in await refused(client, "history", question="show", about="nothing")
+        assert "cut after" in await call(
+            client, "history", question="blame", about="knowledge/memory/MEMORY.md", max_tokens=100
+        )
+
+
+TEA = "---\ntriggers:\n  - {type: pattern, match: '\\btea\\b'}\nactivation: auto\n---\n# Tea\n\nWarm the pot.\n"
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / "topics").mkdir(parents=True, exist_ok=True)
+    (root / "topics" / name).write_text(text, encoding="utf-8")
+
+
+async def test_only_the_full_profile_offers_it(workspace: Path) -> None:
+    async with connected(workspace) as client:
+        assert "topics" not in {tool.name for tool in (await client.list_tools()).tools}
+    async with connected(workspace, profile="full") as client:
+        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "topics"]
+        assert (tool.description or "").startswith("Use when")
+
+
+async def test_it_lists_switches_and_explains(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
+        await call(client, "status")  # the memory is there now
+        write(workspace, "tea.md", TEA)
+        session = await say(client, "hello")
+        listed = await call(client, "topics")
+        assert "- tea: waiting · auto, medium · pattern — Warm the pot." in listed
+
+        assert "tea is active now" in await call(client, "topics", action="activate", name="tea")
+        assert "- tea: **active** (you)" in await resource(client, "context://topics")
+        assert "Warm the pot." in await resource(client, f"context://compiled/{session}")
+        assert "tea is out now" in await call(client, "topics", action="deactivate", name="tea", session=session)
+        assert "- tea: off" in await call(client, "topics", action="list")
+
+        explained = await call(client, "topics", action="explain", message="a cup of tea, please")
+        assert "**tea** comes in: pattern 'tea'" in explained
+        assert "auto: a match is enough" in explained
+
+
+async def test_what_is_missing_or_wrong_is_said(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
+        assert "no conversation yet" in await refused(client, "topics", action="activate", name="email-triage")
+        await say(client, "hello")
+        assert "needs `name`" in await refused(client, "topics", action="activate")
+        assert "needs `message`" in await refused(client, "topics", action="explain")
+        wrong = await refused(client, "topics", action="activate", name="emial")
+        assert wrong == "no topic 'emial'; did you mean 'email-triage'? (topics list)"
+        write(workspace, "bad.md", "---\npriority: urgent\n---\n")
+        assert "- topics/bad.md: line 2: `priority`" in await call(client, "topics")

@@ -3,8 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mcp import Client
+from mcp.types import ElicitRequestParams, ElicitResult
 
-from tests.serving import ERAS, Mode, call, connected, refused, say
+from mcp_server.serve.server import build
+from tests.serving import ERAS, Mode, call, connected, opener, process, refused, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +66,87 @@ async def test_everything_a_turn_can_carry_is_accepted(tmp_path: Path) -> None:
         )
     assert answer.startswith("session: s")
     assert "2026/05/04/0800-s-" in str(next((tmp_path / "raw").rglob("*.md")))
+
+
+async def test_a_fact_is_written_where_a_person_looks_and_the_diff_comes_back(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        result = await client.call_tool("remember", {"content": "The landlord is Petrović.", "project": "global"})
+    assert result.structured_content is not None
+    written = tmp_path / result.structured_content["path"]
+    assert "The landlord is Petrović." in written.read_text()
+    assert "+" in result.structured_content["diff"]
+    assert result.structured_content["diff"] in text(result)
+
+
+async def test_a_decision_that_supersedes_another_one_replaces_it_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "atlas").mkdir()
+    (tmp_path / "atlas" / ".context-manager").write_text("atlas\n", "utf-8")
+    async with process(tmp_path / "memory", cwd=tmp_path / "atlas") as client:
+        await client.call_tool("remember", {"content": "Vault holds the secrets.", "kind": "decision"})
+        arguments = {"content": "The cloud holds the secrets.", "kind": "decision", "supersedes": "Vault holds"}
+        done = await client.call_tool("remember", arguments)
+        rule = await client.call_tool("remember", {"content": "Commit in English.", "kind": "rule"})
+        missed = await refused(client, "remember", content="x", kind="rule", supersedes=" ")
+    assert "replaced: Vault holds the secrets." in text(done)
+    assert not rule.is_error
+    assert "supersedes" in missed
+    page = (tmp_path / "memory/knowledge/projects/atlas/context.md").read_text()
+    assert page.index("## Replaced decisions") < page.index("Vault holds the secrets. (replaced ")
+    assert "## Rules\n" in page
+
+
+async def test_a_secret_is_refused(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+        assert "secret" in (await refused(client, "remember", content=f"The token is {secret}")).lower()
+
+
+async def test_a_change_of_identity_waits_where_the_client_cannot_ask(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        result = await client.call_tool("remember", {"content": "I am kind.", "kind": "identity"})
+    assert result.structured_content is not None
+    assert result.structured_content["action"] == "waiting"
+    assert "context-manager approve" in text(result)
+    assert "I am kind." not in (tmp_path / "knowledge/identity/USER.md").read_text()
+    assert len(list((tmp_path / ".local/pending").glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "reply", "written", "pending"),
+    [
+        ("auto", ElicitResult(action="accept", content={"write": True}), True, 0),
+        ("legacy", ElicitResult(action="accept", content={"write": True}), True, 0),
+        ("auto", ElicitResult(action="accept", content={"write": False}), False, 0),
+        ("legacy", ElicitResult(action="decline"), False, 0),
+        ("auto", ElicitResult(action="cancel"), False, 1),
+    ],
+)
+async def test_the_user_is_asked_where_the_client_can(
+    tmp_path: Path, mode: Mode, reply: ElicitResult, written: bool, pending: int
+) -> None:
+    asked: list[str] = []
+
+    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return reply
+
+    server = build(opener(tmp_path))
+    async with Client(server, mode=mode, elicitation_callback=ask) as client:
+        result = await client.call_tool("remember", {"content": "I am \x1b[31mkind\u202e.", "kind": "identity"})
+        await client.call_tool("remember", {"content": "The boat is blue.", "project": "global"})
+    (question,) = asked
+    assert "knowledge/identity/USER.md" in question
+    assert "\x1b" not in question
+    assert "\u202e" not in question
+    assert ("kind" in (tmp_path / "knowledge/identity/USER.md").read_text()) is written
+    folder = tmp_path / ".local/pending"
+    assert len(list(folder.glob("*.json")) if folder.exists() else []) == pending
+    assert result.is_error is (not written and pending == 0)
+
+
+async def test_a_session_that_is_named_counts_as_this_connections(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await say(client, "Hello", session="mine")
+    async with connected(tmp_path) as client:
+        await client.call_tool("remember", {"content": "The boat is blue.", "session": "mine"})
+        assert await say(client, "Go on") == "mine"

@@ -1,10 +1,17 @@
-"""What triggers look at in a message: code, links, raised voices, paths."""
+"""What triggers find in a message: code, links, a raised voice, paths, and literals of patterns."""
 
 from __future__ import annotations
 
+import time
+from functools import cache
+
 import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_server.topics import expressions, message_parts
+from mcp_server.topics.expressions import folded, matches, required
 
 
 @pytest.mark.parametrize(
@@ -104,3 +111,152 @@ def test_path_patterns(pattern: str, path: str, matches: bool) -> None:
     assert expressions.matches(pattern, path) is matches
     if matches and expressions.suffix(pattern):
         assert path.lower().endswith(expressions.suffix(pattern))
+
+
+def plainly(pattern: str, path: str) -> bool:
+    """The same, tried in every way there is."""
+
+    @cache
+    def rest(at: int, here: int) -> bool:
+        if at == len(pattern):
+            return here == len(path)
+        if pattern.startswith("**", at):
+            after = at + 2
+            if pattern.startswith("/", after) and pattern[at - 1 : at] in ("", "/"):
+                after += 1
+                ends = [here, *(place + 1 for place in range(here, len(path)) if path[place] == "/")]
+            else:
+                ends = list(range(here, len(path) + 1))
+            return any(rest(after, place) for place in ends)
+        if pattern[at] == "*":
+            following = path.find("/", here) if "/" in path[here:] else len(path)
+            return any(rest(at + 1, place) for place in range(here, following + 1))
+        if here == len(path):
+            return False
+        same = path[here] != "/" if pattern[at] == "?" else path[here] == pattern[at]
+        return same and rest(at + 1, here + 1)
+
+    if "/" not in pattern:
+        path = path.rpartition("/")[2]
+    elif not pattern.startswith("/"):
+        pattern = f"**/{pattern}"
+    return rest(0, 0)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "?", "*", "/**/", "**/", "/**", "a**b"]), min_size=1, max_size=8),
+    st.text("ab/", min_size=1, max_size=14),
+)
+def test_a_pattern_matches_what_it_says(pieces: list[str], path: str) -> None:
+    pattern = "".join(pieces)
+    while "***" in pattern:
+        pattern = pattern.replace("***", "**")
+    assert matches(pattern, path) == plainly(pattern, path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("[ab]*.py", "x/b1.py"), ("[!a].py", "b.py"), ("[a-c].py", "B.py"), ("[]a].py", "].py"), ("*.[ch]", "a\\b.h")],
+)
+def test_classes_match_one_of_their_characters(pattern: str, path: str) -> None:
+    assert matches(pattern, path)
+    assert not matches(pattern, "z/zz")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[z-a].py", "[!].py", "[.py", "[a&&b--c].py", "[[:alpha:]].py", "[^]x].py", "[--a]"]
+)
+def test_what_is_no_class_stands_for_itself_and_breaks_nothing(pattern: str) -> None:
+    assert not matches(pattern, "src/module.py")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("**/" * 12 + "x.py", "a/" * 300), ("*a" * 40 + "b", "a" * 3000), ("**a" * 20 + "b", "a/a" * 500)],
+)
+def test_no_pattern_takes_long(pattern: str, path: str) -> None:
+    begun = time.process_time()
+    assert not matches(pattern, path)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "literals"),
+    [
+        (r"email", {"email"}),
+        (r"\b(email|inbox|mail)\b", {"email", "inbox", "mail"}),
+        (r"\b(?:pull|merge) requests?\b", {" request"}),
+        (r"(?i)URGENT", {"urgent"}),
+        (r"PR|review", {"pr", "review"}),
+        (r"dep(?:loy)+ed", {"dep"}),
+        (r"a\.b\-c", {"a.b-c"}),
+        (r"^[ \t]*print[ \t]+x$", {"print"}),
+        (r"fo{0}bar", {"bar"}),
+        (r"fo{2,}ar", {"fo"}),
+        (r"a(?=bcd)e", {"ae"}),
+        (r"(?P<name>word)", {"word"}),
+    ],
+)
+def test_what_is_surely_required(expression: str, literals: set[str]) -> None:
+    assert required(expression) == literals
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r"\w+",
+        r"a|\d",
+        r"(?:mail)?",
+        r"x*",
+        r"",
+        r"(?:foo){e<=1}",
+        r"\x41bc",
+        r"[[:alpha:]]b",
+        r"(?(1)a|b)",
+        r"(a)\1{",
+        r"\p{Lu}x",
+        r"(unclosed",
+        r"closed)",
+        r"(?x) a b",
+        "(" * 3000 + "a" + ")" * 3000,
+    ],
+)
+def test_what_is_not_surely_understood_requires_nothing(expression: str) -> None:
+    assert required(expression) == frozenset()
+    assert required("a b", "x") == frozenset()
+
+
+def test_ignoring_case_never_loses_a_letter() -> None:
+    everything = "".join(chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000)
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        for same in regex.findall(letter, everything, regex.IGNORECASE):
+            assert folded(same) == letter, (letter, same, hex(ord(same)))
+
+
+PIECE = st.sampled_from(
+    ["mail", "Box", "é", "İ", r"\b", r"\w", r"\d+", ".", "[ab]", "[^x]", r"\.", "s?", "x*", "o+", "a{2}", "^", "$", " "]
+)
+
+
+def _grouped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        several.map("".join),
+        several.map("|".join).map(lambda body: f"(?:{body})"),
+        several.map("".join).map(lambda body: f"({body})?"),
+        several.map("".join).map(lambda body: f"(?:{body})+"),
+        several.map("".join).map(lambda body: f"(?={body})"),
+        several.map("".join).map(lambda body: f"(?!{body})"),
+    )
+
+
+@given(st.recursive(PIECE, _grouped, max_leaves=8), st.data())
+def test_where_it_matches_one_of_its_literals_stands(expression: str, data: st.DataObject) -> None:
+    wanted = required(expression, "i")
+    words = st.sampled_from(
+        ["mail", "MAIL", "box", "BOX", "É", "i", "ı", "aa", "b", " ", ".", "s", "ooo", "7", "\n", "x"]
+    )
+    text = "".join(data.draw(st.lists(words, max_size=12)))
+    compiled = regex.compile(expression, regex.IGNORECASE)
+    if wanted and compiled.search(text, timeout=1):
+        assert any(literal in folded(text) for literal in wanted), (expression, text, wanted)

@@ -1,28 +1,34 @@
-"""What the log keeps of decisions, what became of them, and what tuning makes of that."""
+"""The log of the gate: whether a topic was used, and what tuning proposes."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.logs import append
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
-from mcp_server.topics.gate_log import decisions, message_hash
-from mcp_server.topics.gate_tuning import tune
+from mcp_server.topics.gate_log import Pending, decisions, message_hash, pending, used
+from mcp_server.topics.gate_tuning import Nuisance, Past, Quality, nuisances, proposals, quality, tune
 from mcp_server.topics.listing import switch
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
 
 AGENT = Caller(source="mcp", client="test", session="talk")
+
+
 ASK = "Deploy the release to production, please."
+
 
 DEPLOYMENT = """---
 type: topic
@@ -168,3 +174,103 @@ async def test_tuning_proposes_and_writes_only_when_asked_to(memory: Memory, wor
 async def test_an_empty_log_has_nothing_to_say(memory: Memory) -> None:
     found = await tune(memory, apply=True)
     assert (found.logged, found.proposals, found.written, found.nuisances) == (0, (), (), ())
+
+
+def past(value: float, useful: bool, **given_: object) -> Past:
+    """A decision of the gate without an LLM, at threshold .15 and margin .13."""
+    fields: dict[str, object] = {
+        "topic": "mail",
+        "tier1": True,
+        "score": value,
+        "value": value,
+        "threshold": 0.15,
+        "margin": 0.13,
+        "active": value >= 0.28,
+        "useful": useful,
+        "fixed": False,
+        "matched": "keywords: mail",
+        **given_,
+    }
+    return Past(**fields)  # type: ignore[arg-type]  # every field has its own type
+
+
+def test_a_higher_threshold_is_proposed_where_low_values_were_useless() -> None:
+    known = [past(0.3, False) for _ in range(6)] + [past(0.5, True) for _ in range(6)]
+    (one,) = proposals(known)
+    assert (one.topic, one.known, one.threshold) == ("mail", 12, 0.15)
+    assert 0.2 < one.proposed < 0.35, "between the useless and the useful ones"
+    assert (one.before.precision, one.after.precision, one.after.recall) == (0.5, 1.0, 1.0)
+
+
+def test_a_lower_threshold_is_proposed_where_what_stayed_out_was_asked_for() -> None:
+    known = [past(0.2, True) for _ in range(6)] + [past(0.5, True) for _ in range(6)] + [past(0.05, False)]
+    (one,) = proposals(known)
+    assert one.proposed <= 0.07
+    assert one.after.recall == 1.0
+
+
+def test_nothing_is_proposed_on_few_decisions_or_for_what_others_decided() -> None:
+    assert proposals([past(0.3, False)] * 7) == []
+    assert proposals([past(0.3, False, fixed=True)] * 4 + [past(0.3, True, fixed=True)] * 8) == []
+    assert proposals([past(0.5, True)] * 20) == []
+
+
+def test_a_topic_without_triggers_is_out_under_its_threshold_whoever_would_decide() -> None:
+    one = past(0.3, True, tier1=False, fixed=True, active=True)
+    assert one.at(0.3)
+    assert not one.at(0.31)
+
+
+def test_a_match_that_was_always_useless_is_a_nuisance() -> None:
+    known = [past(0.4, False)] * 3 + [past(0.4, False, matched="keywords: post")] * 2
+    assert nuisances(known) == [Nuisance("mail", "keywords: mail", 3)]
+    assert nuisances([*known, past(0.4, True)]) == []
+    assert nuisances([past(0.1, False)] * 9) == [], "it never came in"
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans())))
+def test_precision_and_recall_stay_between_0_and_1(decisions: list[tuple[bool, bool]]) -> None:
+    found = quality(decisions)
+    assert 0 <= found.precision <= 1
+    assert 0 <= found.recall <= 1
+    assert 0 <= found.f <= 1
+
+
+def test_f_counts_precision_twice() -> None:
+    assert Quality(0.9, 0.5).f > Quality(0.5, 0.9).f
+    assert Quality(0.0, 0.0).f == 0.0
+    assert Quality(1.0, 1.0).f == pytest.approx(1.0)
+
+
+OWN = ("canari", "smoke", "rollback", "pipelin")
+
+
+def test_an_answer_with_three_of_its_own_words_used_a_topic() -> None:
+    assert used(OWN, {"smoke", "canari", "rollback", "yes"}, (), ())
+    assert not used(OWN, {"smoke", "canari", "yes"}, (), ())
+
+
+@pytest.mark.parametrize(
+    ("touched", "is_its"),
+    [
+        ("knowledge/procedures/deploy.md", True),
+        ("/home/ada/.context-manager/knowledge/procedures/deploy.md", True),
+        ("C:\\memory\\knowledge\\procedures\\deploy.md", True),
+        ("knowledge/procedures/redeploy.md", False),
+        ("deploy.md", False),
+        ("", False),
+    ],
+)
+def test_an_answer_that_touched_its_file_used_a_topic(touched: str, is_its: bool) -> None:
+    assert used((), set(), ("knowledge/procedures/deploy.md",), (touched,)) is is_its
+
+
+@given(st.text(), st.text(), st.integers(), st.booleans(), st.lists(st.text()))
+def test_what_waits_survives_the_disk(topic: str, message: str, exchange: int, active: bool, said: list[str]) -> None:
+    one = Pending(topic, message, exchange, active, tuple(said))
+    assert pending(asdict(one)) == one
+
+
+@pytest.mark.parametrize("stored", [None, 3, [], {}, {"topic": "a"}, {"topic": "a", "exchange": "x", "unsaid": []}])
+def test_what_cannot_be_read_waits_for_nothing(stored: object) -> None:
+    assert pending(stored) is None

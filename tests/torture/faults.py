@@ -260,8 +260,9 @@ CASES = (
         "full disk",
         "what is acknowledged on a full disk is stored; what is refused and sent again is stored once",
         full_disk,
+        rounds=0,  # tests/end_to_end/test_broken_parts.py
     ),
-    Case("read-only disk", "a read-only workspace is served and not changed", read_only_disk),
+    Case("read-only disk", "a read-only workspace is served and not changed", read_only_disk, rounds=0),  # as above
     Case(
         "damaged files",
         "with flipped bits, truncated files or garbage anywhere, the server goes on and changes no whole transcript",

@@ -50,7 +50,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way to break the memory. `rounds`: how many of them the one-minute run in CI makes."""
+    """One way to break the memory. `rounds`: how many of them the run in CI makes; 0 if another test shows
+    the same."""
 
     name: str
     promise: str

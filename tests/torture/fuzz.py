@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, TextContent
 
 from tests.end_to_end.servers import turns
-from tests.end_to_end.test_raw_stdio import raw
+from tests.end_to_end.test_stdio import raw
 from tests.serving import connected
 from tests.torture.frame import Case, Trial
 

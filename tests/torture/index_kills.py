@@ -19,7 +19,7 @@ from tests.serving import PLAIN, ROOT, environment
 from tests.torture.frame import Case, Trial
 
 SENTENCES = 42_000
-"""About 4 MB; in CI a tenth of it."""
+"""About 4 MB; in CI a twentieth of it."""
 
 INDEXING = """
 import sys
@@ -77,7 +77,7 @@ async def say(memory: Memory, content: str) -> None:
 
 async def killed_while_indexing(trial: Trial) -> None:
     """Kills the process at one of its write transactions, or at a random moment; then restarts and compares."""
-    sentences = SENTENCES // 10 if trial.short else SENTENCES
+    sentences = SENTENCES // 20 if trial.short else SENTENCES
     ready = await prepared(trial.kept, sentences)
     shutil.copytree(ready.root, trial.root)
     at_a_write = trial.chance.random() < 0.8
