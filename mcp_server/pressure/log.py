@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.logs import append, written
+from mcp_server.logs import append
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold_records import ColdRecord
@@ -30,6 +30,7 @@ from mcp_server.relevance.chunks import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.values import LiveSetCounts, Reading
+from mcp_server.text.yaml import second_text
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
     """Writes one line for a curation or compaction, and one for each dropped chunk."""
     knobs = memory.settings.context
-    at = {"timestamp": written(memory.clock())}
+    at = {"timestamp": second_text(memory.clock())}
     dropped = sum(one.action == "drop" for one in plan.changes)
     whose = {"session_id": plan.session, "prompt": plan.query, "trigger_by": plan.trigger}
     if plan.event == "curation":
@@ -107,7 +108,7 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts)
         memory,
         "context-health",
         {
-            "timestamp": written(memory.clock()),
+            "timestamp": second_text(memory.clock()),
             "current_tokens": gauges.live_tokens,
             "limit": gauges.limit,
             "pct_used": round(gauges.live, 4),
@@ -150,7 +151,7 @@ def recovered(
             memory,
             "recovery",
             {
-                "timestamp": written(memory.clock()),
+                "timestamp": second_text(memory.clock()),
                 "event": "chunk_recovered",
                 "chunk_id": record.chunk_id,
                 "session_id": record.session_id,
@@ -161,7 +162,7 @@ def recovered(
                 "tokens": record.tokens,
                 "turn": record.turn,
                 "drop_reason": record.drop_reason,
-                "dropped_at": written(record.timestamp),
+                "dropped_at": second_text(record.timestamp),
                 "exchanges_since": since,
             },
         )

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.logs import append, written
+from mcp_server.logs import append
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
 from mcp_server.storage.topics import TopicSet
+from mcp_server.text.yaml import second_text
 from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import WatchedMessage
 
@@ -40,7 +41,7 @@ async def decided(
 ) -> None:
     """Logs each verdict about a message, and remembers those whose outcome will be known later."""
     mark = message_hash(heard.text)
-    at = {"timestamp": written(memory.clock()), "event": "gate_decision", "session_id": session}
+    at = {"timestamp": second_text(memory.clock()), "event": "gate_decision", "session_id": session}
 
     def work() -> list[Pending]:
         tier2 = similarity(memory, topics)
@@ -167,7 +168,7 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
     if not memory.settings.watchers.log_gate:
         return
     record = {
-        "timestamp": written(memory.clock()),
+        "timestamp": second_text(memory.clock()),
         "event": "gate_outcome",
         "session_id": session,
         "message_hash": one.message,
