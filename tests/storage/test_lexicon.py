@@ -77,9 +77,9 @@ def test_a_file_of_the_users_own_stands_in_its_place_and_is_read_again_when_it_c
         ("layers: [html]\n", 1, "layers must hold"),
         ("generic:\n  - [a]\n", 2, "is not one word"),
         ("generic: [a]\ntechnolgies: {}\n", 2, "'technolgies' is not one of"),
-        ("layers:\n  web: [a]\n  web: [b]\n", 3, "stands there twice (first in line 2)"),
+        ("layers:\n  web: [a]\n  web: [b]\n", 3, 'duplicate key "web"'),
         ("layers: {\n", 2, ""),
-        ("- a\n", 1, "must hold"),
+        ("- a\n", 1, "must be `name: value` lines"),
         ("a: \x00\n", 1, ""),
     ],
 )
