@@ -54,7 +54,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 
 @checkpoint_command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
-@limit_option(50, "The newest so many.")
+@limit_option(50, "How many, newest first.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """List the checkpoints, newest first."""

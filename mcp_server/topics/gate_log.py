@@ -57,7 +57,9 @@ async def decided(
     fresh = await run_sync(work)
     waiting = await _expired(memory, session, exchange)
     again = {one.topic for one in fresh if one.active}
-    kept = [one for one in waiting if not (one.active and one.topic in again)]  # the newer one stands for both
+    kept = [
+        one for one in waiting if not (one.active and one.topic in again)
+    ]  # the newer decision replaces the older one
     await _store(memory, session, [*kept, *fresh])
 
 

@@ -223,7 +223,7 @@ class Generations:
             if number is None:
                 return None
             held = self._locks.share(self._lock(number))
-            if held is None:  # somebody is just deleting it: the pointer has moved, or moves in a moment
+            if held is None:  # another process is deleting it: the pointer has moved, or moves in a moment
                 continue
             if self.current() == number:
                 if self.path(number).is_file():
