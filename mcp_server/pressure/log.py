@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.logs import append
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.chunks import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.values import LiveSetCounts, Reading
 from mcp_server.text.yaml import second_text
 
@@ -44,8 +44,8 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
     whose = {"session_id": plan.session, "prompt": plan.query, "trigger_by": plan.trigger}
     if plan.event == "curation":
         if knobs.log_curation:
-            append(
-                memory,
+            append_or_drop(
+                memory.files,
                 "curation",
                 at
                 | {
@@ -62,8 +62,8 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
         is_limit = plan.event == "limit"
         name = "MAX_CONTEXT_PCT" if is_limit else "COMPACTION_TRIGGER_PCT"
         value = knobs.max_context_pct if is_limit else knobs.compaction_trigger_pct
-        append(
-            memory,
+        append_or_drop(
+            memory.files,
             "compaction",
             at
             | {
@@ -81,7 +81,7 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
     if knobs.log_drops:
         for record in records:
             if record.form == "cold":
-                append(memory, "drops", at | _drop(memory, record))
+                append_or_drop(memory.files, "drops", at | _drop(memory, record))
 
 
 def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
@@ -104,8 +104,8 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts)
     knobs = memory.settings.context
     if not knobs.log_compaction:
         return
-    append(
-        memory,
+    append_or_drop(
+        memory.files,
         "context-health",
         {
             "timestamp": second_text(memory.clock()),
@@ -147,8 +147,8 @@ def recovered(
     """Writes one line for a chunk that came back. `turns` are all of its session."""
     since = sum(turn.role == "user" for turn in turns) - record.exchange if record.exchange else None
     if memory.settings.context.log_recovery:
-        append(
-            memory,
+        append_or_drop(
+            memory.files,
             "recovery",
             {
                 "timestamp": second_text(memory.clock()),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.logs import append
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
+from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.topics import TopicSet
 from mcp_server.text.yaml import second_text
 from mcp_server.topics.similarity import similarity
@@ -49,7 +49,7 @@ async def decided(
         fresh: list[Pending] = []
         for one in verdicts:
             if memory.settings.watchers.log_gate:
-                append(memory, KIND, at | _line(one, mark, heard, exchange, turn))
+                append_or_drop(memory.files, KIND, at | _line(one, mark, heard, exchange, turn))
             unsaid = tuple(stem for stem in tier2.words(one.topic, OWN) if stem not in said) if one.active else ()
             fresh.append(Pending(one.topic, mark, exchange, one.active, unsaid))
         return fresh
@@ -178,7 +178,7 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
         "was_useful": useful,
         "why": why,
     }
-    await run_sync(append, memory, KIND, record)
+    await run_sync(append_or_drop, memory.files, KIND, record)
 
 
 OWN = 40
