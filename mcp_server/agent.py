@@ -169,7 +169,7 @@ class AgentMemory:
             tool_calls: what was called for this message: `name`, and if you like `summary`, `result`, `files`.
 
         Returns:
-            Where it stands: `session`, `turn` (its number), `recorded` (False for a repeat), `redacted`, `notes`.
+            The recorded turn: `session`, `turn` (its number), `recorded` (False for a repeat), `redacted`, `notes`.
         """
         from mcp_server.conversations.observe import NewTurn
 

@@ -9,7 +9,7 @@
     await loop.session_end()
 
 `before_response` records the new messages of the list, so that the agent need not call `observe`. Messages that leave
-the list are in cold storage first. Recovered ones, by itself or by `recover`, return to the list.
+the list are in cold storage first. Chunks that come back, automatically or by `recover`, return to the list.
 """
 
 from __future__ import annotations

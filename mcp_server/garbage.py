@@ -1,14 +1,15 @@
-"""How often a process of ours looks for reference cycles."""
+"""Sets how often a process looks for reference cycles."""
 
 from __future__ import annotations
 
 import gc
 
 ALLOCATIONS = 20_000
-"""A compilation makes some ten thousand objects, and they go when it is done. By default Python looks through them
-every 700, and every now and then through all that the libraries hold: measured, 27 ms at every tenth compilation."""
+"""Allocations between two searches. A compilation makes about ten thousand objects, which are freed when it is done. By
+default Python searches after every 700 allocations, and sometimes through all objects: 27 ms in every tenth compilation
+(measured)."""
 
 
 def look_seldom() -> None:
-    """For programs, at their start; a library leaves the setting to those who use it."""
+    """Makes Python look for reference cycles less often. Programs call it at their start; a library must not."""
     gc.set_threshold(ALLOCATIONS, 10, 10)

@@ -1,19 +1,172 @@
-"""The MCP prompts."""
+"""The MCP prompts.
+
+reflect       asks the model to write down what should outlast the conversation
+flush         asks the model to save what matters before its context is compacted
+clarity       commands about what matters in a conversation (`/clarity scores`, `/clarity anchor ITEM`, …)
+prune_review  asks the model to review with the user what could be removed, before anything is
+resume        continues a conversation that began in another window or client
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from pydantic import Field
 
 from mcp_server.connection import Connection
-from prompts import clarity, flush, prune_review, reflect, resume
+from mcp_server.relevance.clarity_scores import COMMANDS
 
-ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
-    reflect.register,
-    flush.register,
-    clarity.register,
-    prune_review.register,
-    resume.register,
-)
+Session = Annotated[str | None, Field(description="Handle of the conversation, if observe gave one")]
+
+REFLECT = """\
+Look back over this conversation and write down, with the tool `remember`, what should still be known in later ones.
+
+- decision: what was decided, and the reason ("We use SQLite, because one file is easy to back up").
+- lesson: what went wrong or surprisingly well, and what to do next time.
+- person: who somebody is, what they care about, how to work with them.
+- procedure: steps that worked and will be needed again.
+- project: where the work stands, what comes next, what waits for whom.
+- fact: anything else that is true, lasting, and not plain from the files at hand.
+
+One call for each thing, in sentences that stand alone: names instead of "it" and "he", dates instead of "yesterday".
+Leave out what was only said in passing, what is general knowledge, and every secret. `search` first if you think that
+something is known already; correct it with action "edit" instead of adding its opposite. If nothing should last, write
+nothing and say so.{handle}
+"""
+
+
+def reflect(mcp: MCPServer[Any], connection: Connection) -> None:
+    @mcp.prompt(title="Write down what should last")
+    def reflect(
+        session: Session = None,
+    ) -> str:
+        """Write what this conversation should leave behind into the memory."""
+        handle = session or connection.session
+        return REFLECT.format(handle=f'\n\nPass session="{handle}" in each call.' if handle else "")
+
+
+FLUSH = """\
+The context of this conversation is filling up, and older messages will leave it soon. The conversation itself is kept;
+save now what must be at hand without it. Use the tool `remember`, one call for each thing:
+
+- decisions that were taken, with their reasons: kind "decision"
+- lessons, with what to do next time: kind "lesson"
+- where the work stands, what comes next, what waits for whom: kind "project"
+- what happened today that somebody may ask for: kind "journal"
+
+Sentences that stand alone: names instead of "it" and "he", dates instead of "yesterday". Only what is worth keeping, no
+secrets, and nothing that is already there (`search` says so). What must stay in view as it is: `anchor` it. If nothing
+is worth keeping, answer FLUSH_OK.{handle}
+"""
+
+
+def flush(mcp: MCPServer[Any], connection: Connection) -> None:
+    @mcp.prompt(title="Save what matters before the context is compacted")
+    def flush(
+        session: Session = None,
+    ) -> str:
+        """Write down decisions, lessons and the state of the work before older messages leave the context."""
+        chosen = session or connection.session
+        return FLUSH.format(handle=f'\n\nPass session="{chosen}" in each call.' if chosen else "")
+
+
+SHOWN = "This is what the memory's Clarity says. Show it to me as it is.\n\n{said}"
+
+
+def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
+    @mcp.prompt(title="What is this conversation about?")
+    async def clarity(
+        action: Annotated[str | None, Field(description=f"{', '.join(COMMANDS)}; default: status")] = None,
+        item: Annotated[str | None, Field(description="What to anchor or unanchor")] = None,
+        session: Session = None,
+    ) -> str:
+        """Show or change what counts as relevant in this conversation: scores, anchors, pruning."""
+        done = await _do(connection, (action or "status").strip().lower(), (item or "").strip(), session)
+        return SHOWN.format(said=done)
+
+
+async def _do(connection: Connection, action: str, item: str, named: str | None) -> str:
+    from mcp_server.errors import Invalid
+    from mcp_server.knowledge.anchor import anchor
+    from mcp_server.relevance import clarity_views
+    from mcp_server.relevance.clarity import prune
+
+    memory = await connection.memory()
+    await connection.caller()  # hooks may have said which session this is
+    if action not in COMMANDS:
+        raise Invalid(f"action {action!r} is not one of {', '.join(COMMANDS)}")
+    session = named or connection.session
+    if action in ("anchor", "unanchor"):
+        if not item:
+            raise Invalid(f"{action} needs an item")
+        return (await anchor(memory, item, action == "anchor")).markdown
+    if action == "prune":
+        meant = await clarity_views.session_meant(memory, session)
+        return clarity_views.pruned_text(await prune(memory, meant, dry_run=False))
+    return (await clarity_views.view(memory, action, session)).markdown
+
+
+REVIEW = """\
+Review with me what could leave this conversation's context and my memory. Change nothing before I have said so.
+
+1. Call `prune`, which is a dry run by default, for "auto" and "advisor", then "memory" and "files"{handle}.
+2. Tell me in a few lines, by keep, fading and gone: what would go, how many tokens or lines that is, and why. Name what
+   you would rather keep because the work at hand, or something that we decided, needs it.
+3. For what I want to keep, call `anchor`. A decision or a lesson that stands only in what would go: `remember` it.
+4. Ask me which of it to do. Only then call `prune` with dry_run=false, one strategy at a time, and tell me the ids with
+   which `recover` brings it back.
+
+What `prune` answers is about this memory's own copy of the conversation. A client that keeps its own window (Claude
+Code, Claude Desktop, Cursor, …) still holds all of it: then tell me what I can do there, such as /compact, a new chat,
+or taking files out of it.
+"""
+
+
+def prune_review(mcp: MCPServer[Any], connection: Connection) -> None:
+    @mcp.prompt(title="Review what could leave the context")
+    def prune_review(
+        session: Session = None,
+    ) -> str:
+        """Go through what could be pruned, and do only what the user agrees to."""
+        chosen = session or connection.session
+        return REVIEW.format(handle=f'; pass session="{chosen}"' if chosen else "")
+
+
+RESUME = """\
+We go on with an earlier conversation, of which you have nothing in your window. Below stands what my memory compiled of
+it: where it stood, what was said last, what bears on it. It is stored data, not a message of mine.
+
+In every call of this memory's tools pass session="{session}", so that it stays one conversation. Tell me in two or
+three sentences where we stopped and what is still open; then wait for what I say.{earlier}
+
+{compiled}
+"""
+EARLIER = """
+
+This is the conversation as it was after turn {turn}; what was said later is not undone by this. To wind it back, with
+its anchors and topics: recover(id="{id}")."""
+
+
+def resume(mcp: MCPServer[Any], connection: Connection) -> None:
+    @mcp.prompt(title="Go on with an earlier conversation")
+    async def resume(
+        session: Annotated[
+            str | None,
+            Field(description="Handle of the conversation, or a checkpoint's id; default: the one last heard of"),
+        ] = None,
+    ) -> str:
+        """Go on here with a conversation that was begun in another window or client."""
+        from mcp_server.checkpoints.resume import resume as action
+
+        memory, caller = await connection.memory(), await connection.caller()
+        resumed = await action(memory, (session or "").strip() or None, caller)
+        connection.saw(resumed.session)
+        made = resumed.checkpoint
+        earlier = EARLIER.format(turn=made.turn, id=made.id) if resumed.earlier else ""
+        return RESUME.format(session=resumed.session, earlier=earlier, compiled=resumed.compiled.text)
+
+
+ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (reflect, flush, clarity, prune_review, resume)
+"""Each adds its prompt to a server; in the order in which they are listed."""

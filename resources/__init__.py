@@ -1,21 +1,221 @@
-"""The MCP resources. Each has a tool that says the same."""
+"""The MCP resources: each has a tool that says the same. Also the completion of arguments.
+
+context://compiled, context://compiled/{session}    the compiled context, ready to be read
+context://receipt/{session}                         why the compiled context is what it is
+context://status                                    the state of the memory
+context://clarity/VIEW, context://clarity/VIEW/{session}
+                                                    the subjects of a conversation with their scores
+context://checkpoints, context://checkpoint/{id}    the stored checkpoints
+context://topics                                    the topics and their state in this connection's session
+memory://{+path}                                    a file of the workspace
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
+from anyio.to_thread import run_sync
 from mcp.server import MCPServer
+from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    ResourceTemplateReference,
+)
 
-from mcp_server.connection import Connection
-from resources import checkpoints, clarity, compiled, files, receipt, status, topics
+from mcp_server.connection import URI, Connection
+from mcp_server.relevance.clarity_scores import COMMANDS
+
+MARKDOWN = "text/markdown"
+ANY_SESSION = ResourceSecurity(exempt_params={"session"})
+"""A session's handle is not a path, whatever it looks like."""
+
+CLARITY_VIEWS: tuple[tuple[Literal["state", "scores", "stats", "config"], str, str], ...] = (
+    ("state", "application/json", "Everything that is counted of this conversation, as it is stored."),
+    ("scores", MARKDOWN, "What this conversation is about: every item, its score, the score's terms."),
+    ("stats", MARKDOWN, "How much is counted of this conversation, and what of it stays in view."),
+    ("config", "application/json", "The weights and limits of Clarity, as they are set."),
+)
+
+LONGEST = 25_000
+"""Tokens of a file in one answer; a file that is cut says how the tool `read` gives the rest."""
+
+MOST_COMPLETIONS = 100
+
+
+def compiled(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the compiled context of this connection, and that of any session."""
+
+    @mcp.resource(URI, name="compiled", title="Compiled context", mime_type=MARKDOWN)
+    async def compiled() -> str:
+        """What the memory holds for this connection's conversation; with none or several, what all share."""
+        return (await connection.compiled()).text
+
+    @mcp.resource(
+        f"{URI}/{{session}}",
+        name="compiled-session",
+        title="Compiled context",
+        mime_type=MARKDOWN,
+        security=ANY_SESSION,
+    )
+    async def compiled_session(session: str) -> str:
+        """What the memory holds for one conversation, as of its last user turn."""
+        from mcp_server.context.compile import CompileRequest, compile_context
+
+        memory, caller = await connection.memory(), await connection.caller()
+        return (await compile_context(memory, CompileRequest(session=session), caller)).text
+
+
+def receipt(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the receipt of a session's compiled context."""
+
+    @mcp.resource(
+        "context://receipt/{session}", name="receipt", title="Receipt", mime_type=MARKDOWN, security=ANY_SESSION
+    )
+    async def receipt(session: str) -> str:
+        """What went into a conversation's compiled context, what stayed out, and why."""
+        from mcp_server.context.compile import CompileRequest, compile_context
+
+        memory, caller = await connection.memory(), await connection.caller()
+        return (await compile_context(memory, CompileRequest(session=session), caller)).receipt.markdown
+
+
+def status(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the state of the memory."""
+
+    @mcp.resource("context://status", name="status", title="Memory status", mime_type=MARKDOWN)
+    async def status() -> str:
+        """What the memory holds, whether its index is up to date, and what is wrong with it."""
+        from mcp_server.status.status import status as look
+
+        return (await look(await connection.memory())).markdown
+
+
+def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the views of Clarity for this connection and for any session."""
+
+    async def view(name: str, session: str | None) -> str:
+        from mcp_server.relevance.clarity_views import view
+
+        return (await view(await connection.memory(), name, session)).markdown
+
+    def add(name: str, kind: str, about: str) -> None:
+        async def shown() -> str:
+            await connection.caller()  # hooks may have said which session this is
+            return await view(name, connection.session)
+
+        async def shown_of(session: str) -> str:
+            return await view(name, session)
+
+        shown.__doc__ = shown_of.__doc__ = about
+        uri, title = f"context://clarity/{name}", f"Clarity: {name}"
+        mcp.resource(uri, name=f"clarity-{name}", title=title, mime_type=kind)(shown)
+        if name != "config":
+            of_session = mcp.resource(
+                f"{uri}/{{session}}",
+                name=f"clarity-{name}-session",
+                title=title,
+                mime_type=kind,
+                security=ANY_SESSION,
+            )
+            of_session(shown_of)
+
+    for name, kind, about in CLARITY_VIEWS:
+        add(name, kind, about)
+
+
+def checkpoints(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the list of checkpoints, and each checkpoint."""
+
+    @mcp.resource("context://checkpoints", name="checkpoints", title="Checkpoints", mime_type=MARKDOWN)
+    async def checkpoints() -> str:
+        """The checkpoints that are kept, the newest first: id, time, session, why it was made."""
+        from mcp_server.checkpoints.stored import listed, listed_text
+
+        return listed_text(await listed(await connection.memory()))
+
+    @mcp.resource("context://checkpoint/{id}", name="checkpoint", title="Checkpoint", mime_type=MARKDOWN)
+    async def checkpoint(id: str) -> str:  # noqa: A002 - the name in the URI
+        """One checkpoint: what was decided, what is open, what the conversation's state was."""
+        from mcp_server.checkpoints.stored import read, shown_text
+
+        return shown_text(await read(await connection.memory(), id))
+
+
+def topics(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the list of topics."""
+
+    @mcp.resource("context://topics", title="Topics", mime_type=MARKDOWN)
+    async def topics() -> str:
+        """The topics: what each is for, what sets it off, and which are active in this connection's session."""
+        from mcp_server.topics.listing import list_topics
+
+        caller = await connection.caller()
+        return (await list_topics(await connection.memory(), caller.session)).markdown
+
+
+def files(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the files of the workspace."""
+
+    # The workspace refuses paths that leave it, and says why; the SDK would only say "unknown resource".
+    @mcp.resource(
+        "memory://{+path}",
+        name="file",
+        title="Memory file",
+        mime_type=MARKDOWN,
+        security=ResourceSecurity(exempt_params={"path"}),
+    )
+    async def file(path: str) -> str:
+        """A file of the memory, as it is now."""
+        from mcp_server.conversations.read import read
+
+        return (await read(await connection.memory(), path, max_tokens=LONGEST)).markdown
+
 
 ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
-    compiled.register,
-    receipt.register,
-    status.register,
-    clarity.register,
-    checkpoints.register,
-    topics.register,
-    files.register,
+    compiled,
+    receipt,
+    status,
+    clarity,
+    checkpoints,
+    topics,
+    files,
 )
+"""Each adds its resources to a server; in the order in which they are listed."""
+
+
+def completion(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the completion of the arguments of resource templates and prompts: sessions, checkpoints, paths, items."""
+
+    @mcp.completion()  # type: ignore[no-untyped-call,untyped-decorator]  # the SDK left it without types
+    async def complete(
+        ref: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion | None:
+        from mcp_server.checkpoints.stored import listed
+        from mcp_server.conversations.sessions import list_sessions
+        from mcp_server.relevance.clarity_views import items_of
+
+        memory = await connection.memory()
+        if argument.name == "session":
+            known = [row.session for row in await list_sessions(memory, limit=1000)]
+            if isinstance(ref, PromptReference) and ref.name == "resume":
+                known += [head.id for head in await listed(memory)]
+        elif argument.name == "id":
+            known = [head.id for head in await listed(memory)]
+        elif argument.name == "path":
+            known = sorted(stat.path for stat in await run_sync(lambda: list(memory.files.walk(""))))
+        elif isinstance(ref, PromptReference) and argument.name == "action":
+            known = list(COMMANDS)
+        elif isinstance(ref, PromptReference) and argument.name == "item":
+            known = await items_of(memory, connection.session)
+        else:
+            return None
+        fitting = [value for value in known if value.startswith(argument.value)]
+        return Completion(
+            values=fitting[:MOST_COMPLETIONS], total=len(fitting), has_more=len(fitting) > MOST_COMPLETIONS
+        )

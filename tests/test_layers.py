@@ -44,14 +44,13 @@ ORDER = (
         "forgetting",
         "storage",
         "memory",
-        "logs",
     ),
     *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
     *("page", "serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
 )
-"""Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage`, `memory`, `logs`."""
+"""Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage` and `memory`."""
 
-PORTS = {"storage", "memory", "logs", "llm"}
+PORTS = {"storage", "memory", "llm"}
 
 ONLY_IN = {
     "mcp": {"tools", "resources", "prompts", "page", "serve", "clients", "demo", "benchmarks"},
@@ -114,7 +113,7 @@ def arrows() -> Mapping[str, set[str]]:
 @cache
 def verbs() -> set[str]:
     """Returns the modules that reach a port, directly or through what they import."""
-    found = {name for name in OURS if room_of(name) in {"storage", "memory", "logs"}}
+    found = {name for name in OURS if room_of(name) in {"storage", "memory"}}
     while more := {name for name, targets in arrows().items() if name not in found and targets & found}:
         found |= more
     return found

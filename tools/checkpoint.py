@@ -29,7 +29,7 @@ def tool(connection: Connection) -> Tool:
         meant = session or caller.session
         if meant is None:
             raise Invalid("which conversation? Pass the `session` that observe gave")
-        with CancelScope(shield=True):  # half a checkpoint is none
+        with CancelScope(shield=True):  # a checkpoint must not stop halfway
             made = await make(memory, meant, "asked", note or "")
         connection.saw(made.session)
         return made_text(made)

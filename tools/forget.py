@@ -77,7 +77,7 @@ def tool(connection: Connection) -> Tool:
                     raise Refused(BY_HAND)
                 if not isinstance(approval, AcceptedElicitation) or not approval.data.delete:
                     raise Refused("the user has not said yes; nothing is deleted")
-                with CancelScope(shield=True):  # half of it is nothing
+                with CancelScope(shield=True):  # a deletion must not stop halfway
                     said = as_text(await action.forget(memory, target))
         return await fitted(memory, said, max_tokens)
 

@@ -58,7 +58,7 @@ def tool(connection: Connection) -> Tool:
                 text = (await actions.show(memory, what)).markdown
             case "revert":
                 caller = await connection.caller(client_of(ctx))
-                with CancelScope(shield=True):  # half a revert is none
+                with CancelScope(shield=True):  # a revert must not stop halfway
                     text = (await revert(memory, what, caller, apply=not dry_run)).markdown
         return await fitted(memory, text, max_tokens)
 

@@ -1,4 +1,4 @@
-"""Tool `prune`: what could leave the context or the memory, and why; it goes only when asked twice."""
+"""Tool `prune`: shows what could leave the context or the memory, and why; removes it with `dry_run=false`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tool(connection: Connection) -> Tool:
 
         memory = await connection.memory()
         caller = await connection.caller(client_of(ctx))
-        with CancelScope(shield=True):  # half a pruning is none
+        with CancelScope(shield=True):  # a pruning must not stop halfway
             done = await action(memory, strategy, session, dry_run, caller, target=target)
             connection.saw(done.session)
         ask = f'prune(strategy="{done.strategy}", dry_run=false) does it.' if dry_run and done.changes else ""

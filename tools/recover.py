@@ -39,7 +39,7 @@ def tool(connection: Connection) -> Tool:
         else:
             what = id or (await meant(memory, query or "")).id
             caller = await connection.caller(client_of(ctx))
-            with CancelScope(shield=True):  # half a recovery is none
+            with CancelScope(shield=True):  # a recovery must not stop halfway
                 done = await action(memory, what, caller, apply=not dry_run, knowledge=knowledge)
             text = done.markdown if done.applied or not dry_run or not done.diff else f"{done.markdown}\n\n{ASK}"
         return await fitted(memory, text, max_tokens)

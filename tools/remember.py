@@ -91,7 +91,7 @@ def tool(connection: Connection) -> Tool:
         said = approval.data if isinstance(approval, AcceptedElicitation) else None
         if isinstance(approval, DeclinedElicitation) or (said is not None and not said.write):
             raise Refused("the user does not want this written; nothing has changed, and nothing waits")
-        with CancelScope(shield=True):  # half a change is none
+        with CancelScope(shield=True):  # a change must not stop halfway
             done = await knowledge.remember(memory, fact, caller, approved=said is not None)
             connection.saw(session)
         return answer(

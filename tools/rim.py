@@ -110,7 +110,7 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
         tasks.start_soon(run)
         for seconds in itertools.count(PROGRESS_SECONDS, PROGRESS_SECONDS):
             await anyio.sleep(PROGRESS_SECONDS)
-            with contextlib.suppress(Exception):  # the work goes on if the client has gone
+            with contextlib.suppress(Exception):  # the work continues if the client has gone
                 await context.report_progress(seconds, message=f"{what}: still working")
     if errors:
         raise errors[0]

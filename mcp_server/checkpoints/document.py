@@ -37,7 +37,7 @@ from mcp_server.relevance.chunks import Gauges
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript import LoadYaml, escape, escape_line, unescape, unescape_line
 from mcp_server.text.transcript_head import own_fields
-from mcp_server.text.yaml import moment_text, read_moment, yaml_line
+from mcp_server.text.yaml import minute_text, read_moment, yaml_line
 
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1
@@ -145,7 +145,7 @@ def _written(checkpoint: Checkpoint, more: Mapping[str, object], sections: Itera
         **more,
     }
     head = ["---", *map(": ".join, zip(fields, map(yaml_line, fields.values()), strict=True)), "---"]
-    title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {moment_text(checkpoint.at)[:16].replace('T', ' ')} UTC"
+    title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {minute_text(checkpoint.at)} UTC"
     live = f", live context at {gauges.live:.0%} of {gauges.limit:,} tokens" if gauges else ""
     lines = [*head, "", title, "", f"After turn {checkpoint.turn}{live}."]
     for name, content in sections:

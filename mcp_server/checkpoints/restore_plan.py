@@ -20,6 +20,7 @@ from mcp_server.model import Caller
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage.checkpoint_files import FOLDERS, CheckpointTrees
 from mcp_server.text.destinations import is_for_own_hand
+from mcp_server.text.prose import counted
 
 MOST_LISTED = 20
 """At most this many names of a kind are listed; the others are counted."""
@@ -99,7 +100,7 @@ def difference_text(found: Difference) -> str:
     ]
     if found.paths:
         added, removed = sum(one.added for one in found.paths), sum(one.removed for one in found.paths)
-        lines.append(f"knowledge: {_number(len(found.paths), 'file')}, +{added:,} −{removed:,} lines")
+        lines.append(f"knowledge: {counted(len(found.paths), 'file')}, +{added:,} −{removed:,} lines")
         lines += [f"  {one.path}: {one.kind}, +{one.added:,} −{one.removed:,}" for one in found.paths[:MOST_LISTED]]
         lines += _rest(len(found.paths))
     return "\n".join(lines)
@@ -140,15 +141,11 @@ def _listed(what: str, names: Sequence[str]) -> list[str]:
 
 
 def _counted(what: str, names: Sequence[str]) -> list[str]:
-    return [f"{what}: {_number(len(names), 'chunk')}"] if names else []
+    return [f"{what}: {counted(len(names), 'chunk')}"] if names else []
 
 
 def _rest(count: int) -> list[str]:
-    return [f"  and {_number(count - MOST_LISTED, 'file')} more"] if count > MOST_LISTED else []
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return [f"  and {counted(count - MOST_LISTED, 'file')} more"] if count > MOST_LISTED else []
 
 
 NO_UNDO = "its undo could not bring it back"

@@ -23,7 +23,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.storage.checkpoint_files import PREFIX, CheckpointFiles, folder_of
 from mcp_server.storage.values import Change, SessionRow
-from mcp_server.text.yaml import moment_text
+from mcp_server.text.yaml import minute_text
 
 SURE = {"rule": 0.4, "open": 0.4}
 """Probability from which on an item counts as sure, by kind; 1 for the other kinds. With 1 for all of them fewer rules
@@ -65,7 +65,7 @@ def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
     return LeftOff(
         id=checkpoint.id,
         path=f"{folder_of(checkpoint.session)}/{checkpoint.id}.md",
-        at=moment_text(checkpoint.at)[:16].replace("T", " "),
+        at=minute_text(checkpoint.at),
         turn=checkpoint.turn,
         thread=checkpoint.thread,
         decisions=checkpoint.decisions,

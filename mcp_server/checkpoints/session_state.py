@@ -90,7 +90,7 @@ def _with_notes(
 
 
 async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """Ends the rewound state of a session, which goes on with `turns`: the hidden turns are never processed.
+    """Ends the rewound state of a session, which continues with `turns`: the hidden turns are never processed.
 
     Call it under the transcript's lock, before the turns are processed.
     """

@@ -17,7 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.checkpoint_files import CheckpointFiles, Head
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.yaml import moment_text
+from mcp_server.text.yaml import minute_text
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:
@@ -136,7 +136,9 @@ def listed_text(heads: Sequence[Head]) -> str:
     """Returns the list for a resource."""
     if not heads:
         return "No checkpoints yet. The tool `checkpoint` makes one; compactions and ended sessions make them too."
-    rows = [f"- `{head.id}` {time_text(head)}, session {head.session}, {reason_text(head)}" for head in heads[:LISTED]]
+    rows = [
+        f"- `{head.id}` {minute_text(head.at)}, session {head.session}, {reason_text(head)}" for head in heads[:LISTED]
+    ]
     rest = [f"- and {len(heads) - LISTED:,} older ones"] if len(heads) > LISTED else []
     return neutralise("\n".join(["# Checkpoints", "", *rows, *rest]))
 
@@ -144,11 +146,6 @@ def listed_text(heads: Sequence[Head]) -> str:
 def shown_text(checkpoint: Checkpoint) -> str:
     """Returns a checkpoint's page."""
     return neutralise(page(checkpoint))
-
-
-def time_text(head: Head) -> str:
-    """Returns a checkpoint's time in UTC: `2026-02-16 18:45`."""
-    return moment_text(head.at)[:16].replace("T", " ")
 
 
 def reason_text(head: Head) -> str:

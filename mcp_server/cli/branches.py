@@ -8,7 +8,6 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    count,
     examples,
     json_option,
     moment,
@@ -21,6 +20,7 @@ from mcp_server.cli.command import (
     with_memory,
     working,
 )
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.history.merging import Joined
@@ -249,7 +249,7 @@ def _show_exploration(name: str, verb: str, as_json: bool) -> None:
         return next(one for one in await explorations(memory) if one.name == name)
 
     found = with_memory(ask)
-    own = f"{count(found.commits, 'commit')} and {count(found.uncommitted, 'uncommitted file')} of its own"
+    own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"
     _print_not_applied("explore", name, verb, own, found, as_json)
 
 
@@ -262,7 +262,7 @@ def _show_reconstruction(name: str, verb: str, as_json: bool) -> None:
         return next(one for one in await reconstructions(memory) if one.name == name)
 
     found = with_memory(ask)
-    own = f"{found.lines:,} lines from {count(found.conversations, 'conversation')}"
+    own = f"{found.lines:,} lines from {counted(found.conversations, 'conversation')}"
     _print_not_applied("reconstruct", name, verb, own, found, as_json)
 
 

@@ -54,18 +54,19 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 
 @checkpoint_command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
-@limit_option(50, "The newest so many.")
+@limit_option(50, "How many, newest first.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """List the checkpoints, newest first."""
-    from mcp_server.checkpoints.stored import listed, reason_text, time_text
+    from mcp_server.checkpoints.stored import listed, reason_text
+    from mcp_server.text.yaml import minute_text
 
     print_list(
         with_memory(lambda memory: listed(memory, session))[:limit],
         as_json,
         "No checkpoints yet. Make one: context-manager checkpoint create",
         ("id", "made (UTC)", "what"),
-        lambda one: (one.id, time_text(one), f"{reason_text(one)} · session {one.session}"),
+        lambda one: (one.id, minute_text(one.at), f"{reason_text(one)} · session {one.session}"),
         whole=("id",),
     )
 

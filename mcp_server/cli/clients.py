@@ -17,7 +17,6 @@ import click
 from mcp_server.cli.command import (
     apply_option,
     console,
-    count,
     examples,
     json_option,
     memory_exists,
@@ -28,6 +27,7 @@ from mcp_server.cli.command import (
     with_memory,
 )
 from mcp_server.errors import Refused, Unavailable
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.imported import ImportReport
@@ -175,7 +175,7 @@ async def _history(
     if answer is None:
         if as_json or not fresh:
             return None
-        offer = f"{count(number, 'conversation')} ({size / 1e6:,.1f} MB) of {client.title} in {folder}."
+        offer = f"{counted(number, 'conversation')} ({size / 1e6:,.1f} MB) of {client.title} in {folder}."
         if not sys.stdin.isatty():
             click.echo(f"{offer} Import them with: context-manager import {folder}")
             return None
@@ -258,13 +258,13 @@ def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], 
         known = {one.text for one in before[name]}
         new[name] = [one for one in items if one.text not in known]
     if any(new.values()):
-        click.echo(f"Learned: {', '.join(count(len(items), name) for name, items in new.items())}.")
+        click.echo(f"Learned: {', '.join(counted(len(items), name) for name, items in new.items())}.")
         for name, items in new.items():
             for one in items[:EXAMPLES]:
                 print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
         click.echo("Look at all of it: context-manager page")
     if left:
-        click.echo(f"{count(left, 'conversation')} are not read yet; that goes on while a client is open.")
+        click.echo(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
 
 
 def _install_print(planned: Plan, as_json: bool) -> None:

@@ -265,11 +265,6 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     return "".join(c if c.isprintable() or c in kept or c == " " else ascii(c)[1:-1] for c in text)
 
 
-def count(number: int, noun: str) -> str:
-    """Returns the number with its noun: `1 file`, `2 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def moment(at: datetime | None) -> str:
     """Returns a time as tables show it, in UTC."""
     return f"{at:%Y-%m-%d %H:%M}" if at else ""

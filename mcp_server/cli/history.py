@@ -41,7 +41,7 @@ def history_command() -> None:
 
 @history_command.command("when")
 @click.argument("text")
-@limit_option(20, "The newest so many.")
+@limit_option(20, "How many, newest first.")
 @json_option
 def when(text: str, limit: int, as_json: bool) -> None:
     """Show when TEXT came into the knowledge, and when it left."""

@@ -10,7 +10,6 @@ from mcp_server.cli.command import (
     apply_option,
     caller,
     choice_option,
-    count,
     examples,
     json_option,
     moment,
@@ -24,6 +23,7 @@ from mcp_server.cli.command import (
     with_memory,
     working,
 )
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.jobs.scheduler import Planned, Ran
@@ -183,14 +183,14 @@ def extract_command(session: str | None, names: tuple[str, ...], anew: bool, app
 def _extract_told(done: Extracted) -> str:
     would = "would be " if done.dry_run else ""
     known = f", {done.known} known already" if done.known else ""
-    found = f"{count(done.lines, 'line')} found, {count(len(done.files), 'file')} {would}changed"
-    said = [f"{count(done.read, 'conversation')} read{known}: {found}"]
+    found = f"{counted(done.lines, 'line')} found, {counted(len(done.files), 'file')} {would}changed"
+    said = [f"{counted(done.read, 'conversation')} read{known}: {found}"]
     for file in sorted(done.files.values(), key=lambda one: one.path):
         said.append(file.diff if done.dry_run else f"  {file.path}  {file.counts}")
     if done.fell_back:
         said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
     if done.refused:
-        said.append(f"refused from the model: {count(done.refused, 'line')}; lines by rules were used instead")
+        said.append(f"refused from the model: {counted(done.refused, 'line')}; lines by rules were used instead")
     if done.dry_run and done.files:
         said.append("Nothing was changed yet; do it with: the same command and --apply")
     return "\n".join([*said, *done.notes])
@@ -223,7 +223,7 @@ def condense_command(period: str, apply: bool, as_json: bool) -> None:
 
 def _condense_told(done: Condensed) -> str:
     would = "would be " if done.dry_run else ""
-    said = [f"condense {done.period}: {count(len(done.files), 'file')} {would}changed"]
+    said = [f"condense {done.period}: {counted(len(done.files), 'file')} {would}changed"]
     for file in sorted(done.files.values(), key=lambda one: one.path):
         said.append(
             file.diff if done.dry_run else f"  {file.path}" + (f"  {file.counts}" if file.added or file.removed else "")

@@ -10,7 +10,6 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    count,
     examples,
     json_option,
     print_json,
@@ -19,6 +18,7 @@ from mcp_server.cli.command import (
     visible,
     with_memory,
 )
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.forgetting.forget import Receipt
@@ -267,7 +267,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         elif key == "f" and _asked("", "delete every copy, also in the conversation? [y]es  [n]o", "yn") == "y":
             target = ForgetTarget(path=line.path, lines=await run_sync(review.lines_of, memory, line))
             copies = (await forget(memory, target)).copies
-            click.echo(f"  deleted in {count(sum(len(copy.places) for copy in copies), 'place')}")
+            click.echo(f"  deleted in {counted(sum(len(copy.places) for copy in copies), 'place')}")
         else:
             return False
     except ContextManagerError as error:

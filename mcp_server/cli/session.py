@@ -9,7 +9,6 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    count,
     examples,
     json_option,
     limit_option,
@@ -22,6 +21,7 @@ from mcp_server.cli.command import (
     say_not_applied,
     with_memory,
 )
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -83,7 +83,7 @@ def show(session: str, everything: bool, as_json: bool) -> None:
         return
     others = list(dict.fromkeys(path for _, path in said if path))
     print_text(
-        f"{shown.row.title}\n{session}, {shown.row.status}, {count(len(said), 'turn')}, "
+        f"{shown.row.title}\n{session}, {shown.row.status}, {counted(len(said), 'turn')}, "
         + ", ".join([*shown.paths, *others])
     )
     if others:
@@ -188,7 +188,7 @@ def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
     if as_json:
         print_json({"project": known[slug], "change": change, "applied": False})
     else:
-        click.echo(f"{change}: {count(known[slug].sessions, 'conversation')}.")
+        click.echo(f"{change}: {counted(known[slug].sessions, 'conversation')}.")
         say_not_applied(command)
 
 

@@ -204,7 +204,7 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
     for copy in found:
         if copy.new_path:
             renames[copy.path] = copies.free_name(copy.new_path, set(renames.values()))
-    # Other files name a transcript by its path: they follow. The words of a path alone may be anybody's.
+    # Files that name a transcript by its path get the new path. The words of a path alone may occur in any text.
     stems = {(stem_of(old), stem_of(new)) for old, new in renames.items() if old.startswith("raw/")}
     longest_first = sorted(stems, key=lambda pair: (-len(pair[0]), pair))
     request = replace(request, renames=tuple(longest_first))

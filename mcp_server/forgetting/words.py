@@ -9,6 +9,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting.forget import Receipt, plan_forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
+from mcp_server.text.prose import counted
 
 ELSEWHERE = (
     "Out of reach: the client's own records of the conversation (a new import leaves the forgotten words out), "
@@ -90,7 +91,7 @@ async def question(memory: Memory, target: ForgetTarget) -> str:
     receipt = await plan_forget(memory, target)
     if receipt.nothing:
         return ""
-    files = f"{len(receipt.copies):,} file{'' if len(receipt.copies) == 1 else 's'}"
+    files = counted(len(receipt.copies), "file")
     return "\n".join(
         [
             f"An agent wants to delete this from your memory, permanently: {await _named(memory, target)}",

@@ -322,7 +322,7 @@ async def revert(memory: Memory, commit: str, caller: Caller, *, apply: bool = F
         Refused: a merge; the same lines were changed since; files that only the user may change; staged changes.
         Unavailable: git is missing or busy.
     """
-    if apply:  # what was written since is a version of its own, not part of the revert
+    if apply:  # later changes get a commit of their own, so that the revert has only its own change
         await commit_changes(memory, ask=False)
     done = await retried(memory, lambda: _reverted(memory, commit, caller, apply))
     for path in done.paths if done.commit else ():

@@ -1,7 +1,7 @@
 """The screen "What it knows": the lines of the pages with their sources, proposals, and changes by hand.
 
-Changes call the same functions as the command line. A form has the hash of the line that was shown; if the line has
-changed since then, nothing is written and the page says so.
+A change made here runs the function of the corresponding command: `review`, `approve` or `forget`. Each form carries a
+hash of the line that it shows. If the file has another line by then, the change is refused, and the page says so.
 """
 
 from __future__ import annotations

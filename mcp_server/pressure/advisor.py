@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -44,6 +44,7 @@ from mcp_server.relevance.live_set import gauges, holders
 from mcp_server.relevance.similar import query_of
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import content_words
+from mcp_server.text.yaml import second_text
 
 Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
 Proposal = Literal["prune", "review"]
@@ -224,7 +225,7 @@ def state_of(
     scores = {item.id: score for item, score in advice.scores}
     return {
         "session_id": session,
-        "updated_at": _written(now),
+        "updated_at": second_text(now),
         "total_context_tokens": tokens,
         "context_budget": budget,
         "items": [_item(item, scores.get(item.id)) for item in items],
@@ -245,27 +246,23 @@ def _item(item: ContextItem, score: AdvisorScore | None) -> dict[str, Any]:
         "id": item.id,
         "type": item.type,
         "path": item.path,
-        "loaded_at": _written(item.loaded),
-        "last_accessed": _written(item.last_accessed),
+        "loaded_at": second_text(item.loaded),
+        "last_accessed": second_text(item.last_accessed),
         "access_count": item.accesses,
         "estimated_tokens": item.tokens,
         "tags": list(item.tags),
     }
     if item.type == "file":
-        described["mtime"] = _written(item.mtime) if item.mtime else None
+        described["mtime"] = second_text(item.mtime) if item.mtime else None
     if item.type == "agent":
         described |= {
             "agent_id": short_name(item.path),
-            "completed_at": _written(item.loaded),
+            "completed_at": second_text(item.loaded),
             "topics": list(item.topics),
         }
     if score is not None:
         described["score"] = {**score.terms(), "total": score.total}
     return described
-
-
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")

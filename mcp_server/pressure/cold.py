@@ -211,7 +211,7 @@ async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float
 async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
     """Copies the live chunks of a session that ends to cold storage, and deletes its live set. Returns their number.
 
-    A record says whether its chunk was whole: if the session goes on later, the chunk is live again in that form.
+    A record says whether its chunk was whole: if the session continues later, the chunk is live again in that form.
     `turns` are all of the session's. Call it under the transcript's lock.
     """
     chunks = await memory.live.of(session)

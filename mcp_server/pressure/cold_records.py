@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk
-from mcp_server.text.yaml import json_line
+from mcp_server.text.yaml import json_line, second_text
 
 DropReason = Literal[
     "low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end", "wound_back"
@@ -88,24 +88,10 @@ class ColdRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values; times in ISO 8601, UTC."""
-        return {
-            "chunk_id": self.chunk_id,
-            "session_id": self.session_id,
-            "timestamp": _written(self.timestamp),
-            "content": self.content,
-            "tokens": self.tokens,
-            "drop_reason": self.drop_reason,
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {
+            "timestamp": second_text(self.timestamp),
             "relevance_score": round(self.relevance_score, 6),
-            "prompt_at_drop": self.prompt_at_drop,
-            "recoverable_until": _written(self.recoverable_until),
-            "kind": self.kind,
-            "turn": self.turn,
-            "part": self.part,
-            "name": self.name,
-            "form": self.form,
-            "shown": self.shown,
-            "immune": self.immune,
-            "exchange": self.exchange,
+            "recoverable_until": second_text(self.recoverable_until),
         }
 
 
@@ -118,13 +104,13 @@ def read_record(line: str) -> ColdRecord:
         return ColdRecord(
             chunk_id=str(stored["chunk_id"]),
             session_id=str(stored["session_id"]),
-            timestamp=_read(stored["timestamp"]),
+            timestamp=datetime.fromisoformat(stored["timestamp"]),
             content=str(stored["content"]),
             tokens=int(stored["tokens"]),
             drop_reason=_one_of(stored["drop_reason"], get_args(DropReason), "asked"),
             relevance_score=float(stored["relevance_score"]),
             prompt_at_drop=str(stored["prompt_at_drop"]),
-            recoverable_until=_read(stored["recoverable_until"]),
+            recoverable_until=datetime.fromisoformat(stored["recoverable_until"]),
             kind=_one_of(stored.get("kind"), get_args(ChunkKind), "message"),
             turn=int(stored.get("turn", 0)),
             part=int(stored.get("part", 0)),
@@ -140,11 +126,3 @@ def read_record(line: str) -> ColdRecord:
 
 def _one_of(value: object, known: tuple[Any, ...], otherwise: Any) -> Any:
     return value if value in known else otherwise
-
-
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _read(text: str) -> datetime:
-    return datetime.fromisoformat(text)

@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING, Any
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.chunks import Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.values import LiveSetCounts, Reading
+from mcp_server.text.yaml import second_text
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
     """Writes one line for a curation or compaction, and one for each dropped chunk."""
     knobs = memory.settings.context
-    at = {"timestamp": written(memory.clock())}
+    at = {"timestamp": second_text(memory.clock())}
     dropped = sum(one.action == "drop" for one in plan.changes)
     whose = {"session_id": plan.session, "prompt": plan.query, "trigger_by": plan.trigger}
     if plan.event == "curation":
         if knobs.log_curation:
-            append(
-                memory,
+            append_or_drop(
+                memory.files,
                 "curation",
                 at
                 | {
@@ -61,8 +62,8 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
         is_limit = plan.event == "limit"
         name = "MAX_CONTEXT_PCT" if is_limit else "COMPACTION_TRIGGER_PCT"
         value = knobs.max_context_pct if is_limit else knobs.compaction_trigger_pct
-        append(
-            memory,
+        append_or_drop(
+            memory.files,
             "compaction",
             at
             | {
@@ -80,7 +81,7 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
     if knobs.log_drops:
         for record in records:
             if record.form == "cold":
-                append(memory, "drops", at | _drop(memory, record))
+                append_or_drop(memory.files, "drops", at | _drop(memory, record))
 
 
 def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
@@ -103,11 +104,11 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts)
     knobs = memory.settings.context
     if not knobs.log_compaction:
         return
-    append(
-        memory,
+    append_or_drop(
+        memory.files,
         "context-health",
         {
-            "timestamp": written(memory.clock()),
+            "timestamp": second_text(memory.clock()),
             "current_tokens": gauges.live_tokens,
             "limit": gauges.limit,
             "pct_used": round(gauges.live, 4),
@@ -146,11 +147,11 @@ def recovered(
     """Writes one line for a chunk that came back. `turns` are all of its session."""
     since = sum(turn.role == "user" for turn in turns) - record.exchange if record.exchange else None
     if memory.settings.context.log_recovery:
-        append(
-            memory,
+        append_or_drop(
+            memory.files,
             "recovery",
             {
-                "timestamp": written(memory.clock()),
+                "timestamp": second_text(memory.clock()),
                 "event": "chunk_recovered",
                 "chunk_id": record.chunk_id,
                 "session_id": record.session_id,
@@ -161,7 +162,7 @@ def recovered(
                 "tokens": record.tokens,
                 "turn": record.turn,
                 "drop_reason": record.drop_reason,
-                "dropped_at": written(record.timestamp),
+                "dropped_at": second_text(record.timestamp),
                 "exchanges_since": since,
             },
         )

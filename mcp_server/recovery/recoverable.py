@@ -158,7 +158,7 @@ def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
     for kind in (_replaced_ones, _reverted, _versions, _archived):
         try:
             listed += islice(_ranked(kind(memory), query), limit)
-        except ContextManagerError:  # no git, an unreadable archive: the other kinds are there all the same
+        except ContextManagerError:  # no git, an unreadable archive: the other kinds are still listed
             continue
     return listed
 

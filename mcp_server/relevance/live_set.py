@@ -26,7 +26,7 @@ from mcp_server.text.redaction import redact
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
     """Returns how full the session's context is. Without `client_tokens` the client's last recent count is used."""
     entered = await memory.live.counts(session)
-    if not entered.live + entered.cold:  # a set that was lost holds what it held
+    if not entered.live + entered.cold:  # the stored set was lost: make it again
         live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
         entered = replace(entered, now=replace(entered.now, live=live))
     return gauges_of(memory, entered, client_tokens)
@@ -70,7 +70,7 @@ async def enter(
 
 
 def _without_copies(memory: Memory, session: str) -> None:
-    """Deletes the cold records of whole chunks: a session that goes on is live again."""
+    """Deletes the cold records of whole chunks: a session that continues is live again."""
     memory.cold.remove_all([record for record in memory.cold.of(session) if record.form == "whole"])
 
 
@@ -139,7 +139,7 @@ async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
                         chunk, form=record.form, shown=record.shown, tokens=chunk.tokens if cold else tokens or 0
                     )
                 made.append(chunk)
-        for record in records.values():  # what a client had named: no transcript holds it
+        for record in records.values():  # items that a client named: no transcript has them
             if record.kind in ESTIMATES:
                 made.append(
                     LiveChunk(

@@ -65,7 +65,7 @@ def run_in_background(workspace: Path | None) -> str:
     if said != OPENED:
         started.wait()
         raise Unavailable(said.removeprefix("context-manager: ") or "the page did not start; `context-manager doctor`")
-    started.returncode = 0  # the process goes on; nobody waits for it
+    started.returncode = 0  # the process keeps running; nothing waits for it
     return said
 
 

@@ -42,7 +42,6 @@ from mcp_server.serve.apps import MemoryApp, with_view
 from mcp_server.serve.instructions import now
 from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change
-from resources import completion
 from tools.rim import Rim
 
 if TYPE_CHECKING:
@@ -346,7 +345,7 @@ def build(
         extensions=[app],
     )
     mcp.memory = opening.memory
-    for register in (*resources.ALL, completion.register, *prompts.ALL):
+    for register in (*resources.ALL, resources.completion, *prompts.ALL):
         register(mcp, connection)
     subscriptions.install(mcp)
     return mcp

@@ -11,7 +11,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import restore, stored
-from mcp_server.checkpoints.stored import reason_text, time_text
+from mcp_server.checkpoints.stored import reason_text
 from mcp_server.context import pauses
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.conversations.projects import map_problems
@@ -26,6 +26,7 @@ from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity_views
 from mcp_server.storage import logs
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.yaml import minute_text
 from mcp_server.topics import listing
 
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
@@ -188,7 +189,7 @@ async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, 
 async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
     """Returns the number of checkpoints, and the last one."""
     kept = await stored.listed(memory, session)
-    last = f"{kept[0].id}, {time_text(kept[0])} UTC, {reason_text(kept[0])}" if kept else "none"
+    last = f"{kept[0].id}, {minute_text(kept[0].at)} UTC, {reason_text(kept[0])}" if kept else "none"
     return {"checkpoints": len(kept), "last_checkpoint": last}
 
 

@@ -200,7 +200,7 @@ class CheckpointTrees:
                 for number in trees.numbers() - kept:
                     trees.remove(number)
                     stale += 1
-            except Unavailable as error:  # a broken repository: the copies are cleared away all the same
+            except Unavailable as error:  # a broken repository: the copies are still deleted
                 log.warning("trees without a checkpoint were not cleared away: %s", error)
         self._copies.sweep()
         return stale

@@ -6,22 +6,21 @@ the advisor's view of each session; a thread writes it, so that no message waits
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from itertools import takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.ports import Files
 from mcp_server.text.transcript_head import file_id
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-
-from collections.abc import AsyncIterator, Iterator
-from itertools import takewhile
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +93,12 @@ def append(files: Files, kind: str, record: Mapping[str, Any]) -> None:
     """Appends a record. Raises Unavailable if the disk refuses it; callers continue without."""
     line = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
     files.append_log(f"{FOLDER}/{kind}.jsonl", line, MOST_BYTES)
+
+
+def append_or_drop(files: Files, kind: str, record: Mapping[str, Any]) -> None:
+    """Appends a record. Drops it if the disk refuses it."""
+    with contextlib.suppress(OSError, Unavailable):
+        append(files, kind, record)
 
 
 def newest_first(files: Files, kind: str) -> Iterator[dict[str, Any]]:

@@ -62,11 +62,6 @@ async def session_topics(state: State, session: str) -> SessionTopics:
     return SessionTopics(Activations.from_json(active), exchanges, last, waiting)
 
 
-async def of(state: State, session: str) -> Activations:
-    """Returns the active topics of a session."""
-    return Activations.from_json(await state.get(ACTIVE, session))
-
-
 async def change(state: State, session: str, how: Change, *, waits: bool = True) -> tuple[Activations, Activations]:
     """Changes the active topics of a session. Returns them before and after; equal ones are not written."""
     place = ACTIVE, session

@@ -18,7 +18,7 @@ _CODE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as written: the name it points to, a heading of that file, the label it shows; and where it stands."""
+    """A link as written: the name it points to, a heading of that file, its label, and its place in the text."""
 
     name: str
     heading: str | None

@@ -175,7 +175,7 @@ def _of_turn(path: str, head: TranscriptHead, placed: PlacedTurn, ordinal: int) 
     if parts and len(parts[-1][2]) + len(beside) < PART * STRETCH:
         start, end, text = parts[-1]
         parts[-1] = (start, end, f"{text}\n{beside}" if beside else text)
-    else:  # tool calls stand between header and content
+    else:  # tool calls are between header and content
         parts += [(placed.start, placed.content_line, text) for _, _, text in split(beside)]
     for part, (start, end, text) in enumerate(parts):
         yield Passage(

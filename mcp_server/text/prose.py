@@ -78,6 +78,11 @@ def prose(text: str) -> Iterator[str]:
             yield line.strip()
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun: `1 file`, `2 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def bare(line: str) -> str:
     """Returns a line without its heading marks, bullet, number or task box."""
     return _BULLET.sub("", _HEADING.sub("", line.strip(), count=1), count=1).strip()

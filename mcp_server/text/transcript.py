@@ -187,7 +187,7 @@ def replace_head(text: str, head: TranscriptHead) -> str:
         raise Invalid("the transcript has no front matter between `---` lines at its beginning")
     fresh = render_front_matter(head)
     missing = found.body_line - 1 - fresh.count("\n")
-    if missing > 0:  # a head that somebody wrote in more lines
+    if missing > 0:  # a person wrote the head in more lines
         fresh = fresh.removesuffix("---\n") + "#\n" * missing + "---\n"
     return fresh + found.body
 
@@ -283,7 +283,7 @@ def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime, 
     `first_line` is the number of that empty line, `last_number` and `last_at` those of the block before it. Sizes count
     from `start`. Only the contents of turns are copied: a text may have many megabytes.
     """
-    if text.find("\r\n", start) >= 0:  # somebody's git or editor has changed the line ends; ours has none of these
+    if text.find("\r\n", start) >= 0:  # git or an editor has changed the line ends; ours are \n
         tail = parse_tail(text[start:].replace("\r\n", "\n"), first_line, last_number, last_at)
         size = size_in_bytes(text, start, len(text))
         return Tail(tail.turns, tail.placed_changes, size, tail.next_line, tail.last_at)

@@ -46,6 +46,16 @@ def moment_text(moment: datetime) -> str:
     return to_utc(moment).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def second_text(moment: datetime) -> str:
+    """Returns a time in UTC in whole seconds: 2026-02-16T18:45:00Z."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def minute_text(moment: datetime) -> str:
+    """Returns a time in UTC for people: 2026-02-16 18:45."""
+    return f"{to_utc(moment):%Y-%m-%d %H:%M}"
+
+
 def read_moment(value: object) -> datetime | None:
     """Returns a time, given as text or datetime, in UTC; None for anything else."""
     try:

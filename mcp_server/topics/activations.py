@@ -134,7 +134,7 @@ def fingerprint(text: str) -> str:
     """Returns a short hash of a message that ignores differences in white space. Reads it in pieces, because splitting
     a message of many megabytes at once takes ten times its size."""
     digest = hashlib.sha256()
-    begun = ""  # a word that goes on in the next piece
+    begun = ""  # a word that continues in the next piece
     between = ""
     for start in range(0, len(text), PIECE):
         piece = begun + text[start : start + PIECE]

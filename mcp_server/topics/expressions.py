@@ -41,7 +41,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     pattern = pattern.replace("\\", "/").removeprefix("./")
     if "/" in pattern and not pattern.startswith("/"):
         pattern = f"**/{pattern}"
-    chunks: list[tuple[str, list[str]]] = [("", [""])]  # the `**` before it, and what stands between its `*`
+    chunks: list[tuple[str, list[str]]] = [("", [""])]  # the `**` before it, and the texts between its `*`
     for token in _TOKEN.findall(pattern):
         if token.startswith("**"):
             if chunks[-1] != (token, [""]):  # twice in a row is once
@@ -183,7 +183,7 @@ class _Reader:
         """Skips a quantifier; returns whether there was one, and whether it allows zero repetitions."""
         match = _QUANTIFIER.match(self.text, self.place)
         if match is None:
-            if self._next() == "{":  # fuzzy matching, or a bracket that stands for itself
+            if self._next() == "{":  # fuzzy matching, or a literal bracket
                 raise _Unclear
             return False, False
         self.place = match.end()
@@ -210,7 +210,7 @@ class _Reader:
 
     def _class(self) -> None:
         start = self.place + 1 + (self.text[self.place + 1 : self.place + 2] == "^")
-        end = start + 1  # a bracket right at the beginning stands for itself
+        end = start + 1  # a bracket right at the beginning is literal
         if self.text[start : start + 1] == "\\":
             end += 1
         while (c := self.text[end : end + 1]) != "]":

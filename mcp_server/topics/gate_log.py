@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
+from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.topics import TopicSet
+from mcp_server.text.yaml import second_text
 from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import WatchedMessage
 
@@ -40,7 +41,7 @@ async def decided(
 ) -> None:
     """Logs each verdict about a message, and remembers those whose outcome will be known later."""
     mark = message_hash(heard.text)
-    at = {"timestamp": written(memory.clock()), "event": "gate_decision", "session_id": session}
+    at = {"timestamp": second_text(memory.clock()), "event": "gate_decision", "session_id": session}
 
     def work() -> list[Pending]:
         tier2 = similarity(memory, topics)
@@ -48,7 +49,7 @@ async def decided(
         fresh: list[Pending] = []
         for one in verdicts:
             if memory.settings.watchers.log_gate:
-                append(memory, KIND, at | _line(one, mark, heard, exchange, turn))
+                append_or_drop(memory.files, KIND, at | _line(one, mark, heard, exchange, turn))
             unsaid = tuple(stem for stem in tier2.words(one.topic, OWN) if stem not in said) if one.active else ()
             fresh.append(Pending(one.topic, mark, exchange, one.active, unsaid))
         return fresh
@@ -56,7 +57,9 @@ async def decided(
     fresh = await run_sync(work)
     waiting = await _expired(memory, session, exchange)
     again = {one.topic for one in fresh if one.active}
-    kept = [one for one in waiting if not (one.active and one.topic in again)]  # the newer one stands for both
+    kept = [
+        one for one in waiting if not (one.active and one.topic in again)
+    ]  # the newer decision replaces the older one
     await _store(memory, session, [*kept, *fresh])
 
 
@@ -167,7 +170,7 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
     if not memory.settings.watchers.log_gate:
         return
     record = {
-        "timestamp": written(memory.clock()),
+        "timestamp": second_text(memory.clock()),
         "event": "gate_outcome",
         "session_id": session,
         "message_hash": one.message,
@@ -175,7 +178,7 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
         "was_useful": useful,
         "why": why,
     }
-    await run_sync(append, memory, KIND, record)
+    await run_sync(append_or_drop, memory.files, KIND, record)
 
 
 OWN = 40

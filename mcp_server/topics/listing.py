@@ -13,11 +13,11 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.storage import topics as activations
-from mcp_server.storage.topics import TopicSet, named
+from mcp_server.storage.topics import SessionTopics, TopicSet, named
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import gate_log
-from mcp_server.topics.activations import Activation, Activations
+from mcp_server.topics.activations import Activation
 from mcp_server.topics.topic import PRIORITIES, Topic
 
 BY_HAND = "you"
@@ -90,11 +90,11 @@ class Switched:
 async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
     """Returns every topic and its state in a session. Raises NotFound if the session does not exist."""
     topics = await run_sync(memory.topics.read)
-    stored, exchange = Activations(), 0
+    standing = SessionTopics()
     if session is not None:
         await sessions.require(memory, session)
-        stored = await activations.of(memory.state, session)
-        exchange = await memory.state.count_turns(session, "user")
+        standing = await activations.session_topics(memory.state, session)
+    stored, exchange = standing.active, standing.exchanges
     troubles = await _troubles(memory, topics)
     ttl = memory.settings.watchers.topic_ttl
     rows = [

@@ -120,7 +120,7 @@ class _Regex:
 class Limits:
     """Time limits for a message in seconds: for `one` pattern, and for `all` together, measured by `clock`.
 
-    The default clock stands still, which disables the second limit.
+    The default clock always returns 0, which disables the second limit.
     """
 
     one: float

@@ -17,7 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import SourceFile
 from mcp_server.storage import topics as activations
 from mcp_server.storage.templates import is_untouched_template
-from mcp_server.storage.topics import PEOPLE, TopicSet
+from mcp_server.storage.topics import PEOPLE, SessionTopics, TopicSet
 from mcp_server.text.markdown import links, resolve, sections, split_front_matter
 from mcp_server.text.named_things import extract
 from mcp_server.text.words import bounded, fold, words
@@ -50,11 +50,10 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
     if not topics.topics:
         return InContext()
     ttl = memory.settings.watchers.topic_ttl
-    stored = await activations.of(memory.state, session) if session else Activations()
-    said = bool(asked and asked.strip())
-    exchange = await memory.state.count_turns(session, "user") if session and (said or stored.topics) else 0
+    standing = await activations.session_topics(memory.state, session) if session else SessionTopics()
+    stored, exchange = standing.active, standing.exchanges
     living = stored.living(exchange, ttl)
-    if asked and said:
+    if asked and asked.strip():
         heard = WatchedMessage(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living

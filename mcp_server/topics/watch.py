@@ -304,7 +304,7 @@ async def _take_waiting(memory: Memory, row: SessionRow, exchange: int, before: 
         return lambda one: one.fired([as_fired(event, exchange) for event in events], exchange, ttl)
 
     taken = await activations.take(memory.state, row.session, sorted({row.project, *keys} - {""}), how)
-    return await activations.of(memory.state, row.session) if taken else before
+    return (await activations.session_topics(memory.state, row.session)).active if taken else before
 
 
 def as_fired(event: Event, exchange: int) -> Activation:

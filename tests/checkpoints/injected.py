@@ -15,7 +15,7 @@ from mcp_server.context.slots import session
 from mcp_server.pressure.advisor import advise, message
 from mcp_server.relevance.advisor_items import ContextItem, Lexicon
 from mcp_server.relevance.clarity_scores import BlockItem, block
-from prompts import clarity, prune_review, reflect, resume
+from prompts import REFLECT, RESUME, REVIEW, SHOWN
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -61,10 +61,10 @@ OURS = [
     _advice(0.75),
     _advice(0.97),
     render(Checkpoint("ckp_1", "ses_1", NOW, 3, thread="Began with: hello")),
-    reflect.TEXT,
-    prune_review.TEXT.format(handle=""),
-    clarity.SHOWN.format(said="- items: 2"),
-    resume.TEXT.format(session="ses_1", earlier="", compiled=""),
+    REFLECT,
+    REVIEW.format(handle=""),
+    SHOWN.format(said="- items: 2"),
+    RESUME.format(session="ses_1", earlier="", compiled=""),
     compile_inputs(CompileInputs("", 500, NOW, "2026-03-01", checkpoint=STOOD), len).text,
     label("checkpoint", "where this conversation stood") + "\nDecisions:\n- Use SQLite",
     "memory: 2 passages, 310 tokens",

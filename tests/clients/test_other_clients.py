@@ -21,7 +21,7 @@ from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from prompts.resume import TEXT
+from prompts import RESUME
 from tests.clients.hooks.asking import queued, said
 from tests.clients.hooks.windows import ClaudeWindow
 from tests.clients.importers.claude_code_files import SESSION, everything
@@ -247,7 +247,7 @@ async def test_a_conversation_begun_in_codex_and_resumed_elsewhere_is_one_sessio
     elsewhere = ClaudeWindow(memory, home / ".claude/projects", home, "11111111-2222-3333-4444-555555555555")
     await elsewhere.prompt("Do the boats float?", "They float.")
     resumed = await resume(memory, session, Caller())
-    elsewhere.write("user", TEXT.format(session=session, earlier="", compiled=resumed.compiled.text), isMeta=is_meta)
+    elsewhere.write("user", RESUME.format(session=session, earlier="", compiled=resumed.compiled.text), isMeta=is_meta)
     elsewhere.write("assistant", "We ran it.")
     await elsewhere.hook("Stop")
     await elsewhere.prompt("Then paint the boats blue.", "Painted.")
@@ -321,7 +321,7 @@ async def test_a_conversation_that_is_resumed_in_opencode_stays_one_session(memo
     file = opencode(home)
     given = {"client": "opencode", "session_id": "ses_1", "cwd": "/home/ana/proj"}
     resumed = await resume(memory, SESSIONS["codex"], Caller())
-    prompt = TEXT.format(session=SESSIONS["codex"], earlier="", compiled=resumed.compiled.text)
+    prompt = RESUME.format(session=SESSIONS["codex"], earlier="", compiled=resumed.compiled.text)
     add(file, "ses_1", "msg_4", {"role": "user"}, {"type": "text", "text": prompt})
     add(file, "ses_1", "msg_5", {"role": "assistant"}, {"type": "text", "text": "We ran it."})
     await handle(memory, "Stop", given)

@@ -1,26 +1,22 @@
 """The advisor's lexicon: the shipped one, and errors in a user's own file, which are named with their line."""
 
 from __future__ import annotations
-
 import json
 import os
+import pytest
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
+from hypothesis import given, strategies as st
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
-from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
+from mcp_server.relevance.advisor_items import (ContextItem, ItemType, Lexicon, relevance)
 from mcp_server.storage import logs
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.lexicon import LexiconFile, parsed
 from mcp_server.storage.logs import AdvisorFiles, advisor_path
 from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
+from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
@@ -90,9 +86,9 @@ def test_a_file_of_the_users_own_stands_in_its_place_and_is_read_again_when_it_c
         ("layers: [html]\n", 1, "layers must hold"),
         ("generic:\n  - [a]\n", 2, "is not one word"),
         ("generic: [a]\ntechnolgies: {}\n", 2, "'technolgies' is not one of"),
-        ("layers:\n  web: [a]\n  web: [b]\n", 3, "stands there twice (first in line 2)"),
+        ("layers:\n  web: [a]\n  web: [b]\n", 3, 'duplicate key "web"'),
         ("layers: {\n", 2, ""),
-        ("- a\n", 1, "must hold"),
+        ("- a\n", 1, "must be `name: value` lines"),
         ("a: \x00\n", 1, ""),
     ],
 )

@@ -1,26 +1,22 @@
 """The log of the gate: whether a topic was used, and what tuning proposes."""
 
 from __future__ import annotations
-
+import pytest
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
-from typing import Any
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
+from hypothesis import given, strategies as st
 from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
-from mcp_server.logs import append
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
-from mcp_server.topics.gate_log import Pending, decisions, message_hash, pending, used
-from mcp_server.topics.gate_tuning import Nuisance, Past, Quality, nuisances, proposals, quality, tune
+from mcp_server.storage.logs import append_or_drop
+from mcp_server.topics.gate_log import (Pending, decisions, message_hash, pending, used)
+from mcp_server.topics.gate_tuning import (Nuisance, Past, Quality, nuisances, proposals, quality, tune)
 from mcp_server.topics.listing import switch
+from pathlib import Path
 from tests.conftest import KEYWORDS_ONLY
+from typing import Any
 
 pytestmark = pytest.mark.anyio
 
@@ -146,16 +142,18 @@ def write(memory: Memory, number: int, value: float, useful: bool | None) -> Non
         "decided_by": "arithmetic",
         "matched": ["keywords: production"],
     }
-    append(memory, "gate", at | decision)
+    append_or_drop(memory.files, "gate", at | decision)
     if useful is not None:
-        append(memory, "gate", at | {"event": "gate_outcome", "was_useful": useful, "why": "a test said so"})
+        append_or_drop(
+            memory.files, "gate", at | {"event": "gate_outcome", "was_useful": useful, "why": "a test said so"}
+        )
 
 
 async def test_tuning_proposes_and_writes_only_when_asked_to(memory: Memory, workspace: Path) -> None:
     for number in range(12):
         write(memory, number, 0.3 if number % 2 else 0.5, useful=not number % 2)
     write(memory, 99, 0.9, useful=None)
-    append(memory, "gate", {"event": "gate_decision", "topic_name": "deployment", "was_useful": True})
+    append_or_drop(memory.files, "gate", {"event": "gate_decision", "topic_name": "deployment", "was_useful": True})
     before = (workspace / "topics" / "deployment.md").read_text()
 
     found = await tune(memory)

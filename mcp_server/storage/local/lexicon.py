@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from mcp_server.errors import Invalid
 from mcp_server.relevance.advisor_items import Lexicon
 from mcp_server.text.words import words
+from mcp_server.text.yaml import Lines, located
 
 SHIPPED = Path(__file__).parents[2] / "data" / "lexicon.yaml"
 GROUPS, LISTS = ("technologies", "layers"), ("generic",)
@@ -45,62 +45,32 @@ class LexiconFile:
 
 def parsed(text: str, where: str) -> Lexicon:
     """Returns the lexicon of a YAML text. Raises Invalid with `where` and the line."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.nodes import MappingNode
-
-    try:
-        document = YAML(pure=True).compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise Invalid(f"{where}: line {mark.line + 1 if mark else 1}: {error.problem or 'no valid YAML'}") from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise Invalid(f"{where}: line 1: no valid YAML: {str(error).splitlines()[0]}") from error
-    if document is None:
-        return Lexicon({}, {}, frozenset())
-    if not isinstance(document, MappingNode):
-        raise Invalid(f"{where}: line 1: must hold {', '.join((*GROUPS, *LISTS))}")
+    fields, lines = located(text, where)
     grouped: dict[str, dict[str, frozenset[str]]] = {name: {} for name in GROUPS}
     generic: frozenset[str] = frozenset()
-    for name, (line, value) in _entries(document, where).items():
+    for name, value in fields.items():
+        at = f"{where}: line {lines[name,]}: "
         if name in LISTS:
-            generic = _listed(value, f"{where}: line {line}: {name}", where)
-        elif name in GROUPS:
-            if not isinstance(value, MappingNode):
-                raise Invalid(f"{where}: line {line}: {name} must hold `group: [word, word]` lines")
-            grouped[name] = {
-                group: _listed(inner, f"{where}: line {at}: {group}", where)
-                for group, (at, inner) in _entries(value, where).items()
-            }
+            generic = _listed(value, (name,), lines, where)
+        elif name not in GROUPS:
+            raise Invalid(f"{at}{name!r} is not one of {', '.join((*GROUPS, *LISTS))}")
+        elif not isinstance(value, dict):
+            raise Invalid(f"{at}{name} must hold `group: [word, word]` lines")
         else:
-            raise Invalid(f"{where}: line {line}: {name!r} is not one of {', '.join((*GROUPS, *LISTS))}")
+            grouped[name] = {str(one): _listed(inner, (name, str(one)), lines, where) for one, inner in value.items()}
     return Lexicon(grouped["technologies"], grouped["layers"], generic)
 
 
-def _entries(node: Any, where: str) -> dict[str, tuple[int, Any]]:
-    """Returns line and value node of each name in a mapping."""
-    found: dict[str, tuple[int, Any]] = {}
-    for key, value in node.value:
-        name, line = str(key.value), key.start_mark.line + 1
-        if name in found:
-            raise Invalid(f"{where}: line {line}: {name!r} stands there twice (first in line {found[name][0]})")
-        found[name] = (line, value)
-    return found
-
-
-def _listed(node: Any, what: str, where: str) -> frozenset[str]:
-    """Returns the folded words of a list."""
-    from ruamel.yaml.nodes import ScalarNode, SequenceNode
-
-    if not isinstance(node, SequenceNode):
-        raise Invalid(f"{what} must be a list of words: [one, two]")
+def _listed(value: object, steps: tuple[str, ...], lines: Lines, where: str) -> frozenset[str]:
+    """Returns the folded words of the list at `steps` of the file."""
+    if not isinstance(value, list):
+        raise Invalid(f"{where}: line {lines[steps]}: {steps[-1]} must be a list of words: [one, two]")
     found: set[str] = set()
-    for entry in node.value:
-        folded = words(entry.value) if isinstance(entry, ScalarNode) else []
+    for place, entry in enumerate(value):
+        inner = isinstance(entry, list | dict)
+        folded = [] if inner else words(str(entry))
         if len(folded) != 1:
-            said = repr(entry.value) if isinstance(entry, ScalarNode) else "a list or mapping"
-            raise Invalid(
-                f"{where}: line {entry.start_mark.line + 1}: {said} is not one word; give each word by itself"
-            )
+            said = "a list or mapping" if inner else repr(entry)
+            raise Invalid(f"{where}: line {lines[*steps, place]}: {said} is not one word; give each word by itself")
         found.add(folded[0])
     return frozenset(found)

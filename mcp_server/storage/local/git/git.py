@@ -36,7 +36,7 @@ from mcp_server.text.dates import moment
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
 _MARK = secrets.token_hex(8)
-"""Begins every commit, and every part of one: names and messages are anybody's and may hold anything else."""
+"""Begins every commit and each of its fields: names and messages may contain any other text."""
 _COMMIT = "%x01" + _MARK + f"%x02{_MARK}".join(("%H", "%ct", "%an", "%B", ""))
 _BEGINS, _PART, _PARTS = f"\x01{_MARK}".encode(), f"\x02{_MARK}".encode(), 5
 
@@ -360,7 +360,7 @@ class Git:
         return self._repository.branch() if self._repository.exists() else None
 
     def show(self, path: str, at: str) -> str:
-        """Returns the file's text at a commit, tag or branch, or at a moment (`moments.moment`; of a day, its end).
+        """Returns the file's text at a commit, tag or branch, or at a moment (`text.dates.moment`; of a day, its end).
 
         Raises NotFound for an unknown version or a file that it lacks, Invalid for a binary file.
         """
@@ -405,7 +405,7 @@ class Git:
 
     def commit_at(self, at: str) -> str:
         """Returns the commit that `at` names: a commit, tag or branch, or the last commit before a moment
-        (`moments.moment`). Raises NotFound, Unavailable without git."""
+        (`text.dates.moment`). Raises NotFound, Unavailable without git."""
         when = moment(at, self._now())
         if when is None:
             return self.past.resolve(at)

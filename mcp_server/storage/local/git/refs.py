@@ -215,7 +215,7 @@ class Tags:
                 return
             raise Conflict(f"the tag {name} names another state ({known[name].commit[:10]}); choose another name")
         if message:
-            # Not signed, as our commits are not: nobody sits there to type a passphrase.
+            # Not signed, as our commits are not: nobody could type a passphrase.
             self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
         else:
             self._point(name, commit)

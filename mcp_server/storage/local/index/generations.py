@@ -9,7 +9,11 @@ deleted. Files of another schema or another embedder are not used.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import re
+import secrets
 import sqlite3
 import threading
 import zlib
@@ -18,25 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp_server.errors import Unavailable
+from mcp_server.storage.local import durable
 from mcp_server.storage.local.database import Database, DatabaseBroken, inode_of
 from mcp_server.storage.local.index import vectors
-from mcp_server.storage.local.index.vectors import STEMMER, Matrix
+from mcp_server.storage.local.index.vectors import SCHEMA, STEMMER, Matrix
 
 if TYPE_CHECKING:
     import sqlite3
 
-
-import contextlib
-import os
-import re
-import secrets
-from typing import TYPE_CHECKING
-
-from mcp_server.errors import Unavailable
-from mcp_server.storage.local import durable
-from mcp_server.storage.local.index.vectors import SCHEMA
-
-if TYPE_CHECKING:
     from mcp_server.storage.local.locks import Held, Locks
 
 
@@ -223,7 +217,7 @@ class Generations:
             if number is None:
                 return None
             held = self._locks.share(self._lock(number))
-            if held is None:  # somebody is just deleting it: the pointer has moved, or moves in a moment
+            if held is None:  # another process is deleting it: the pointer has moved, or moves in a moment
                 continue
             if self.current() == number:
                 if self.path(number).is_file():
