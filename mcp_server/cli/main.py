@@ -26,9 +26,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("record", "Create the memory's folder."),
         "demo": ("compile", "See the main job done, from nothing, in seconds."),
-        "install": ("clients", "Connect a client, or list the clients."),
-        "uninstall": ("clients", "Disconnect a client; --purge deletes the memory."),
-        "doctor": ("clients", "Check everything, and say how to fix it."),
+        "install": ("install", "Connect a client, or list the clients."),
+        "uninstall": ("uninstall", "Disconnect a client; --purge deletes the memory."),
+        "doctor": ("doctor", "Check everything, and say how to fix it."),
     },
     "Everyday": {
         "search": ("search", "Find passages in everything that is stored."),

@@ -348,9 +348,11 @@ _NAMES = (
 )
 _COMMANDS = (
     *("--", "-u", "-pass", "sshpass", "login", "mysql", "mariadb", "mycli", "docker", "podman", "nerdctl", "helm"),
-    *("oc", "az", "mongo", "redis-cli", "sqlcmd", "ldap", "zip", "7z", "identified", "requirepass", "masterauth"),
+    *("oc ", "oc\t", "az ", "az\t", "mongo", "redis-cli", "sqlcmd", "ldap", "zip ", "zip\t", "7z", "identified"),
+    *("requirepass", "masterauth"),
 )
-"""Lower-case words. A text is searched only near one of `_NAMES` for assignments, of `_COMMANDS` for arguments."""
+"""Lower-case words. A text is searched only near one of `_NAMES` for assignments, of `_COMMANDS` for arguments. Words
+that are parts of many others, such as "oc" of "process", have the white space that must follow them."""
 _EMPTY_WORDS = frozenset(
     """
     password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined

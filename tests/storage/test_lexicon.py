@@ -1,22 +1,26 @@
 """The advisor's lexicon: the shipped one, and errors in a user's own file, which are named with their line."""
 
 from __future__ import annotations
+
 import json
 import os
-import pytest
 import threading
 from datetime import UTC, datetime, timedelta
-from hypothesis import given, strategies as st
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
-from mcp_server.relevance.advisor_items import (ContextItem, ItemType, Lexicon, relevance)
+from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
 from mcp_server.storage import logs
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.lexicon import LexiconFile, parsed
 from mcp_server.storage.logs import AdvisorFiles, advisor_path
 from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
-from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +17,7 @@ from mcp_server.conversations.source_keys import TurnKey, content_sha, keys_of
 from mcp_server.errors import Unavailable
 from mcp_server.model import Role, Turn
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import State, count_conversations
 from mcp_server.storage.values import SessionRow
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +28,23 @@ AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 ROW = SessionRow("s", "raw/s.md", "open", "name:atlas", None, "replace", "Title", AT, AT, 2, None, 512)
 
 
+READ_AND_CLOSE = """\
+import sys
+from mcp_server.storage.local.database import driver
+connection = driver().module.connect(sys.argv[1])
+print(connection.execute("SELECT count(*) FROM sessions").fetchone()[0])
+connection.close()
+"""
+
+
 async def opened(folder: Path) -> State:
     return await State.open(folder / "state.db", Locks(folder))
+
+
+def sessions_in_another_process(folder: Path) -> int:
+    """Opens the file in another process, counts the sessions, and closes it."""
+    command = [sys.executable, "-c", READ_AND_CLOSE, str(folder / "state.db")]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 async def test_a_row_and_its_keys_come_back_as_they_were(tmp_path: Path) -> None:
@@ -39,6 +56,17 @@ async def test_a_row_and_its_keys_come_back_as_they_were(tmp_path: Path) -> None
     assert await state.session("s") == ROW
     assert await state.keys("s") == keys
     assert await state.last_number("s") == 2
+    await state.close()
+
+
+async def test_counting_conversations_in_a_process_that_has_the_state_open_loses_nothing_that_it_stores_later(
+    tmp_path: Path,
+) -> None:
+    state = await opened(tmp_path)
+    assert count_conversations(tmp_path) == (0, "")
+    assert sessions_in_another_process(tmp_path) == 0  # it must not delete the write-ahead log
+    await state.save_session(ROW, [])
+    assert sessions_in_another_process(tmp_path) == 1
     await state.close()
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
 from mcp_server.storage.local import copies
-from mcp_server.storage.local.database import StateFile
+from mcp_server.storage.local.database import StateFile, driver
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
@@ -113,14 +113,16 @@ def create(connection: sqlite3.Connection) -> None:
 def count_conversations(local: Path) -> tuple[int, str]:
     """Returns the number of sessions in `state.db` and the time of the last arrival (ISO 8601, "" for none).
 
-    Returns (0, "") if the file cannot be read at once.
+    Returns (0, "") if the file cannot be read at once. It is opened with the library that has it open already: if
+    another SQLite library in this process closes the file, the system drops all locks that the process has on it, and
+    the next process that closes it deletes the write-ahead log under us.
     """
     try:
         with closing(
-            sqlite3.connect(f"{(local / 'state.db').resolve().as_uri()}?mode=ro", uri=True, timeout=0.2)
+            driver().module.connect(f"{(local / 'state.db').resolve().as_uri()}?mode=ro", uri=True, timeout=0.2)
         ) as read:
             count, last = read.execute("SELECT count(*), max(last_arrival) FROM sessions").fetchone()
-    except sqlite3.Error:
+    except driver().error:
         return 0, ""
     return count, last or ""
 
