@@ -18,6 +18,7 @@ from mcp_server.conversations.projects import map_problems
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.forgetting import forget
 from mcp_server.history import committing
+from mcp_server.knowledge import contradictions
 from mcp_server.knowledge.anchor import problems as anchor_problems
 from mcp_server.knowledge.approve import waiting_sentence
 from mcp_server.llm.metered import costs
@@ -77,6 +78,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         *memory.problems(),
         *await run_sync(map_problems, memory),
         *await run_sync(anchor_problems, memory),
+        *await run_sync(contradictions.sentences, memory),
         *await listing.problems(memory),
         *await run_sync(_trust, memory),
         *await run_sync(_cold, memory),
