@@ -100,8 +100,9 @@ def archived_path(path: str) -> str:
 
 
 def _head(title: str, kind: str, *fields: str) -> str:
-    """Returns the beginning of a new file: front matter of this type, and a heading."""
-    return "\n".join(("---", f"type: {kind}", *fields, "updated:", "---", "", f"# {title}", ""))
+    """Returns the beginning of a new file: front matter of this type with a tag for it, and a heading."""
+    tags = f"tags: [{kind.partition('_')[0]}]"
+    return "\n".join(("---", f"type: {kind}", tags, *fields, "updated:", "---", "", f"# {title}", ""))
 
 
 def _of_project(project: str, name: str, section: str) -> Place:
@@ -114,7 +115,7 @@ def _general(section: str) -> Place:
 
 
 def _journal(day: str, section: str) -> Place:
-    head = f"---\ntype: journal\ndate: {day}\nsessions: []\n---\n\n## {day}\n"
+    head = f"---\ntype: journal\ntags: [journal]\ndate: {day}\nsessions: []\n---\n\n## {day}\n"
     return Place(f"knowledge/journal/{day}.md", section, head, level=3)
 
 
