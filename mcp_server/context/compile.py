@@ -5,29 +5,19 @@ This file reads the inputs from the ports, first what the state and the index ho
 """
 
 from __future__ import annotations
-
+from anyio.to_thread import run_sync
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-
-from anyio.to_thread import run_sync
-
 from mcp_server.concurrency import both
 from mcp_server.context import previous_session, push_policy
 from mcp_server.context.compiled_log import log_compiled
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.exclusions import of_others, why_out, without
-from mcp_server.context.inputs import (
-    LEAST_BUDGET,
-    Candidate,
-    CompileInputs,
-    CompilerSettings,
-    LastSession,
-    LeftOff,
-    Scope,
-)
-from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
-from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
+from mcp_server.context.inputs import (Candidate, CompileInputs, CompilerSettings, LEAST_BUDGET, LastSession, LeftOff, Scope)
+from mcp_server.context.linked import FOLLOWED, linked_hits
+from mcp_server.context.live_context import Live, MOST_DROPPED, live_context
+from mcp_server.context.slots.files import (ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user)
 from mcp_server.context.slots.history import newest
 from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.conversations import sessions
@@ -36,18 +26,18 @@ from mcp_server.conversations.projects import project_asked, project_of, slugs_o
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, Hit, SourceFile, Turn, Withheld
+from mcp_server.model import (Caller, Delivery, Hit, Passage, SourceFile, Turn, Withheld)
 from mcp_server.project import Project
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.newer import MOST, newest_first, with_note
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
+from mcp_server.search.search import (Found, SearchRequest, find, find_page_lines, settled, with_exchanges)
 from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import is_derived
-from mcp_server.text.destinations import GENERAL_PAGE, USER_FILE
-from mcp_server.text.destinations import MEMORY as MEMORY_FILE
+from mcp_server.text.destinations import GENERAL_PAGE, MEMORY as MEMORY_FILE, USER_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
+from mcp_server.text.passages import of_knowledge
 from mcp_server.topics.topic_context import in_context
 from mcp_server.understanding.changing import overtaken_lines
 
@@ -224,9 +214,11 @@ def _with_files(memory: Memory, asked: _Asked) -> Gathered:
     worthwhile = push_policy.worthwhile(
         inputs.message, memory.recognizer().needs_memory(inputs.message), found.hits, found.gate
     )
+    new = linked_hits(found.hits, worthwhile, lambda: _followed(memory), lambda path: _passages(memory, path))
+    every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
     hits = tuple(
-        Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worthwhile)
-        for place, (hit, why) in enumerate(zip(found.hits, reasons_out(memory, found.hits, others), strict=True))
+        Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
+        for place, (hit, why) in enumerate(zip(every, reasons_out(memory, every, others), strict=True))
     )
     return Gathered(replace(inputs, hits=hits), found.generation, found.messages)
 
@@ -311,6 +303,15 @@ async def _found(
         also=keywords,
     )
     return await both(find(memory, request), find_page_lines(memory, request))
+
+
+def _followed(memory: Memory) -> list[str]:
+    return [stat.path for folder in FOLLOWED for stat in memory.files.walk(folder) if stat.path.endswith(".md")]
+
+
+def _passages(memory: Memory, path: str) -> tuple[Passage, ...]:
+    start = split_front_matter(memory.files.readable(path) or "")
+    return of_knowledge(path, start.body, start.body_line, {})
 
 
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:

@@ -37,7 +37,8 @@ EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
 
 BATCH = 20
-"""Number of transcripts that are read before their lines are written: after a crash, at most these are read again."""
+"""Number of transcripts that are read before their lines are written: after a crash, at most these are read again.
+`extract(anew=True)` writes all lines together."""
 
 
 @dataclass(slots=True)
@@ -110,7 +111,7 @@ async def extract(
             done.notes.append(f"left out: {one}")
         elif one is not None:
             waiting.append(replace(one, anew=not names and (anew or path in known)))
-        if len(waiting) == BATCH:
+        if len(waiting) == BATCH and not anew:  # what replaces what depends on the other lines of the batch
             await _finish(memory, waiting, done, bool(names))
             waiting = []
     await _finish(memory, waiting, done, bool(names))

@@ -20,6 +20,7 @@ from typing import get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
+from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
 from mcp_server.model import Turn
 from mcp_server.text.derived_lines import Line, LineKind, shortened, tidied
@@ -124,16 +125,19 @@ _PROGRESS = re.compile(
 
 _WISH = re.compile(
     r"(?:(?:and|so|but|plus|also|well|ok)[, ]+)*"
-    r"I(?:['’]d| would)? (?:\w+ly |also |just )?(?:want|like|need)\b(?! you\b)"
-    r"|.*\bI(?:['’]ve| have| had) never \w+",
-    re.IGNORECASE | re.DOTALL,
+    r"I(?:['’]d| would)? (?:\w+ly |also |just )?(?:want|like|need)\b(?! you\b)",
+    re.IGNORECASE,
 )
+"""A wish of the user for the task at hand: neither a rule nor a fact, unless its words say that it lasts."""
+
+_NEVER_YET = re.compile(r"\bI(?:['’]ve| have| had) never \w+", re.IGNORECASE)
+"""An experience of the user, which is no rule."""
+
 _LASTS = re.compile(
     r"\b(?:always|ever|every|each time|whenever|any ?more|henceforth|from (?:now|today|here) on|(?<!I )(?<!['’]ve )"
     r"(?<!have )(?<!had )never)\b",
     re.IGNORECASE,
 )
-"""A wish or an experience of the user, which is no rule unless its words say that it lasts."""
 
 _PASSED_OVER = re.compile(
     r"\balternatives? (?:I|we) (?:looked|considered)|\b(?:considered|looked at) \w.* and (?:rejected|wouldn['’]t)\b"
@@ -163,11 +167,17 @@ def is_worth_a_line(item: Item) -> bool:
         item.text.rstrip().endswith("?")
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
-        or (item.kind == "rule" and _WISH.match(item.text) and not _LASTS.search(item.text))
+        or (item.kind in ("rule", "fact") and item.role == "user" and _is_of_now(item))
         or item.probability < LEAST.get((item.kind, item.role), 0.0)
         or len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0)
         or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
     )
+
+
+def _is_of_now(item: Item) -> bool:
+    """Returns whether a rule or fact of the user is a wish or an experience that does not say that it lasts."""
+    experience = item.kind == "rule" and _NEVER_YET.search(item.text)
+    return bool(_WISH.match(item.text) or experience) and not _LASTS.search(item.text)
 
 
 def _is_explanation(item: Item) -> bool:
@@ -200,11 +210,36 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
             for item in context.items
             if item.kind == kind
             if kind == "report" or is_worth_a_line(item)
-            if not (kind == "fact" and item.role == "user" and (of_self(item.text) or ("",))[0] == "about")
+            if not (kind == "fact" and item.role == "user" and _is_of_self(item.text))
+            if not (kind in ("fact", "open") and _is_fragment(item.text, by_number[item.sources[0]].content))
             if not (kind == "fact" and any(_quotes(other, item) for other in context.items))
         ]
 
     return extract
+
+
+def _is_of_self(text: str) -> bool:
+    """Returns whether a fact says only who the user is: then it is on the user's page. A longer one says more."""
+    found = of_self(text) if len(text) <= LONGEST_OF_SELF else None
+    return found is not None and found[0] == "about"
+
+
+_SUBJECT = re.compile(
+    r"(?:I|we|my|our|the|an?|it|its|there|this|that|these|those|he|she|they|his|her|their|you|your|all|every|each|no|some"
+    r"|only|both)\b|(?-i:[^\W_a-z])|\d",
+    re.IGNORECASE,
+)
+"""The beginning of a clause that has its own subject."""
+
+SHORTEST_HEAD = 30
+"""Characters of a text by which it is found in its message."""
+
+
+def _is_fragment(text: str, content: str) -> bool:
+    """Returns whether a text begins within a sentence of its message and has no subject of its own: long sentences are
+    cut at commas."""
+    head = content[: max(content.find(text[:SHORTEST_HEAD]), 0)].rstrip()
+    return head.endswith(",") and not _SUBJECT.match(tidied(text))
 
 
 def _quotes(item: Item, fact: Item) -> bool:

@@ -127,5 +127,5 @@ def with_note(text: str, newer: str) -> str:
     """Returns a text with a note that a newer statement, of the day `newer`, may replace it."""
     if not newer:
         return text
-    said, mark, sources = text.rstrip().partition(" [src: ")
-    return f"{said} (earlier: a newer statement is of {newer}){mark}{sources}"
+    said = without_sources(text.rstrip())
+    return f"{said} (earlier: a newer statement is of {newer}){text.rstrip()[len(said) :]}"

@@ -1,15 +1,11 @@
 """Status: what is stored, the state of each part, and problems."""
 
 from __future__ import annotations
-
+from anyio.to_thread import run_sync
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
-
-from anyio.to_thread import run_sync
-
 from mcp_server.checkpoints import restore, stored
 from mcp_server.checkpoints.stored import reason_text
 from mcp_server.context import pauses
@@ -18,6 +14,7 @@ from mcp_server.conversations.projects import map_problems
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.forgetting import forget
 from mcp_server.history import committing
+from mcp_server.knowledge import contradictions
 from mcp_server.knowledge.anchor import problems as anchor_problems
 from mcp_server.knowledge.approve import waiting_sentence
 from mcp_server.llm.metered import costs
@@ -28,6 +25,7 @@ from mcp_server.storage import logs
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.yaml import minute_text
 from mcp_server.topics import listing
+from typing import Any
 
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 SHOWN_SESSIONS = 10
@@ -78,6 +76,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         *memory.problems(),
         *await run_sync(map_problems, memory),
         *await run_sync(anchor_problems, memory),
+        *await run_sync(contradictions.sentences, memory),
         *await listing.problems(memory),
         *await run_sync(_trust, memory),
         *await run_sync(_cold, memory),

@@ -1,17 +1,15 @@
 """Where a text belongs: the file and section of each kind of fact, of a conversation's lines, and of archived files."""
 
 from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
-
 from mcp_server.errors import Invalid
 from mcp_server.project import slugify
 from mcp_server.text.derived_lines import Line
 from mcp_server.text.prose import clipped
 from mcp_server.text.yaml import yaml_line
+from typing import Literal
 
 Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
@@ -100,8 +98,9 @@ def archived_path(path: str) -> str:
 
 
 def _head(title: str, kind: str, *fields: str) -> str:
-    """Returns the beginning of a new file: front matter of this type, and a heading."""
-    return "\n".join(("---", f"type: {kind}", *fields, "updated:", "---", "", f"# {title}", ""))
+    """Returns the beginning of a new file: front matter of this type with a tag for it, and a heading."""
+    tags = f"tags: [{kind.partition('_')[0]}]"
+    return "\n".join(("---", f"type: {kind}", tags, *fields, "updated:", "---", "", f"# {title}", ""))
 
 
 def _of_project(project: str, name: str, section: str) -> Place:
@@ -114,7 +113,7 @@ def _general(section: str) -> Place:
 
 
 def _journal(day: str, section: str) -> Place:
-    head = f"---\ntype: journal\ndate: {day}\nsessions: []\n---\n\n## {day}\n"
+    head = f"---\ntype: journal\ntags: [journal]\ndate: {day}\nsessions: []\n---\n\n## {day}\n"
     return Place(f"knowledge/journal/{day}.md", section, head, level=3)
 
 

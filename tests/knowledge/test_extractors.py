@@ -103,6 +103,25 @@ def test_of_a_long_sentence_the_users_page_gets_the_clause_that_lasts(said: str,
     assert [line.text for line in by("people", talk(("user", said)))] == [kept]
 
 
+@pytest.mark.parametrize(
+    ("part", "kept"), [("maybe with simple printed charts of the harbor", 0), ("the charts are printed in Lisbon", 1)]
+)
+def test_a_part_of_a_sentence_is_a_fact_only_with_its_own_subject(part: str, kept: int) -> None:
+    turns, context = talk(
+        ("user", f"I wonder how the boats find the mole at night, {part}, and what they need for it.")
+    )
+    context = replace(context, items=(replace(rule(part), kind="fact"),))
+    assert len(REGISTRY["facts"].lines(turns, context)) == kept
+
+
+def test_a_fact_that_says_more_than_who_the_user_is_stays_with_the_project() -> None:
+    more = "The guests reserve by telephone until now, which rings all the time when the soup is carried to the tables."
+    item = rule(f"My name is Ana and I have a tea house in Lisbon. It has 14 tables inside and 6 in the garden. {more}")
+    turns, context = talk(("user", item.text), project="tea-house")
+    facts = REGISTRY["facts"].lines(turns, replace(context, items=(replace(item, kind="fact"),)))
+    assert [line.text for line in facts] == [item.text]
+
+
 def test_a_preference_told_twice_in_a_conversation_is_one_line() -> None:
     said = talk(
         ("user", "I prefer simple printed charts."),

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from benchmarks.understand import load
 from mcp_server.app import open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
@@ -222,3 +223,20 @@ async def test_a_serving_process_reads_once_more_what_older_rules_extracted(
     assert sorted(row for row in text.splitlines() if "[src:" in row) == sorted(rows)
     assert await queue_outdated(memory) == 0
     assert (await extract(memory)).read == 0
+
+
+async def test_reading_more_conversations_than_a_batch_again_changes_no_byte(
+    memory: Memory, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_server.knowledge.extract.BATCH", 2)
+    for name in ("h2", "r9", "u9"):
+        for one in load(Path(__file__).parents[2] / f"benchmarks/conversations/held-out/{name}.json"):
+            for place, turns in enumerate(one.sessions):
+                session = f"{name}-{place}"
+                said = tuple(ImportedTurn(t.role, t.content, t.at, f"{session}:{t.number}") for t in turns)
+                await record_session(memory, ImportedSession(session, said, "import:test", title=session))
+    await extract(memory)
+    await extract(memory, anew=True)
+    before = snapshot(workspace)
+    assert (await extract(memory, anew=True)).files == {}
+    assert snapshot(workspace) == before

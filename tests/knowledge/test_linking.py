@@ -82,3 +82,17 @@ async def test_links_are_written_after_a_conversation_and_once(memory: Memory, c
     compiled = await compile_context(memory, CompileRequest(message="who knows the tariff?", budget=2000), Caller())
     assert "Ana Kovač" in compiled.text
     assert not any(link in compiled.text for link in ("[[ana-kovac]]", "Linked from")), "no tokens are spent on links"
+
+
+@pytest.mark.parametrize("page_of", ["[[ana-kovac]] ", ""])
+async def test_a_linked_page_enters_the_context_with_the_line_that_links_it(memory: Memory, page_of: str) -> None:
+    reach = "In the office on Tuesdays only, room 14."
+    memory.files.write_atomic(ANA, f"---\ntype: person\n---\n\n# Ana Kovač\n\n## About\n- {reach}\n", new=True)
+    line = f"- 2026-02-16: Ana Kovač approves each change of the harbor tariff. {page_of}{SRC}"
+    general = "knowledge/reference/general.md"
+    memory.files.write_atomic(general, f"# Outside any project\n\n## Facts\n{line}\n", new=True)
+    await catch_up(memory)
+    request = CompileRequest(message="who approves changes of the harbor tariff?", budget=2000)
+    compiled = await compile_context(memory, request, Caller())
+    assert "approves each change" in compiled.text
+    assert (reach in compiled.text) == bool(page_of), "the message does not name her, and shares no word with her page"
