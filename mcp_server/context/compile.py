@@ -5,19 +5,30 @@ This file reads the inputs from the ports, first what the state and the index ho
 """
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from anyio.to_thread import run_sync
+
 from mcp_server.concurrency import both
 from mcp_server.context import previous_session, push_policy
 from mcp_server.context.compiled_log import log_compiled
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.exclusions import of_others, why_out, without
-from mcp_server.context.inputs import (Candidate, CompileInputs, CompilerSettings, LEAST_BUDGET, LastSession, LeftOff, Scope)
+from mcp_server.context.inputs import (
+    LEAST_BUDGET,
+    Candidate,
+    CompileInputs,
+    CompilerSettings,
+    LastSession,
+    LeftOff,
+    Scope,
+)
 from mcp_server.context.linked import FOLLOWED, linked_hits
-from mcp_server.context.live_context import Live, MOST_DROPPED, live_context
-from mcp_server.context.slots.files import (ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user)
+from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
+from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.context.slots.history import newest
 from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.conversations import sessions
@@ -26,16 +37,17 @@ from mcp_server.conversations.projects import project_asked, project_of, slugs_o
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
-from mcp_server.model import (Caller, Delivery, Hit, Passage, SourceFile, Turn, Withheld)
+from mcp_server.model import Caller, Delivery, Hit, Passage, SourceFile, Turn, Withheld
 from mcp_server.project import Project
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.newer import MOST, newest_first, with_note
-from mcp_server.search.search import (Found, SearchRequest, find, find_page_lines, settled, with_exchanges)
+from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
 from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import is_derived
-from mcp_server.text.destinations import GENERAL_PAGE, MEMORY as MEMORY_FILE, USER_FILE
+from mcp_server.text.destinations import GENERAL_PAGE, USER_FILE
+from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import of_knowledge
 from mcp_server.topics.topic_context import in_context

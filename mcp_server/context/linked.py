@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from mcp_server.context.render import passage_text
 from mcp_server.model import Hit, Passage
-from mcp_server.text.links import links, resolve
+from mcp_server.text.markdown import links, resolve
 
 LINKED_SHARE = 0.5
 

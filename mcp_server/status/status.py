@@ -1,11 +1,15 @@
 """Status: what is stored, the state of each part, and problems."""
 
 from __future__ import annotations
-from anyio.to_thread import run_sync
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from typing import Any
+
+from anyio.to_thread import run_sync
+
 from mcp_server.checkpoints import restore, stored
 from mcp_server.checkpoints.stored import reason_text
 from mcp_server.context import pauses
@@ -25,7 +29,6 @@ from mcp_server.storage import logs
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.yaml import minute_text
 from mcp_server.topics import listing
-from typing import Any
 
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 SHOWN_SESSIONS = 10

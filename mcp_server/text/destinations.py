@@ -1,15 +1,17 @@
 """Where a text belongs: the file and section of each kind of fact, of a conversation's lines, and of archived files."""
 
 from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
+
 from mcp_server.errors import Invalid
 from mcp_server.project import slugify
 from mcp_server.text.derived_lines import Line
 from mcp_server.text.prose import clipped
 from mcp_server.text.yaml import yaml_line
-from typing import Literal
 
 Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
