@@ -36,11 +36,6 @@ async def test_the_receipt_says_why(tmp_path: Path) -> None:
         assert "of 8,192 tokens" in receipt
 
 
-async def test_a_budget_that_holds_nothing_is_refused(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        assert "'budget'" in await refused(client, "compile_context", budget=100)
-
-
 async def test_a_session_that_never_was_is_no_session(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         assert "no session 'nowhere'" in await refused(client, "compile_context", session="nowhere")

@@ -18,7 +18,7 @@ from mcp_server.llm import Llm, LlmUnavailable, Purpose
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.topics.gate_log import decisions
-from mcp_server.topics.judge import Answers, Verdict, cache_key, judge
+from mcp_server.topics.judge import Answers, Verdict, judge
 from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 from tests.conftest import KEYWORDS_ONLY
@@ -272,17 +272,6 @@ def test_answers_are_bounded_and_the_least_recently_used_goes_first() -> None:
     assert kept.get("a") is True
     kept.keep("c", True)
     assert [kept.get(key) for key in "abc"] == [True, None, True]
-
-
-async def test_the_key_of_an_answer_is_the_same_in_every_process(
-    workspace: Path, clock: Callable[[], datetime]
-) -> None:
-    async with remembering(workspace, clock, review=review()) as memory:
-        topic = memory.topics.read().topics["review"]
-    assert cache_key("hello", topic) == cache_key("hello", topic)
-    assert len(cache_key("hello", topic)) == 64
-    assert cache_key("x" * 500 + "a", topic) == cache_key("x" * 500 + "b", topic)
-    assert cache_key("hello", replace(topic, digest="other")) != cache_key("hello", topic)
 
 
 def names(found: Sequence[Verdict]) -> list[str]:
