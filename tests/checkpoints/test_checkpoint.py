@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +31,7 @@ from mcp_server.pressure.prune import prune
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.text.yaml import load
 from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.gitting import git
 from tests.pressing import hold, talk
 from tests.small_context import SMALL, USER, grow, small_memory
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
@@ -54,10 +54,6 @@ async def spoken(memory: Memory) -> None:
         await observe(memory, NewTurn(role, content, "s", delivery="replace"), USER)
     call = ToolCall("look_up", "crane in Kotor", "none before May", ("docs/kotor.md",))
     await observe(memory, NewTurn("agent", "Looked for a crane.", "s", tool_calls=(call,)), USER)
-
-
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
 
 async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_as_it_was_made(

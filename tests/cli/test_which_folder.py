@@ -61,6 +61,7 @@ READING = [
     ("reset", "--apply"),
     ("pause",),
     ("pause", "--end"),
+    ("page", "--no-browser"),
     ("uninstall", "--all", "--purge", "--apply"),
 ]
 WRITING = [("observe", "hello"), ("remember", "Ana lives in Basel."), ("anchor", "ClaraCore"), ("init",)]
@@ -176,11 +177,9 @@ async def test_a_server_answers_what_to_do_and_leaves_another_repository_alone(c
     assert files_below(code) == before
 
 
-@pytest.mark.parametrize("folder", ["missing", "empty"])
 @pytest.mark.anyio
-async def test_a_server_creates_a_memory_in_a_new_folder(workspace: Path, folder: str) -> None:
-    if folder == "empty":
-        workspace.mkdir()
+async def test_a_server_creates_a_memory_in_an_empty_folder(workspace: Path) -> None:
+    workspace.mkdir()
 
     async with served(workspace, env=KEYWORDS_ONLY) as server:
         assert (await server.call("observe", role="user", content="hello")).startswith("session: ")
