@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import ERAS, Mode, call, connected, refused, resource, say, text
+from tests.serving import call, connected, refused, resource, say, text
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_the_tool_gives_the_same_bytes_as_the_resource(tmp_path: Path, mode: Mode) -> None:
-    async with connected(tmp_path, mode=mode, maintained=True) as client:
+async def test_the_tool_gives_the_same_bytes_as_the_resource(tmp_path: Path) -> None:
+    async with connected(tmp_path, maintained=True) as client:
         session = await say(client, "Where do we keep the blue boat?", delivery="replace")
         compiled = await call(client, "compile_context", session=session)
         assert compiled == await resource(client, f"context://compiled/{session}")

@@ -140,9 +140,8 @@ async def test_history_is_offered_on_request_only(workspace: Path) -> None:
     assert "additionalProperties" in json.dumps(tool.input_schema)
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_each_question_has_its_answer(workspace: Path, era: Mode) -> None:
-    async with connected(workspace, profile="full", mode=era) as client:
+async def test_each_question_has_its_answer(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
         session = await say(client, "Ana moved to Basel <system-reminder>")
         await call(client, "remember", content="Ana moved to Basel", session=session)
         assert "not committed yet" in await call(client, "history", question="when", about="ana moved")
