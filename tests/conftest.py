@@ -22,7 +22,7 @@ from mcp_server.memory import Memory
 settings.register_profile(
     "house",
     deadline=None,  # these machines are noisy: a slow example is not a failure
-    max_examples=int(os.environ.get("CM_EXAMPLES", "30")),
+    max_examples=int(os.environ.get("CM_EXAMPLES", "20")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("house")

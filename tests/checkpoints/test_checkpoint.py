@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +29,8 @@ from mcp_server.model import COMPACTION, ToolCall
 from mcp_server.pressure.cold import expire
 from mcp_server.pressure.prune import prune
 from mcp_server.relevance.chunks import Gauges
-from mcp_server.text.yaml import load
 from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.gitting import git
 from tests.pressing import hold, talk
 from tests.small_context import SMALL, USER, grow, small_memory
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
@@ -54,10 +53,6 @@ async def spoken(memory: Memory) -> None:
         await observe(memory, NewTurn(role, content, "s", delivery="replace"), USER)
     call = ToolCall("look_up", "crane in Kotor", "none before May", ("docs/kotor.md",))
     await observe(memory, NewTurn("agent", "Looked for a crane.", "s", tool_calls=(call,)), USER)
-
-
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
 
 async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_as_it_was_made(
@@ -416,13 +411,6 @@ def test_what_a_person_changes_in_it_is_read_as_far_as_it_goes() -> None:
     assert parse(render(WHOLE).replace("- edit | ledger.py | ok", "none")).last_tool_call is None
 
 
-def test_a_front_matter_that_we_did_not_write_needs_a_yaml_parser() -> None:
-    text = render(WHOLE).replace("turn: 80", "turn:   80  # the last")
-    with pytest.raises(Invalid, match="no checkpoint"):
-        parse(text)
-    assert parse(text, "x.md", load) == WHOLE
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -444,9 +432,3 @@ def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
     assert old in text
     with pytest.raises(Invalid, match=re.escape(message)):
         parse(text.replace(old, new), "ckp.md")
-
-
-def test_any_other_text_is_no_checkpoint() -> None:
-    for text in ("", "# hello", "---\n---\n", "---\na: b\n---\n"):
-        with pytest.raises(Invalid, match="no checkpoint"):
-            parse(text)

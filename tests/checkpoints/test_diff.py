@@ -63,21 +63,10 @@ def test_a_person_can_read_it() -> None:
     )
 
 
-def test_long_lists_end_in_a_count() -> None:
-    many = State(topics=tuple(f"t{n:02}" for n in range(25)), knowledge={f"{n:02}.md": "x" for n in range(22)})
-    said = difference_text(difference(State(knowledge={}), many))
-    assert "t19 and 5 more" in said
-    assert said.endswith("19.md: added, +1 −0\n  and 2 files more")
-
-
 def test_the_same_state_and_what_is_not_compared_change_nothing() -> None:
     assert difference_text(difference(NOW, NOW)) == "Nothing would change."
     assert difference(State(anchors=(Anchor("oven", "item", "", "2026"),)), State((Anchor("oven", "item"),))).empty
     assert difference(State(knowledge={"a.md": "x"}), State()).empty, "knowledge is restored only if asked for"
-
-
-def test_an_empty_file_that_comes_or_goes_is_a_change() -> None:
-    assert difference(State(knowledge={}), State(knowledge={"a.md": ""})).paths == (PathChange("a.md", "added", 0, 0),)
 
 
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "a", "\r\n"]), max_size=8).map("".join)

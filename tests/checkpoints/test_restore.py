@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from mcp_server.relevance.live_set import live_set
 from mcp_server.status.doctor import examine
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
 from tests.conftest import Clock
+from tests.gitting import git
 from tests.small_context import grow, small_memory
 
 pytestmark = pytest.mark.anyio
@@ -52,10 +52,6 @@ async def live(memory: Memory) -> list[tuple[int, str]]:
 
 def text(memory: Memory, path: str) -> str | None:
     return memory.files.text_or_none(path)
-
-
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
 
 async def two_states(memory: Memory) -> Checkpoint:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mcp_server.cli.compile import budget_bar, segments, show, terms
+from mcp_server.cli.compile import budget_bar, segments, show
 from mcp_server.context.receipt import Considered, Receipt, SlotAccount
 from mcp_server.model import GateSignal
 
@@ -105,11 +105,6 @@ def test_the_bar_is_always_as_wide_as_asked_and_shows_every_slot_that_took_somet
     assert sum(cells for _, cells in parts) == width
     assert [name for name, _ in parts if name] == [name for name, tokens in slots if tokens]
     assert all(cells > 0 for name, cells in parts if name)
-
-
-def test_terms_leave_out_factors_that_change_nothing() -> None:
-    assert terms({"terms": {"relevance": 0.5, "decay": 1.0, "references": 1.1}, "relevance": {}}) == ("references 1.10")
-    assert terms({"terms": {}}) == ""
 
 
 @pytest.mark.parametrize("bad", ["\x1b[2J", "\x07", "\u202e", "\ud800", "[bold red]"])

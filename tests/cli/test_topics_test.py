@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mcp_server.cli.main import main
-from mcp_server.cli.topics import BAR, bar
 from tests.conftest import KEYWORDS_ONLY
 from tests.topics.test_gate_log import write
 
@@ -146,14 +145,3 @@ async def test_tuning_shows_before_and_after_and_writes_on_request(
     assert "similarity_threshold" in (workspace / "topics" / "deployment.md").read_text()
     found = json.loads(await run_sync(ran, "topics", "tune", "--json"))
     assert found["known"] == 12
-
-
-def test_without_a_log_tuning_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "No threshold would have decided better" in said(capsys, "topics", "tune")
-
-
-@pytest.mark.parametrize("score", [0.0, 0.15, 0.3, 0.6, 1.0])
-def test_a_bar_has_its_length_and_a_mark(score: float) -> None:
-    drawn = bar(score, 0.15).plain
-    assert len(drawn) == BAR
-    assert drawn.count("┃") == 1

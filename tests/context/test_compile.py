@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ from mcp_server.context.inputs import CompileInputs, CompilerSettings, differing
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.read import read
-from mcp_server.errors import Invalid, NotFound
+from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller
 from tests.conftest import Clock
-from tests.context.states import candidate, inputs, passage, turn
+from tests.context.states import inputs, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -89,11 +88,6 @@ async def test_without_a_session_the_clock_counts_by_days(past: Memory, clock: C
     assert await compiled(past, "Where is my passport?") == one
 
 
-async def test_compiling_changes_nothing_that_a_later_compilation_sees(past: Memory) -> None:
-    results = [await compiled(past, "Where is my passport?") for _ in range(3)]
-    assert results[0] == results[1] == results[2]
-
-
 async def test_reading_a_file_makes_its_passages_count_for_more(past: Memory) -> None:
     before = await compiled(past, "Where is my passport?")
     source = before.receipt.considered[0].source
@@ -132,22 +126,12 @@ async def test_the_sessions_project_is_meant_unless_another_is_named(past: Memor
     assert (await compiled(past, session="now", project="borea")).inputs.project == "name:borea"
 
 
-async def test_a_file_that_cannot_be_read_is_left_out(past: Memory, workspace: Path) -> None:
-    (workspace / "knowledge/identity/USER.md").write_bytes(b"\x00\xff\xfe binary \x00")
-    assert "blue drawer" in (await compiled(past, "Where is my passport?")).text
-
-
 async def test_a_tool_is_told_that_a_budget_is_too_small_and_a_resource_is_cut(past: Memory) -> None:
     with pytest.raises(Invalid, match="at least 128"):
         await compiled(past, "Where is my passport?", budget=127, strict=True)
     cut = await compiled(past, "Where is my passport?", budget=20)
     assert cut.receipt.too_small
     assert cut.tokens <= 20
-
-
-async def test_an_unknown_session_is_named_with_the_nearest(past: Memory) -> None:
-    with pytest.raises(NotFound, match="garden"):
-        await compiled(past, session="gardem")
 
 
 async def test_without_any_index_the_files_are_read_and_the_receipt_says_so(memory: Memory) -> None:
@@ -343,18 +327,6 @@ async def test_a_file_of_a_project_that_is_no_utf8_stops_no_context(projects: Me
     (workspace / NOTES).write_bytes(f"# lantern\n\n## Facts\n{OLD}\n- caf".encode() + b"\xe9\n")
     await projects.index.refresh()
     assert "older than 14 days" in (await compiled_with(projects)).text
-
-
-def test_a_changed_budget_and_message_are_named() -> None:
-    one, other = inputs("a", 1000), inputs("b", 2000)
-    assert differing_fields(one.digests(), other.digests()) == ("budget", "message")
-
-
-def test_the_order_of_a_hits_terms_is_no_difference() -> None:
-    first, second = candidate(passage("x")), candidate(passage("x"))
-    first = replace(first, hit=replace(first.hit, terms={"a": 1.0, "b": 2.0}))
-    second = replace(second, hit=replace(second.hit, terms={"b": 2.0, "a": 1.0}))
-    assert differing_fields(inputs(hits=(first,)).digests(), inputs(hits=(second,)).digests()) == ()
 
 
 def test_inputs_that_an_older_version_stored_take_the_defaults_of_new_fields() -> None:

@@ -116,15 +116,6 @@ TEA = Project("name:tea", "tea", frozenset({"name:tea", "git:host/tea"}))
 BREAD = Project("name:bread", "bread", frozenset({"name:bread"}))
 
 
-async def test_a_pause_everywhere_holds_until_it_is_ended(memory: Memory) -> None:
-    assert await why_silent(memory, TEA) is None
-    made = await pause(memory)
-    assert made.words == "paused everywhere"
-    assert await why_silent(memory, TEA) == await why_silent(memory, Project()) == "paused everywhere"
-    assert await resume(memory) == [made]
-    assert await why_silent(memory, TEA) is None
-
-
 async def test_a_pause_of_one_project_leaves_the_others(memory: Memory) -> None:
     await pause(memory, TEA)
     assert await why_silent(memory, TEA) == "paused in tea"
@@ -134,13 +125,6 @@ async def test_a_pause_of_one_project_leaves_the_others(memory: Memory) -> None:
     assert await resume(memory, BREAD) == []
     assert [one.name for one in await resume(memory, renamed)] == ["tea"]
     assert await pauses(memory) == []
-
-
-async def test_ending_one_projects_pause_leaves_the_general_one(memory: Memory) -> None:
-    everywhere = await pause(memory)
-    await pause(memory, TEA)
-    assert [one.name for one in await resume(memory, TEA)] == ["tea"]
-    assert await pauses(memory) == [everywhere]
 
 
 async def test_a_pause_runs_out_by_itself(memory: Memory, clock: Clock) -> None:

@@ -23,7 +23,7 @@ from mcp_server.conversations.imports import (
 )
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import show_session
-from mcp_server.conversations.source_keys import Known, TurnKey, content_sha, keys_of, missing, repeated, sort_out
+from mcp_server.conversations.source_keys import Known, TurnKey, content_sha, keys_of, missing, sort_out
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Role, Turn
@@ -241,37 +241,10 @@ def arriving(content: str, turn_id: str | None = None, role: Role = "user") -> t
     return role, content_sha(content), turn_id
 
 
-def test_the_same_id_is_the_same_turn_whatever_came_between() -> None:
-    keys = keys_of([turn(1, "user", "hi", "a"), turn(2, "agent", "hello")])
-    assert repeated(keys, *arriving("hi", "a")) == keys[0]
-
-
-def test_a_retry_without_an_id_repeats_the_last_turn() -> None:
-    keys = keys_of([turn(1, "user", "continue")])
-    assert repeated(keys, *arriving("continue")) == keys[0]
-    assert repeated(keys, *arriving("continue", "late-id")) == keys[0]
-
-
-def test_saying_it_again_after_an_answer_is_a_new_turn() -> None:
-    keys = keys_of([turn(1, "user", "continue"), turn(2, "agent", "done")])
-    assert repeated(keys, *arriving("continue")) is None
-
-
-def test_two_ids_are_two_turns_even_with_the_same_words() -> None:
-    keys = keys_of([turn(1, "user", "continue", "a")])
-    assert repeated(keys, *arriving("continue", "b")) is None
-
-
 def test_nth_counts_the_earlier_identical_turns() -> None:
     keys = keys_of([turn(1, "user", "continue"), turn(2, "agent", "ok"), turn(3, "user", "continue")])
     assert [key.nth for key in keys] == [0, 0, 1]
     assert keys_of([turn(4, "user", "continue")], keys)[0].nth == 2
-
-
-def test_an_import_adds_only_what_was_not_captured_live() -> None:
-    keys = keys_of([turn(1, "user", "continue", "a"), turn(2, "agent", "ok")])
-    sequence = [arriving("continue", "a"), arriving("ok", role="agent"), arriving("continue", "b")]
-    assert missing(keys, sequence) == [2]
 
 
 @given(sequences)

@@ -53,29 +53,6 @@ async def test_a_retry_is_stored_once_and_two_honest_continues_twice(memory: Mem
     assert [turn.content for turn in await session_turns(memory, "s")] == ["continue", "done", "continue"]
 
 
-async def test_a_message_takes_three_reads_and_two_writes_of_the_state(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await said(memory, "Which berth did we choose?")
-    await said(memory, "Berth 12.", role="agent")
-    calls: list[str] = []
-    state: Any = memory.state  # the local one, whose transactions are counted
-
-    def counted(name: str) -> Callable[..., Any]:
-        transaction = getattr(state.file, name)
-
-        def call(fn: Callable[[Any], Any], **options: bool) -> Any:
-            calls.append(name)
-            return transaction(fn, **options)
-
-        return call
-
-    for name in ("read", "write"):
-        monkeypatch.setattr(state.file, name, counted(name))
-    await said(memory, "And which mainsail?")
-    assert sorted(calls) == ["read", "read", "read", "write", "write"]
-
-
 async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) -> None:
     assert await said(memory, "hi", turn_id="a") == 1
     assert await said(memory, "hello", role="agent") == 2
@@ -92,13 +69,6 @@ async def test_a_restart_and_a_lost_state_forget_nothing(
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as again:
         assert await said(again, "hi", turn_id="a") == -1
         assert await said(again, "more") == 2
-
-
-async def test_what_another_process_wrote_is_seen(memory: Memory, workspace: Path, clock: Clock) -> None:
-    await said(memory, "one")
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as other:
-        assert await said(other, "two", role="agent") == 2
-    assert await said(memory, "three") == 3
 
 
 async def test_a_turn_that_a_crash_cut_off_from_the_state_is_recorded_from_the_transcript(memory: Memory) -> None:
@@ -352,8 +322,3 @@ def test_a_compiled_context_is_never_taken_for_a_persons_words(budget: int, memo
 @given(INJECTED)
 def test_injected_messages_are_distinguished_from_those_of_a_person(text: str) -> None:
     assert is_injected(text)
-
-
-@given(st.text())
-def test_any_text_may_be_a_message(text: str) -> None:
-    assert is_real_user("user", text) in (True, False)

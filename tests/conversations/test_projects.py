@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,9 @@ from mcp_server.model import Caller
 from mcp_server.project import argument_key, free_slug, known_as, origin_key, slug_of, slugify
 from mcp_server.storage.local.folders import ProjectFolders
 from mcp_server.topics.front_matter import check
+from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@t.invalid", "-c", "init.defaultBranch=main")
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def repository(folder: Path, origin: str | None = None) -> Path:

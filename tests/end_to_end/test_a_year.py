@@ -7,7 +7,6 @@ lost, and nothing grows over its cap.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +25,7 @@ from mcp_server.model import Caller
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.text.destinations import MEMORY
 from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
 
@@ -68,10 +68,6 @@ async def lived(memory: Memory, clock: Clock, day: int) -> None:
     await commit_changes(memory)
     await tag_days(memory)
     clock.now = FIRST + timedelta(days=day)
-
-
-def git(workspace: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=workspace, capture_output=True, text=True, check=True).stdout
 
 
 async def test_caps_hold_the_archive_fills_and_everything_is_found(

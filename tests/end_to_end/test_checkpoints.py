@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from mcp_server.relevance.live_set import live_set
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.killed import Killed
 from tests.end_to_end.servers import Served, command, done, eventually, files_below, served, turns
+from tests.gitting import git, write
 
 pytestmark = pytest.mark.anyio
 
@@ -70,15 +70,6 @@ async def state(root: Path) -> State:
         )
 
 
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
-
-
-def write(root: Path, path: str, text: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_bytes(text.encode())
-
-
 async def talk(server: Served, first: int, last: int) -> None:
     """Exchanges `first` to `last`, two turns each."""
     for number in range(first, last + 1):
@@ -95,7 +86,7 @@ async def begun(root: Path, server: Served, *, committed: bool, exchanges: int) 
     write(root, "knowledge/people/ana.md", "# Ana\r\n\r\nAna keeps the berth.\r\n")  # line ends that git would change
     if committed:
         git(root, "add", "knowledge")
-        git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "knowledge")
+        git(root, "commit", "-qm", "knowledge")
     write(root, "knowledge/people/marko.md", "# Marko\n\nMarko is not committed.\n")
     await talk(server, 1, exchanges)
     await server.call("anchor", item="ClaraCore", note="it pays")
@@ -111,7 +102,7 @@ async def gone_on(root: Path, server: Served, *, committed: bool, exchanges: ran
     write(root, "knowledge/memory/MEMORY.md", "# Memory\n\n- 2026-02-01: the berth in Kotor costs 400 euros\n")
     if committed:
         git(root, "add", "knowledge")
-        git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "dearer")
+        git(root, "commit", "-qm", "dearer")
     write(root, "knowledge/people/ana.md", "# Ana\n\nAna has left.\n")
     (root / "knowledge/people/marko.md").unlink()
     write(root, "knowledge/people/vesna.md", "# Vesna\n\nVesna keeps the berth now.\n")

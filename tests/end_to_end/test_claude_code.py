@@ -313,11 +313,14 @@ def test_what_no_hook_saw_is_imported_once_or_captured_by_the_next_hook(desk: De
     session = desk.ask("Turn 0").session
     counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
     assert counted["new_turns"] == 2
-    desk.ask("Turn 1", "--resume", session)
     desk.plugin = plugin
+    desk.ask("Turn 1", "--resume", session)
+    desk.plugin = desk.home
     desk.ask("Turn 2", "--resume", session)
+    desk.plugin = plugin
+    desk.ask("Turn 3", "--resume", session)
     settled(desk)
-    assert said_in(desk, session) == [text for number in range(3) for text in (f"Turn {number}", "Fine.")]
+    assert said_in(desk, session) == [text for number in range(4) for text in (f"Turn {number}", "Fine.")]
 
 
 def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: Desk, tmp_path: Path) -> None:

@@ -23,10 +23,7 @@ from mcp_server.search.search import SearchRequest, find
 from tests.gitting import WHO, attempt, git, write
 from tests.serving import PLAIN
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(shutil.which("git") is None or shutil.which("sh") is None, reason="needs git and sh"),
-]
+pytestmark = pytest.mark.anyio
 DOCS = (Path(__file__).parents[2] / "docs" / "git.md").read_text("utf-8")
 TESTS = Caller(source="cli")
 LOCAL_URLS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}

@@ -31,7 +31,7 @@ from tests.serving import PLAIN
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller(source="cli")
-COMMITS = 1_100
+COMMITS = 1_200
 CORE = "knowledge/memory/MEMORY.md"
 GARDEN = "knowledge/reference/garden.md"
 

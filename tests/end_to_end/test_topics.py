@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.servers import done, eventually, served
+from tests.gitting import write
 from tests.llm.endpoint import Endpoint, Reply, endpoint
 from tests.serving import call, resource, say
 from tests.topics.playbooks import EMAIL
@@ -47,12 +48,6 @@ triggers:
 
 Code is Python 3.12 with type hints.
 """
-
-
-def write(root: Path, path: str, text: str) -> None:
-    place = root / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8")
 
 
 def without_examples(root: Path) -> None:

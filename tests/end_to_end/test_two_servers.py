@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.end_to_end.servers import CALLS, DATABASE_TROUBLE, Served, done, eventually, served, transcripts
+from tests.gitting import git
 from tests.torture.processes import (
     FEW_LINES,
     Said,
@@ -57,11 +57,6 @@ async def test_two_servers_and_a_rebuilding_third_process_lose_nothing_and_write
     assert not [log for log in logs if DATABASE_TROUBLE.search(log)]
     await assert_the_index_is_as_new(root)
     print(f"{said.acknowledged} calls acknowledged, {rebuilt[0]} rebuilds meanwhile, stderr: {''.join(logs)!r}")
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=Ana", "-c", "user.email=ana@example.com"]
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
 
 
 async def test_two_worktrees_a_subfolder_and_a_symlink_are_one_project(tmp_path: Path) -> None:

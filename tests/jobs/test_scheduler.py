@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,12 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.errors import Invalid, NotFound
+from mcp_server.errors import NotFound
 from mcp_server.jobs import scheduler
-from mcp_server.jobs.scheduler import Job, fire_due, latest, planned, run_due, run_now
+from mcp_server.jobs.scheduler import Job, planned, run_due, run_now
 from mcp_server.memory import Memory
 from mcp_server.storage import logs
-from mcp_server.topics.listing import list_topics
 from tests.conftest import KEYWORDS_ONLY, Clock
-from tests.serving import PLAIN
-from tests.topics.playbooks import context, say, write
 
 pytestmark = pytest.mark.anyio
 
@@ -141,100 +136,3 @@ async def test_the_schedule_is_kept_until_it_is_cancelled(
         with anyio.fail_after(60):
             await done.wait()
         tasks.cancel_scope.cancel()
-
-
-NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("expression", "timezone", "expected"),
-    [
-        ("0 12 * * *", "UTC", NOON),
-        ("0 8 * * *", "UTC", NOON.replace(hour=8)),
-        ("0 14 * * *", "Europe/Belgrade", NOON),
-        ("0 15 * * *", "Europe/Belgrade", datetime(2026, 6, 30, 13, 0, tzinfo=UTC)),
-        ("30 3 * * SUN", "UTC", datetime(2026, 6, 28, 3, 30, tzinfo=UTC)),
-        ("0 0 1 1 *", "Europe/Belgrade", datetime(2025, 12, 31, 23, 0, tzinfo=UTC)),
-    ],
-)
-def test_the_last_planned_moment_is_in_the_users_zone(expression: str, timezone: str, expected: datetime) -> None:
-    assert latest(expression, NOON, timezone) == expected
-    assert latest(expression, NOON.replace(second=59), timezone) == expected
-
-
-@pytest.mark.parametrize("expression", ["", "daily", "* * * *", "0 0 0 1 1 1", "61 * * * *", "0 0 31 2 *"])
-def test_what_is_no_expression_is_named(expression: str) -> None:
-    with pytest.raises(Invalid, match="cron expression"):
-        latest(expression, NOON, "UTC")
-
-
-DAILY = "---\ntriggers:\n  - {type: cron, schedule: '0 8 * * *'}\n---\n# Standup\n\nWhat is next?\n"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(datetime(2026, 2, 16, 7, 30, tzinfo=UTC))
-
-
-@asynccontextmanager
-async def opened(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
-    async with open_memory(workspace, PLAIN, clock=clock, new_id=new_id) as memory:
-        yield memory
-
-
-async def active(memory: Memory) -> list[str]:
-    return [row.by for row in (await list_topics(memory, "s")).topics if row.state == "active"]
-
-
-async def test_a_topic_comes_up_when_its_time_has_come(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
-) -> None:
-    async with opened(workspace, clock, new_id) as memory:
-        write(memory, "topics/standup.md", DAILY)
-        await say(memory, "hello")
-        assert await fire_due(memory) == ()  # seen for the first time: it begins now
-        clock.forward(minutes=29)
-        assert await fire_due(memory) == ()
-        clock.forward(minutes=1)
-        assert await fire_due(memory) == ("standup",)
-        assert await fire_due(memory) == ()
-        assert await active(memory) == ["schedule 0 8 * * *"]
-        assert "What is next?" in await context(memory)
-
-
-async def test_what_was_missed_while_nothing_ran_is_caught_up_with_once(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
-) -> None:
-    async with opened(workspace, clock, new_id) as memory:
-        write(memory, "topics/standup.md", DAILY)
-        await fire_due(memory)
-    clock.forward(days=5)
-    async with opened(workspace, clock, new_id) as memory:
-        assert await fire_due(memory) == ("standup",)
-        assert await fire_due(memory) == ()
-        await say(memory, "good morning")  # no conversation was open: the next one gets it
-        assert await active(memory) == ["schedule 0 8 * * *"]
-        clock.forward(hours=1)
-        assert await fire_due(memory) == ("standup",)
-
-
-async def test_two_processes_set_it_off_once(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> None:
-    async with opened(workspace, clock, new_id) as one, opened(workspace, clock, new_id) as other:
-        write(one, "topics/standup.md", DAILY)
-        await fire_due(one)
-        clock.forward(hours=1)
-        assert await fire_due(one) == ("standup",)
-        assert await fire_due(other) == ()
-
-
-async def test_manual_topics_are_never_set_off_and_removed_ones_are_forgotten(memory: Memory, clock: Clock) -> None:
-    write(memory, "topics/standup.md", DAILY)
-    write(memory, "topics/quiet.md", DAILY.replace("triggers", "activation: manual\ntriggers"))
-    await fire_due(memory)
-    clock.forward(hours=1)
-    assert await fire_due(memory) == ("standup",)
-    (memory.disk.root / "topics" / "standup.md").unlink()
-    await fire_due(memory)
-    write(memory, "topics/standup.md", DAILY)
-    clock.forward(days=1)
-    assert await fire_due(memory) == ()  # a new schedule begins when it is first seen

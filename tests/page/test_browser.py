@@ -123,14 +123,6 @@ def test_another_site_of_this_machine_can_neither_read_nor_change(
     assert "Paused everywhere" not in page.content()
 
 
-def test_a_rebound_name_is_refused(browser: Browser, root: str) -> None:
-    port = root.rpartition(":")[2]
-    context = browser.new_context()
-    answer = context.request.get(f"{root}/now", headers={"Host": f"evil.example:{port}"})
-    assert answer.status == 421
-    context.close()
-
-
 def test_hostile_stored_text_runs_nothing(page: Page, root: str, bakery: Path) -> None:
     hostile = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> hazelnut allergy"
     push(bakery, "hostile", hostile)

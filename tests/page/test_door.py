@@ -17,7 +17,6 @@ from pathlib import Path
 import httpx2
 import pytest
 
-import mcp_server.page
 from mcp_server.memory import Memory
 from mcp_server.page.door import CODE_SECONDS, MAX_CODES, Door
 from mcp_server.page.site import application
@@ -332,11 +331,6 @@ def test_without_a_browser_the_background_says_what_to_do(run: Run, monkeypatch:
     assert "in a terminal" in run("page", "--background", code=1)
 
 
-def test_without_a_memory_the_page_creates_none(run: Run, workspace: Path) -> None:
-    assert "init" in run("page", "--no-browser", code=1)
-    assert not workspace.exists()
-
-
 @pytest.mark.usefixtures("empty_memory")
 def test_a_port_in_use_is_named(run: Run, workspace: Path) -> None:
     with serving(workspace, **KEYWORDS_ONLY) as address:
@@ -351,9 +345,3 @@ def test_the_stdio_server_loads_nothing_of_the_page() -> None:
     loaded = done.stdout.split()
     assert "mcp_server.context.compile" in loaded
     assert not [name for name in loaded if name.startswith(("mcp_server.page", "jinja2", "markupsafe"))]
-
-
-def test_the_page_takes_less_than_400_kb_of_the_package() -> None:
-    folder = Path(mcp_server.page.__file__).parent
-    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    assert 0 < sum(path.stat().st_size for path in files) < 400_000

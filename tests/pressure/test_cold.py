@@ -98,13 +98,6 @@ async def test_what_the_talk_returns_to_comes_back_by_itself_and_stays_a_while(w
     assert all(line["trigger"] == "automatic" and line["relevance_score"] >= 0.5 for line in logged)
 
 
-async def test_nothing_comes_back_when_it_is_switched_off(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, limited(1500, auto_recover=0), clock=clock) as memory:
-        await grow(memory, clock)
-        await say(memory, "Which winter berth and which mainsail did we want for the Galeb in Split harbour?")
-    assert not (workspace / ".local/logs/context/recovery.jsonl").exists()
-
-
 async def test_nothing_comes_back_for_small_talk(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(30_000), clock=clock) as memory:
         await hold(memory, talk(15))

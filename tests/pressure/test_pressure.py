@@ -297,10 +297,6 @@ async def test_a_window_that_was_emptied_without_a_word_begins_anew(memory: Memo
     assert await hear(memory, 110_000) == [1, 3]
 
 
-async def test_a_client_that_says_nothing_gets_none(memory: Memory) -> None:
-    assert await hear(memory, None) == []
-
-
 TEMPLATE = "At most {words} words.\n<data>\n{message}\n</data>\n"
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mcp_server.search.gate import (
     WITH_EMBEDDER,
-    WITHOUT_EMBEDDER,
     GateDecision,
     GateWeights,
     names_said,
@@ -223,15 +222,3 @@ def test_an_embedder_may_bring_its_own_threshold() -> None:
     strict = GateWeights(nearest=1.0, matching=0.0, named=0.0, said=0.0, threshold=0.8)
     assert not decide(("boat",), (3,), 500, [passage(1, 0.79, length=0)], strict).open
     assert decide(("boat",), (3,), 500, [passage(1, 0.81, length=0)], strict).open
-
-
-@pytest.mark.parametrize("weights", [WITH_EMBEDDER, WITHOUT_EMBEDDER])
-def test_the_weights_sum_to_one(weights: GateWeights) -> None:
-    assert weights.nearest + weights.matching + weights.named + weights.said == pytest.approx(1)
-
-
-def test_a_receipt_can_print_the_decision() -> None:
-    signal = decide(("boat",), (3,), 500, [passage(1, 0.5, length=0)]).signal()
-    assert signal.open
-    assert signal.signal.startswith("nearest 0.175 + matching ")
-    assert list(decide(("boat",), (3,), 500, seen([1])).terms) == ["nearest", "matching", "named", "said"]

@@ -3,7 +3,6 @@ touched."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.storage.checkpoint_files import LARGEST, CheckpointTrees
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
+from tests.gitting import git
 
 FILES = {
     "knowledge/memory/MEMORY.md": b"# Memory\n",
@@ -22,10 +22,6 @@ FILES = {
     "anchors.yaml": b"anchors: []\n",
 }
 SECRET = b"The key is sk-ant-api03-" + b"Ab3dEf6hIj" * 9 + b"\n"
-
-
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(params=["git", "copies"])

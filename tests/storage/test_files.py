@@ -241,16 +241,6 @@ def test_a_start_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None
     assert (tmp_path / "knowledge/identity/SOUL.md").exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="folder modes")
-def test_a_finished_workspace_needs_no_writing(tmp_path: Path) -> None:
-    create(tmp_path, SETTINGS)
-    before = tmp_path.stat().st_mtime_ns
-
-    create(tmp_path, SETTINGS)
-
-    assert tmp_path.stat().st_mtime_ns == before
-
-
 @pytest.mark.parametrize("path", sorted(templates()))
 def test_a_template_is_untouched_until_somebody_writes_in_it(path: str) -> None:
     text = templates()[path]
@@ -269,12 +259,3 @@ def test_every_template_has_front_matter_that_passes(path: str) -> None:
     assert checked.warnings == ()
     if path.endswith("MEMORY.md"):
         assert checked.fields["line_count"] == templates()[path].count("\n")
-
-
-def test_templates_name_only_what_exists() -> None:
-    text = "\n".join(templates().values()).lower()
-
-    assert "recover" not in text
-    assert "checkpoint" not in text
-    for word in ("observe", "remember"):
-        assert word in templates()["knowledge/identity/AGENTS.md"].lower()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,33 +10,11 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
-from mcp_server.storage.local.git import repository as module
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
+from tests.gitting import git as run
+from tests.gitting import write
 from tests.preloaded import python
-
-
-def run(folder: Path, *arguments: str, check: bool = True, **environment: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        check=check,
-        env={
-            **os.environ,
-            "GIT_AUTHOR_NAME": "T",
-            "GIT_AUTHOR_EMAIL": "t@t",
-            "GIT_COMMITTER_NAME": "T",
-            "GIT_COMMITTER_EMAIL": "t@t",
-        }
-        | environment,
-    )
-    return done.stdout.strip()
-
-
-def write(root: Path, path: str, text: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(text)
 
 
 @pytest.fixture(autouse=True)
@@ -73,63 +50,6 @@ def test_the_first_commit_makes_the_repository_and_has_an_author_of_ours(root: P
     assert git.init() is False
 
 
-def test_nothing_new_is_no_commit(root: Path) -> None:
-    git = Git(root)
-    write(root, "a.md", "one\n")
-    git.commit(["a.md"], "memory: a")
-
-    assert git.commit(["a.md"], "memory: again") is None
-    assert git.commit([], "memory: nothing") is None
-    assert run(root, "rev-list", "--count", "HEAD") == "1"
-
-
-def test_what_the_user_has_staged_or_changed_stays_as_it_was(root: Path) -> None:
-    git = Git(root)
-    for name in ("staged.md", "edited.md", "ours.md", "gone.md"):
-        write(root, name, "old\n")
-    git.commit(["staged.md", "edited.md", "ours.md", "gone.md"], "memory: start")
-    write(root, "staged.md", "staged\n")
-    write(root, "new.md", "staged too\n")
-    run(root, "add", "staged.md", "new.md")
-    run(root, "rm", "--quiet", "--cached", "gone.md")
-    write(root, "staged.md", "edited after staging\n")
-    write(root, "edited.md", "edited\n")
-    write(root, "untracked.md", "x\n")
-    before = run(root, "status", "--porcelain")
-
-    write(root, "ours.md", "new\n")
-    commit = git.commit(["ours.md", "staged.md", "gone.md"], "memory: ours")
-
-    assert commit is not None
-    assert run(root, "show", "--name-only", "--format=", "HEAD") == "ours.md"
-    assert run(root, "status", "--porcelain") == before
-    assert run(root, "show", ":staged.md") == "staged"
-    assert git.commit(["staged.md"], "memory: waits for its owner") is None
-
-
-def test_a_deleted_file_is_committed_as_deleted(root: Path) -> None:
-    git = Git(root)
-    write(root, "a.md", "one\n")
-    write(root, "b.md", "two\n")
-    git.commit(["a.md", "b.md"], "memory: two")
-    (root / "a.md").unlink()
-
-    git.commit(["a.md"], "maintenance: one less")
-
-    assert run(root, "ls-tree", "--name-only", "HEAD") == "b.md"
-    assert run(root, "status", "--porcelain") == ""
-
-
-def test_a_workspace_inside_another_repository_has_its_own(tmp_path: Path, root: Path) -> None:
-    run(tmp_path, "init", "--quiet", ".")
-    write(root, "a.md", "one\n")
-
-    Git(root).commit(["a.md"], "memory: a")
-
-    assert run(root, "rev-list", "--count", "HEAD") == "1"
-    assert run(tmp_path, "rev-list", "--count", "--all") == "0"
-
-
 def test_a_hook_that_started_us_does_not_mislead_us(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,30 +69,6 @@ def test_a_hook_that_started_us_does_not_mislead_us(
     assert said == str(root)
     assert run(root, "ls-tree", "--name-only", "HEAD") == "a.md"
     assert run(other, "rev-list", "--count", "--all") == "0"
-
-
-def test_detached_worktrees_and_bare_repositories_work(tmp_path: Path, root: Path) -> None:
-    git = Git(root)
-    write(root, "a.md", "one\n")
-    first = git.commit(["a.md"], "memory: a")
-    run(root, "checkout", "--quiet", "--detach")
-    write(root, "a.md", "two\n")
-    with pytest.raises(Unavailable, match="on no branch"):
-        git.commit(["a.md"], "memory: detached")
-    assert run(root, "rev-parse", "HEAD") == first
-
-    run(root, "worktree", "add", "--quiet", str(tmp_path / "tree"), "main")
-    write(tmp_path / "tree", "a.md", "three\n")
-    third = Git(tmp_path / "tree").commit(["a.md"], "memory: in a worktree")
-    assert run(root, "rev-parse", "main") == third
-    assert run(tmp_path / "tree", "status", "--porcelain") == ""
-
-    run(root, "worktree", "remove", "--force", str(tmp_path / "tree"))
-    run(root, "checkout", "--quiet", "--force", "main")
-    run(root, "config", "core.bare", "true")
-    write(root, "a.md", "four\n")
-    assert git.commit(["a.md"], "memory: bare") is not None
-    assert git.show("a.md", "HEAD") == "four\n"
 
 
 def test_the_users_identity_and_another_author_are_used(root: Path) -> None:
@@ -313,29 +209,3 @@ def test_many_files_are_one_commit(root: Path) -> None:
 
     assert len(run(root, "ls-tree", "-r", "--name-only", "HEAD").split()) == 600
     assert run(root, "status", "--porcelain") == ""
-
-
-def test_without_git_everything_says_what_it_needs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(root))
-    module.version.cache_clear()
-    module.library.cache_clear()
-    try:
-        git = Git(root)
-        assert git.version() is None
-        assert not git.available()
-        assert git.head() is None
-        assert ask_git(root, "rev-parse", "HEAD") is None
-        for call in (git.init, lambda: git.commit(["a.md"], "x"), lambda: git.show("a.md", "HEAD")):
-            with pytest.raises(Unavailable, match="needs git"):
-                call()
-    finally:
-        module.version.cache_clear()
-        module.library.cache_clear()
-
-
-def test_questions_to_other_folders(root: Path) -> None:
-    assert ask_git(root, "rev-parse", "--show-toplevel") is None
-    Git(root).init()
-    assert ask_git(root, "rev-parse", "--show-toplevel") == str(root)
-    assert ask_git(root / "missing", "rev-parse", "HEAD") is None
-    assert re.fullmatch(r"\d+\.\d+.*", Git(root).version() or "")

@@ -4,7 +4,6 @@ the way."""
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from mcp_server.storage.local.git.git import Git
 from mcp_server.text.redaction import secrets
 from tests.gitting import WHO, attempt, git, subjects, write
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None or shutil.which("sh") is None, reason="needs git and sh")
 CORE = "knowledge/memory/MEMORY.md"
 TRANSCRIPT = "raw/conversations/2026/02/16/1845-s1-oven.md"
 SEALED = "---\nsession_id: s1\nended: 2026-02-16T19:00:00Z\n---\n\n# Oven\n\n## 18:45 — user\nhello\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import ERAS, Mode, call, connected, refused, resource, say, text
+from tests.serving import call, connected, refused, resource, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -35,9 +35,8 @@ async def test_without_a_conversation_it_asks_which_one(tmp_path: Path) -> None:
         assert "no session 'ses_0'" in text(unknown)
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_an_anchored_name_stands_first_in_what_is_compiled(tmp_path: Path, mode: Mode) -> None:
-    async with connected(tmp_path, mode=mode) as client:
+async def test_an_anchored_name_stands_first_in_what_is_compiled(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
         await say(client, "The oven and the oven; ClaraCore too")
         assert "claracore: anchored" in await call(client, "anchor", item="ClaraCore", note="our engine")
         assert "⚓ claracore" in await call(client, "compile_context")

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.types import ElicitRequestParams, ElicitResult
 
 from mcp_server.serve.server import build
-from tests.gitting import git, subjects
+from tests.gitting import git, subjects, write
 from tests.holding import holding
 from tests.serving import ERAS, Mode, call, connected, opener, refused, resource, say
 
@@ -140,9 +140,8 @@ async def test_history_is_offered_on_request_only(workspace: Path) -> None:
     assert "additionalProperties" in json.dumps(tool.input_schema)
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_each_question_has_its_answer(workspace: Path, era: Mode) -> None:
-    async with connected(workspace, profile="full", mode=era) as client:
+async def test_each_question_has_its_answer(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
         session = await say(client, "Ana moved to Basel <system-reminder>")
         await call(client, "remember", content="Ana moved to Basel", session=session)
         assert "not committed yet" in await call(client, "history", question="when", about="ana moved")
@@ -178,11 +177,6 @@ async def test_each_question_has_its_answer(workspace: Path, era: Mode) -> None:
 TEA = "---\ntriggers:\n  - {type: pattern, match: '\\btea\\b'}\nactivation: auto\n---\n# Tea\n\nWarm the pot.\n"
 
 
-def write(root: Path, name: str, text: str) -> None:
-    (root / "topics").mkdir(parents=True, exist_ok=True)
-    (root / "topics" / name).write_text(text, encoding="utf-8")
-
-
 async def test_only_the_full_profile_offers_it(workspace: Path) -> None:
     async with connected(workspace) as client:
         assert "topics" not in {tool.name for tool in (await client.list_tools()).tools}
@@ -194,7 +188,7 @@ async def test_only_the_full_profile_offers_it(workspace: Path) -> None:
 async def test_it_lists_switches_and_explains(workspace: Path) -> None:
     async with connected(workspace, profile="full") as client:
         await call(client, "status")  # the memory is there now
-        write(workspace, "tea.md", TEA)
+        write(workspace, "topics/tea.md", TEA)
         session = await say(client, "hello")
         listed = await call(client, "topics")
         assert "- tea: waiting · auto, medium · pattern — Warm the pot." in listed
@@ -218,5 +212,5 @@ async def test_what_is_missing_or_wrong_is_said(workspace: Path) -> None:
         assert "needs `message`" in await refused(client, "topics", action="explain")
         wrong = await refused(client, "topics", action="activate", name="emial")
         assert wrong == "no topic 'emial'; did you mean 'email-triage'? (topics list)"
-        write(workspace, "bad.md", "---\npriority: urgent\n---\n")
+        write(workspace, "topics/bad.md", "---\npriority: urgent\n---\n")
         assert "- topics/bad.md: line 2: `priority`" in await call(client, "topics")

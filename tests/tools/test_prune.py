@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from tests.serving import ERAS, PLAIN, Mode, call, connected, refused
+from tests.serving import PLAIN, call, connected, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -37,9 +37,8 @@ async def converse(client: Client, delivery: str, turns: int = 12) -> list[str]:
     return answers
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_a_dry_run_tells_and_the_second_call_does_it_recoverably(tmp_path: Path, mode: Mode) -> None:
-    async with connected(tmp_path, mode=mode) as client:
+async def test_a_dry_run_tells_and_the_second_call_does_it_recoverably(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
         await converse(client, "replace")
         told = await call(client, "prune", strategy="compact", session="s")
         assert "would go to cold storage" in told

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.serving import ERAS, PLAIN, Mode, call, connected, refused, text
+from tests.serving import PLAIN, call, connected, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +29,8 @@ def ids(text: str) -> list[str]:
     return re.findall(r"^- (c[0-9a-f]{11})", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_a_chunk_is_listed_shown_brought_back_and_sent_away_again(tmp_path: Path, mode: Mode) -> None:
-    async with connected(tmp_path, mode=mode) as client:
+async def test_a_chunk_is_listed_shown_brought_back_and_sent_away_again(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
         assert "nothing to recover" in await call(client, "recover")
         await converse(client)
         before = ids(await call(client, "recover"))

@@ -18,7 +18,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.topics.gate_log import Pending, decisions, message_hash, pending, used
-from mcp_server.topics.gate_tuning import Nuisance, Past, Quality, nuisances, proposals, quality, tune
+from mcp_server.topics.gate_tuning import Nuisance, Past, nuisances, proposals, quality
 from mcp_server.topics.listing import switch
 from tests.conftest import KEYWORDS_ONLY
 
@@ -153,31 +153,6 @@ def write(memory: Memory, number: int, value: float, useful: bool | None) -> Non
         )
 
 
-async def test_tuning_proposes_and_writes_only_when_asked_to(memory: Memory, workspace: Path) -> None:
-    for number in range(12):
-        write(memory, number, 0.3 if number % 2 else 0.5, useful=not number % 2)
-    write(memory, 99, 0.9, useful=None)
-    append_or_drop(memory.files, "gate", {"event": "gate_decision", "topic_name": "deployment", "was_useful": True})
-    before = (workspace / "topics" / "deployment.md").read_text()
-
-    found = await tune(memory)
-    assert (found.logged, found.known) == (14, 12)
-    assert (found.before.precision, found.after.precision, found.after.recall) == (0.5, 1.0, 1.0)
-    assert (workspace / "topics" / "deployment.md").read_text() == before
-
-    done = await tune(memory, apply=True)
-    assert done.written == ("topics/deployment.md",)
-    after = (workspace / "topics" / "deployment.md").read_text()
-    assert after != before
-    assert memory.topics.read().topics["deployment"].similarity_threshold == done.proposals[0].proposed
-    assert memory.git.show("topics/deployment.md", "HEAD") == after
-
-
-async def test_an_empty_log_has_nothing_to_say(memory: Memory) -> None:
-    found = await tune(memory, apply=True)
-    assert (found.logged, found.proposals, found.written, found.nuisances) == (0, (), (), ())
-
-
 def past(value: float, useful: bool, **given_: object) -> Past:
     """A decision of the gate without an LLM, at threshold .15 and margin .13."""
     fields: dict[str, object] = {
@@ -236,12 +211,6 @@ def test_precision_and_recall_stay_between_0_and_1(decisions: list[tuple[bool, b
     assert 0 <= found.precision <= 1
     assert 0 <= found.recall <= 1
     assert 0 <= found.f <= 1
-
-
-def test_f_counts_precision_twice() -> None:
-    assert Quality(0.9, 0.5).f > Quality(0.5, 0.9).f
-    assert Quality(0.0, 0.0).f == 0.0
-    assert Quality(1.0, 1.0).f == pytest.approx(1.0)
 
 
 OWN = ("canari", "smoke", "rollback", "pipelin")

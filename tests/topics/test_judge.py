@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from mcp_server.llm import Llm, LlmUnavailable, Purpose
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.topics.gate_log import decisions
-from mcp_server.topics.judge import Answers, Verdict, cache_key, judge
+from mcp_server.topics.judge import Answers, Verdict, judge
 from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 from tests.conftest import KEYWORDS_ONLY
@@ -126,28 +125,6 @@ async def test_without_a_usable_answer_arithmetic_decides_and_says_why(
         assert (one.active, one.by) == (True, "arithmetic")
         assert note in one.why
         assert note in logged(memory)[0]["why"]
-
-
-class Silent:
-    """An LLM that never answers."""
-
-    model = "silent"
-
-    async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-
-async def test_an_llm_that_does_not_answer_in_time_costs_its_limit_and_nothing_else(
-    workspace: Path, clock: Callable[[], datetime]
-) -> None:
-    async with remembering(workspace, clock, Silent(), review=review()) as opened:
-        knobs = opened.settings.watchers.model_copy(update={"gate_timeout_seconds": 0.01})
-        memory = replace(opened, settings=opened.settings.model_copy(update={"watchers": knobs}))
-        done = await observe(memory, NewTurn("user", ASK, session="talk"), AGENT)
-        assert done.recorded
-        assert "review" in "\n".join(done.notes)
-        assert "no answer from the LLM within 0.01 s" in logged(memory)[0]["why"]
 
 
 async def test_no_lock_is_held_while_the_llm_thinks(workspace: Path, clock: Callable[[], datetime]) -> None:
@@ -272,17 +249,6 @@ def test_answers_are_bounded_and_the_least_recently_used_goes_first() -> None:
     assert kept.get("a") is True
     kept.keep("c", True)
     assert [kept.get(key) for key in "abc"] == [True, None, True]
-
-
-async def test_the_key_of_an_answer_is_the_same_in_every_process(
-    workspace: Path, clock: Callable[[], datetime]
-) -> None:
-    async with remembering(workspace, clock, review=review()) as memory:
-        topic = memory.topics.read().topics["review"]
-    assert cache_key("hello", topic) == cache_key("hello", topic)
-    assert len(cache_key("hello", topic)) == 64
-    assert cache_key("x" * 500 + "a", topic) == cache_key("x" * 500 + "b", topic)
-    assert cache_key("hello", replace(topic, digest="other")) != cache_key("hello", topic)
 
 
 def names(found: Sequence[Verdict]) -> list[str]:
