@@ -95,7 +95,7 @@ def context_of(
 
 # ---------------------------------------------------------------- items
 
-VERSION = 4
+VERSION = 5
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -147,7 +147,7 @@ def is_worth_a_line(item: Item) -> bool:
     if item.probability >= LABELED:
         return True
     return not (
-        item.text.rstrip().endswith("?")
+        (item.text.rstrip().endswith("?") and item.kind != "rule")
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
         or item.probability < LEAST.get((item.kind, item.role), 0.0)

@@ -288,7 +288,9 @@ def settled(body: str, lines: Iterable[Line]) -> str:
         one = Statement(KINDS[item.section], item.said, order, changes, heard, key=item)
         one.is_new = bool(new)
         statements.append(one)
-    statements += [Statement("report", line.text, _order(line.source, line.said), key=line) for line in reports]
+    statements += [
+        Statement("report", line.text, _order(line.source, line.said), line.changes, key=line) for line in reports
+    ]
     settle(statements)
     moved: list[tuple[Entry, str, str]] = []
     for one in statements:

@@ -76,6 +76,17 @@ def test_a_standing_rule_is_recognized() -> None:
     assert texts("rule", rule, "Understood, noted.", "what is next?", "The export.") == [rule]
 
 
+def test_a_rule_may_be_a_question() -> None:
+    asked = "Could you always write p-values with three decimals and without the zero in front?"
+    assert texts("rule", asked, "Of course, always three decimals.") == [asked]
+
+
+def test_a_short_rule_is_told_with_the_sentence_before_it() -> None:
+    assert texts("rule", "One last thing: dates. Always write them with the weekday, please.", "I will.") == [
+        "One last thing: dates. Always write them with the weekday, please."
+    ]
+
+
 def test_a_fact_is_recognized() -> None:
     fact = "The Atlas release is due on 3 June 2026."
     assert texts("fact", fact, "Noted.") == [fact]
