@@ -26,7 +26,7 @@ SECTIONS = ("user_acts", "agent_acts", "items", "lines", "prompts")
 
 
 LONGEST_PROMPT = 2_000
-"""Only so many characters of a prompt are judged, because a prompt may have megabytes."""
+"""Characters. The rest of a longer prompt is not judged: a prompt may have megabytes."""
 
 
 @cache

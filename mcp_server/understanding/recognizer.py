@@ -47,7 +47,7 @@ LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15
-"""The same for a proposal that the user accepts in so many words: "yes, go with that"."""
+"""The same for a proposal that the user plainly accepts: "yes, go with that"."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
 """Words of a plain acceptance, and characters in which it says yes."""
@@ -67,13 +67,15 @@ LONGEST_ANSWER = 240
 LONGEST = 480
 """Characters of an item's text."""
 
-SHORT, SETTLES = 200, 0.5
-"""Characters from which on a decision is shortened to the sentences that settle it, and the share of the likeliest
-sentence's probability from which on another sentence settles it, too."""
+SHORT = 200
+"""Characters. A longer decision is shortened to the sentences that settle it."""
 
-AMENDING, CLEAR = 0.3, 3
-"""The same share for the sentences of an answer, and the words about its subject from which on a decision of the user
-is understood without the agent's words before it."""
+SETTLES, AMENDING = 0.5, 0.3
+"""A sentence settles a decision if its probability is at least this share of the likeliest sentence's: `SETTLES` in a
+statement, `AMENDING` in an answer that is quoted with a proposal."""
+
+CLEAR = 3
+"""A decision of the user with at least this many words about its subject is quoted without the agent's words."""
 
 NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.25, "report": 0.2}
 """A sentence next to one that counts joins it from this share of the least probability on."""
@@ -300,9 +302,10 @@ def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], 
     """
     if kind == "decision" and chosen and sentence.option not in (0, chosen):
         return False
-    if kind != "open" and is_question(sentence.text):
-        if kind != ("decision" if by_agent else "rule") or len(subject_stems(sentence.text)) < MIN_WORDS:
-            return False
+    enough = len(subject_stems(sentence.text)) >= MIN_WORDS
+    may_ask = kind == "open" or (kind == ("decision" if by_agent else "rule") and enough)
+    if is_question(sentence.text) and not may_ask:
+        return False
     return shares[kind] >= SECOND[kind] * max(shares.values())
 
 
