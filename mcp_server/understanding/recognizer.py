@@ -61,6 +61,10 @@ AMENDS = 0.3
 REFUSES = 0.5
 """The probability of a refusal from which on an answer counts as a refusal of the proposal."""
 
+CHANGES = 0.5
+"""The probability of amendment plus refusal from which on an answer is quoted with each part of the proposal. Less is
+enough if acceptance is even less likely."""
+
 LONGEST_ANSWER = 240
 """Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
 
@@ -524,8 +528,9 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged
 
 
 def _changes(answer: Message) -> bool:
-    """Returns whether an answer changes or refuses a proposal more than it accepts it."""
-    return answer.acts.get("amend", 0.0) + answer.acts.get("refuse", 0.0) >= answer.acts.get("accept", 0.0)
+    """Returns whether an answer changes or refuses a part of a proposal."""
+    changes = answer.acts.get("amend", 0.0) + answer.acts.get("refuse", 0.0)
+    return changes >= min(CHANGES, answer.acts.get("accept", 0.0))
 
 
 def _with_answer(proposal: str, said: str, answer: Message) -> str:

@@ -95,8 +95,8 @@ def test_two_facts_about_one_thing_without_a_sign_of_change_both_stay() -> None:
         Statement("fact", text, (START + timedelta(days=day), "", 1))
         for day, text in enumerate(
             (
-                "The contact form uses the Formspree API v2 with a sample POST request.",
-                "The contact form uses the Formspree API v2, and a sample POST request takes a moment there.",
+                "I'm using the Formspree API v2 for the contact form, and a sample POST request got a 200 OK response.",
+                "Here I'm using the Formspree API v2 for the contact form, and a sample POST request was slow.",
             )
         )
     )
