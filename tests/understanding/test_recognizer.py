@@ -187,7 +187,7 @@ def test_an_answer_that_changes_a_part_is_told_with_every_part_of_the_proposal()
     turns = talk("and the garage?", f"{one}\n\nA.\n\nB.\n\nC.\n\n{other}", "The first of January, but Xero.")[-2:]
     messages = reader._linked(turns)
     messages[1].acts = {"accept": 0.9, "amend": 0.8}
-    shares = [[dict.fromkeys(reader.LEAST, 0.9) for _ in message.sentences] for message in messages]
+    shares = [[dict.fromkeys(map(str, reader.LEAST), 0.9) for _ in message.sentences] for message in messages]
     found = [
         [reader._Found(place, message.sentences[place].text, 0.9) for place in places]
         for message, places in zip(messages, ((0, 4), (0,)), strict=True)
