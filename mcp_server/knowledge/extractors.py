@@ -11,26 +11,23 @@ whole conversations left out), so these few numbers are the rule.
 """
 
 from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import get_args
-
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
-from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
-from mcp_server.knowledge.people import of_self, statements
+from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF, of_self, statements
 from mcp_server.model import Turn
-from mcp_server.text.derived_lines import Line, LineKind, shortened, tidied
+from mcp_server.text.derived_lines import (Line, LineKind, shortened, tidied)
 from mcp_server.text.destinations import link_to
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import Message, cues, subject_stems
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
+from mcp_server.understanding.recognizer import (Item, ItemKind, clean, is_real)
+from typing import get_args
 
 USER = "The user"
 """The name of a person who has none in the conversation."""
@@ -164,7 +161,7 @@ def is_worth_a_line(item: Item) -> bool:
     if item.probability >= LABELED:
         return True
     return not (
-        item.text.rstrip().endswith("?")
+        (item.text.rstrip().endswith("?") and item.kind != "rule")
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
         or (item.kind in ("rule", "fact") and item.role == "user" and _is_of_now(item))

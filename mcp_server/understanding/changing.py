@@ -50,11 +50,5 @@ def overtaken_lines(body: str) -> frozenset[int]:
     return frozenset(places[place] for place in gone)
 
 
-def without_overtaken(body: str) -> str:
-    """The body with these lines blanked."""
-    gone = overtaken_lines(body)
-    return "\n".join("" if place in gone else line for place, line in enumerate(body.split("\n"))) if gone else body
-
-
 def _subject(text: str) -> frozenset[str]:
     return frozenset(content_words(text, TALK_WORDS))

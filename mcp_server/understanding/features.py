@@ -5,22 +5,23 @@ them, so that a person can see why a sentence was taken for a decision.
 """
 
 from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import (Iterable, Iterator, Mapping, Sequence)
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
 from math import log
-from sys import intern
-
 from mcp_server.text.words import STOP_WORDS, TALK_WORDS, fold
 from mcp_server.understanding.sentences import Sentence, sentences
+from sys import intern
 
 Features = dict[str, float]
 
 HEAD, TAIL = 14, 18
 """Words of the next message's beginning and of the last message's end that count as context."""
+
+CHOICE_SENTENCES = 3
+"""Sentences of a message of which one alone may name an option."""
 
 MAX_WORDS = 60
 """Words of a sentence that count."""
@@ -137,7 +138,7 @@ class Message:
                 return ord(word) - ord("a") + 1
             if word in _ORDINALS and (place == 0 or before in ("the", "to", "die", "das", "option")):
                 return _ORDINALS[word]
-        return 0
+        return next(filter(None, map(_option_alone, self.sentences[:CHOICE_SENTENCES])), 0)
 
     @cached_property
     def has_options(self) -> bool:
@@ -183,6 +184,17 @@ _CHOOSING = (
     "no",
     "nr",
 )
+
+
+def _option_alone(sentence: Sentence) -> int:
+    """Returns the option of a sentence that says nothing else ("2.", "then b"), or 0."""
+    words = [word for word in word_list(sentence.text) if word[0].isalnum()]
+    if not words or len(words) > 2 or (len(words) == 2 and words[0].isdecimal()):
+        return 0
+    last = words[-1]
+    if last.isdecimal():
+        return int(last) if 0 < int(last) < 8 else 0
+    return ord(last) - ord("a") + 1 if last in ("a", "b", "c", "d", "e", "f") else 0
 
 
 def _alone(words: Sequence[str]) -> bool:

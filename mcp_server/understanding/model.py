@@ -8,16 +8,14 @@ read what counts: one feature a line, then its weight for each output in the ord
 """
 
 from __future__ import annotations
-
 import lzma
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from mcp_server.understanding.features import Features, Message, message_features
 from operator import add
 from pathlib import Path
-
-from mcp_server.understanding.features import Features, Message, message_features
 
 SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
 
@@ -27,7 +25,7 @@ SECTIONS = ("user_acts", "agent_acts", "items", "lines", "prompts")
 
 
 LONGEST_PROMPT = 2_000
-"""Only so many characters of a prompt are judged, because a prompt may have megabytes."""
+"""Characters. The rest of a longer prompt is not judged: a prompt may have megabytes."""
 
 
 @cache

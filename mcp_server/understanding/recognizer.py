@@ -37,16 +37,17 @@ from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
-LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.15, "fact": 0.12, "open": 0.25, "report": 0.1}
+LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.15, "fact": 0.12, "open": 0.25, "report": 0.04}
 """The least probability of a sentence that states an item, by kind (`benchmarks understand`, left-out writers).
 
-It is low for decisions, because their lines are judged once more."""
+It is low for decisions and reports, which are judged once more: decisions as a line, reports with the open item that
+they may close."""
 
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15
-"""The same for a proposal that the user accepts in so many words: "yes, go with that"."""
+"""The same for a proposal that the user plainly accepts: "yes, go with that"."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
 """Words of a plain acceptance, and characters in which it says yes."""
@@ -60,21 +61,27 @@ AMENDS = 0.3
 REFUSES = 0.5
 """The probability of a refusal from which on an answer counts as a refusal of the proposal."""
 
+CHANGES = 0.5
+"""The probability of amendment plus refusal from which on an answer is quoted with each part of the proposal. Less is
+enough if acceptance is even less likely."""
+
 LONGEST_ANSWER = 240
 """Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
 
 LONGEST = 480
 """Characters of an item's text."""
 
-SHORT, SETTLES = 200, 0.5
-"""Characters from which on a decision is shortened to the sentences that settle it, and the share of the likeliest
-sentence's probability from which on another sentence settles it, too."""
+SHORT = 200
+"""Characters. A longer decision is shortened to the sentences that settle it."""
 
-AMENDING, CLEAR = 0.3, 3
-"""The same share for the sentences of an answer, and the words about its subject from which on a decision of the user
-is understood without the agent's words before it."""
+SETTLES, AMENDING = 0.5, 0.3
+"""A sentence settles a decision if its probability is at least this share of the likeliest sentence's: `SETTLES` in a
+statement, `AMENDING` in an answer that is quoted with a proposal."""
 
-NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.2, "report": 0.2}
+CLEAR = 3
+"""A decision of the user with at least this many words about its subject is quoted without the agent's words."""
+
+NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.25, "report": 0.2}
 """A sentence next to one that counts joins it from this share of the least probability on."""
 
 ASKED = 0.05
@@ -87,7 +94,7 @@ LIKELY = 0.1
 PROGRAM = 0.5
 """The probability from which on a message of the user is taken for a program's and skipped."""
 
-SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.5, "open": 0.5, "report": 0.5}
+SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.5, "open": 0.5, "report": 0.15}
 """A sentence counts for its likeliest kind, and for others from this share of that probability on."""
 
 MIN_WORDS = 2
@@ -295,14 +302,14 @@ def is_question(text: str) -> bool:
 def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: int, by_agent: bool) -> bool:
     """Returns whether a sentence can state an item of this kind. `chosen` is the option that was chosen, or 0.
 
-    A question states nothing, but an agent may put a proposal as a question.
+    A question states nothing, but an agent may put a proposal as a question, and a user a rule: "Could you always …?"
     """
     if kind == "decision" and chosen and sentence.option not in (0, chosen):
         return False
-    if kind != "open" and is_question(sentence.text):
-        proposes = kind == "decision" and by_agent
-        if not proposes or len(subject_stems(sentence.text)) < MIN_WORDS:
-            return False
+    enough = len(subject_stems(sentence.text)) >= MIN_WORDS
+    may_ask = kind == "open" or (kind == ("decision" if by_agent else "rule") and enough)
+    if is_question(sentence.text) and not may_ask:
+        return False
     return shares[kind] >= SECOND[kind] * max(shares.values())
 
 
@@ -341,7 +348,7 @@ def _items(
             ]
         else:
             lines = [
-                (_Line(_joined(group), group, place, _at(place, group)), max(one.probability for one in group))
+                (_told(messages, place, group, kind), max(one.probability for one in group))
                 for group in _groups(sentences)
             ]
         for line, probability in lines:
@@ -391,8 +398,9 @@ def decision_lines(
 def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Line]:
     """Returns the decisions that message number `place` states or proposes.
 
-    A decision of the agent is settled by the user's answer, which is quoted with it. A short decision of the user is
-    quoted with what the agent said before.
+    A decision of the agent is settled by the user's answer, which is quoted with it. If there are several, an answer
+    that only accepts is quoted with the last one. A short decision of the user is quoted with what the agent said
+    before.
     """
     found = of(place).found["decision"]
     role = messages[place].role
@@ -406,7 +414,7 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
             if group[0].labeled or not answered:
                 lines.append(_Line(text, group, place, quotes, short))
                 continue
-            if answer and group is groups[-1]:
+            if answer and (group is groups[-1] or _changes(messages[place + 1])):
                 least = AMENDING * max(one.probability for one in answer)
                 said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
                 short = _with_answer(short, _joined(said), messages[place + 1])
@@ -433,6 +441,30 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
         lines.append(_Line(text, group, place, quotes, short))
     return lines
+
+
+def _told(messages: Sequence[Message], place: int, group: Sequence[_Found], kind: ItemKind) -> _Line:
+    """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
+    quoted, too: "One last thing: dates. Always with the weekday."."""
+    text, quotes = _joined(group), _at(place, group)
+    if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER:
+        return _Line(text, group, place, quotes)
+    at, sentence = place, group[0].place - 1
+    if sentence < 0 and kind == "open" and _replies(messages, place, text):
+        at, sentence = place - 1, len(messages[place - 1].sentences) - 1
+    if sentence >= 0:
+        told = clipped(clean(messages[at].sentences[sentence].text), LONGEST // 2)
+        text, quotes = f"{told} {text}", ((at, sentence), *quotes)
+    return _Line(text, group, place, quotes)
+
+
+def _replies(messages: Sequence[Message], place: int, text: str) -> bool:
+    """Returns whether a text of the user replies to the last sentence of the agent: it is a question, or both share a
+    word about their subject."""
+    if not place or messages[place].role != "user" or messages[place - 1].role != "agent":
+        return False
+    last = [sentence.text for sentence in messages[place - 1].sentences[-1:]]
+    return any(is_question(one) or not subject_stems(one).isdisjoint(subject_stems(text)) for one in last)
 
 
 def _at(place: int, sentences: Iterable[_Found]) -> tuple[tuple[int, int], ...]:
@@ -493,6 +525,12 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged
     related = replies or is_question(messages[place].sentences[-1].text)
     related = related or not subject_stems(said).isdisjoint(subject_stems(messages[place].content))
     return [] if plainly or is_choice or not related else answer
+
+
+def _changes(answer: Message) -> bool:
+    """Returns whether an answer changes or refuses a part of a proposal."""
+    changes = answer.acts.get("amend", 0.0) + answer.acts.get("refuse", 0.0)
+    return changes >= min(CHANGES, answer.acts.get("accept", 0.0))
 
 
 def _with_answer(proposal: str, said: str, answer: Message) -> str:

@@ -22,7 +22,8 @@ _RULE = re.compile(r"[|:\-\s=*_]+")
 _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[([ xX])\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s+")
 _OPTION = re.compile(
-    r"\s*[-*+•|]*\s*\**\s*\(?(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*[.):|–-]\**\s",
+    r"\s*(?:#{1,6}\s+)?[-*+•|]*\s*\**\s*\(?"
+    r"(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*[.):|–-]\**\s",
     re.IGNORECASE,
 )
 _END = re.compile(r"(?<=[.!?…])[\"”')\]*]*\s+(?=\S)")
@@ -39,8 +40,9 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0;
-    `box` is "open" or "ticked" for the first sentence behind a task box."""
+    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
+    If one list has letters and another one numbers, only the first list has options. `box` is "open" or "ticked" for
+    the first sentence behind a task box."""
 
     text: str
     layout: Layout
@@ -53,6 +55,7 @@ def sentences(message: str) -> list[Sentence]:
     found: list[Sentence] = []
     fence = ""
     option = 0
+    lettered: bool | None = None
     for line in message[:MAX_MESSAGE].split("\n"):
         mark = _FENCE.match(line)
         if fence:
@@ -67,9 +70,11 @@ def sentences(message: str) -> list[Sentence]:
         layout: Layout = "paragraph"
         box = ""
         numbered = _OPTION.match(line)
-        if numbered:
+        if numbered and lettered is None:
+            lettered = numbered[1].isalpha()
+        if numbered and lettered == numbered[1].isalpha():
             option = _number(numbered[1])
-        elif not line[0].isspace() and not text.startswith(("|", "-", "*")):
+        elif not numbered and not line[0].isspace() and not text.startswith(("|", "-", "*")):
             option = 0
         if text.startswith("|"):
             cells = [cell.strip() for cell in text.strip("|").split("|")]

@@ -1,9 +1,9 @@
 """Which item replaces, closes or repeats which.
 
-A new decision or fact replaces an older one if both speak of the same thing and the new one reads like a change: a
-logistic model over fourteen readable features. A report that work is done closes the open item with which it shares
-the rarest words. On 105 labeled conversations with the items as recognized, each with its writer left out, .47 of the
-superseded decisions are marked, and .03 of the others.
+A new decision or fact replaces an older one if both are about the same thing and the new one reads like a change: a
+logistic model over fourteen readable features. A report that something is done closes an open item: a logistic model
+over seven features. On 141 labeled conversations with the items as recognized, each with its writer left out, .50 of
+the superseded decisions are marked and .05 of the others; .72 of the closed items are closed, and .12 of the open ones.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
 from mcp_server.understanding.changing import supersedes
-from mcp_server.understanding.features import content_stems, word_list
+from mcp_server.understanding.features import content_stems, cues, word_list
 
 State = Literal["current", "replaced", "closed"]
 
@@ -38,8 +38,8 @@ NAMED = 0.3
 CHANGEABLE = ("decision", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
-CLOSES = 1.5
-"""The rarity of shared words from which on a report closes an open item: one word that few statements have."""
+CLOSES = 0.15
+"""The probability from which on a report closes an open item."""
 
 LEAST_STATEMENTS = 8
 """Among fewer statements a word counts as rare as among so many: two shared words are as telling there."""
@@ -86,47 +86,82 @@ def settle(statements: Sequence[Statement]) -> None:
     rarity = Rarity(statements)
     ordered = sorted(statements, key=lambda one: one.order)
     for place, new in enumerate(ordered):
+        older = [one for one in ordered[:place] if one.state == "current" and one.order < new.order]
         if new.kind in CHANGEABLE:
-            older = [
+            replaceable = [
                 one
-                for one in ordered[:place]
+                for one in older
                 if one.kind in CHANGEABLE
-                and one.state == "current"
                 and (one.is_new or new.is_new)
-                and one.order < new.order
                 and (new.changes >= REVISES or not same(one, new))
             ]
-            _mark(new, older, "replaced", 1.0, rarity, _replacing)
+            _mark(new, replaceable, "replaced", [_replacing(one, new, rarity) for one in replaceable])
         elif new.kind == "report":
-            older = [one for one in ordered[:place] if one.kind == "open" and one.state == "current"]
-            _mark(new, older, "closed", CLOSES, rarity, _shared)
+            waiting = [one for one in older if one.kind == "open"]
+            _mark(new, waiting, "closed", _closing(waiting, new, rarity))
 
 
-def _mark(
-    new: Statement,
-    older: Sequence[Statement],
-    state: State,
-    least: float,
-    rarity: Rarity,
-    judge: Callable[[Statement, Statement, Rarity], float],
-) -> None:
-    scores = [judge(old, new, rarity) for old in older]
+def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequence[float]) -> None:
+    """Sets the state of the older statement with the highest score, if that is 1 or more, and of its repetitions."""
     best = max(scores, default=0.0)
-    if best >= least:
+    if best >= 1:
         old = older[scores.index(best)]
         for one in older:
             if one is old or same(one, old):
                 one.state, one.by = state, new
 
 
-def _shared(old: Statement, new: Statement, rarity: Rarity) -> float:
-    return math.inf if same(old, new) else rarity.of(old.stems & new.stems)
+def _closing(waiting: Sequence[Statement], new: Statement, rarity: Rarity) -> list[float]:
+    """Returns for each open item how far the probability that `new` closes it is above the least one, as a factor."""
+    weights = [rarity.of(one.stems & new.stems) for one in waiting]
+    most = max(weights, default=0.0)
+    return [
+        math.inf
+        if same(one, new)
+        else _logistic(CLOSING, closing_features(one, new, rarity, weight, weight == most)) / CLOSES
+        if weight
+        else 0.0
+        for one, weight in zip(waiting, weights, strict=True)
+    ]
+
+
+def closing_features(
+    old: Statement, new: Statement, rarity: Rarity, weight: float, is_nearest: bool
+) -> tuple[float, ...]:
+    """Returns the features of an open item and a later report: the weight of the words that both share, alone and as a
+    share of the report, whether the report has a word like "no", whether they are of different days, whether no other
+    open item shares more, the content words of the item, the probability that something is done."""
+    return (
+        weight,
+        weight / max(1e-9, rarity.of(new.stems)),
+        float("no" in cues(new.text)),
+        float(old.order[0].date() != new.order[0].date()),
+        float(is_nearest),
+        len(old.stems) / 10,
+        new.changes,
+    )
+
+
+CLOSING = (-3.51, 0.44, 1.41, -0.65, 0.35, 1.4, -0.67, 2.02)
+"""Bias, then a weight for each of these features; fitted on 1,074 pairs of recognized items of 141 conversations."""
 
 
 def _replacing(old: Statement, new: Statement, rarity: Rarity) -> float:
-    """Returns how far the probability of a replacement is above the least one, as a factor."""
-    least = REPLACES if old.kind == new.kind == "decision" else REPLACES_FACT
-    return replaces(old, new, rarity) / least
+    """Returns how far the probability of a replacement is above the least one, as a factor.
+
+    A pair with a fact counts only if the new statement says that something changed: facts about one thing are often
+    true together.
+    """
+    if old.kind == new.kind == "decision":
+        return replaces(old, new, rarity) / REPLACES
+    changed = new.changes >= REVISES or _has_other_value(old, new) or supersedes(new.text, old.text)
+    return replaces(old, new, rarity) / REPLACES_FACT if changed else 0.0
+
+
+def _has_other_value(old: Statement, new: Statement) -> bool:
+    """Returns whether both have a number of the same unit, and no number is in both."""
+    numbers, new_numbers = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
+    return numbers.isdisjoint(new_numbers) and bool(_units(old.text) & _units(new.text))
 
 
 def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tuple[float, ...]:
@@ -140,13 +175,12 @@ def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tupl
     numbers, new_numbers = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
     names_old = supersedes(new.text, old.text)
     changes = max(new.changes, NAMED) if names_old and new.changes else new.changes
-    is_other = bool(numbers and new_numbers and not numbers & new_numbers)
     return (
         of_old,
         weight / max(1e-9, rarity.of(others)),
         min(weight, 20.0),
         changes,
-        float(is_other and bool(_units(old.text) & _units(new.text))),
+        float(_has_other_value(old, new)),
         float(bool(numbers & new_numbers)),
         rarity.of(old.stems & (new.heard | new.stems)) / max(1e-9, rarity.of(old.stems)),
         changes * of_old,

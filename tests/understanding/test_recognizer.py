@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_server.understanding import recognizer as reader
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import LONGEST, is_real, read
 from tests.checkpoints.injected import INJECTED
@@ -74,6 +75,16 @@ def test_a_users_own_directive_is_a_decision() -> None:
 def test_a_standing_rule_is_recognized() -> None:
     rule = "From here on write all commit messages in English."
     assert texts("rule", rule, "Understood, noted.", "what is next?", "The export.") == [rule]
+
+
+def test_a_rule_may_be_a_question() -> None:
+    asked = "Could you always write p-values with three decimals and without the zero in front?"
+    assert texts("rule", asked, "Of course, always three decimals.") == [asked]
+
+
+def test_a_short_rule_is_told_with_the_sentence_before_it() -> None:
+    rule = "Somebody changed the palette of the game again.\n\nNever do that without asking me."
+    assert texts("rule", rule, "OK, never.") == [rule.replace("\n\n", " ")]
 
 
 def test_a_fact_is_recognized() -> None:
@@ -169,3 +180,18 @@ def test_a_lesson_holds_no_decisions() -> None:
 def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_the_memory: str, general: str) -> None:
     model = recognizer()
     assert model.needs_memory(asks_the_memory) > 0.5 > model.needs_memory(general)
+
+
+def test_an_answer_that_changes_a_part_is_told_with_every_part_of_the_proposal() -> None:
+    one, other = "Move the garage on 1 October.", "Use Xero for the garage."
+    turns = talk("and the garage?", f"{one}\n\nA.\n\nB.\n\nC.\n\n{other}", "The first of January, but Xero.")[-2:]
+    messages = reader._linked(turns)
+    messages[1].acts = {"accept": 0.9, "amend": 0.8}
+    shares = [[dict.fromkeys(map(str, reader.LEAST), 0.9) for _ in message.sentences] for message in messages]
+    found = [
+        [reader._Found(place, message.sentences[place].text, 0.9) for place in places]
+        for message, places in zip(messages, ((0, 4), (0,)), strict=True)
+    ]
+    judged = [reader._Judged(share, {"decision": some}) for share, some in zip(shares, found, strict=True)]
+    lines = [line.text for line, _ in reader.decision_lines(messages, 0, judged.__getitem__)]
+    assert lines == [f"{text} (amended: The first of January, but Xero.)" for text in (one, other)]

@@ -88,3 +88,23 @@ def test_a_new_value_of_a_fact_replaces_the_old_one_and_other_facts_stay() -> No
     settle([old, other, new])
     assert (old.state, old.by) == ("replaced", new)
     assert other.state == new.state == "current"
+
+
+def test_two_facts_about_one_thing_without_a_sign_of_change_both_stay() -> None:
+    one, other = (
+        Statement("fact", text, (START + timedelta(days=day), "", 1))
+        for day, text in enumerate(
+            (
+                "I'm using the Formspree API v2 for the contact form, and a sample POST request got a 200 OK response.",
+                "Here I'm using the Formspree API v2 for the contact form, and a sample POST request was slow.",
+            )
+        )
+    )
+    settle([one, other])
+    assert one.state == "current"
+
+
+def test_no_report_closes_an_item_of_its_own_message() -> None:
+    item = Statement("open", "somebody must write a runbook page for the spool", (START, "", 1))
+    settle([item, Statement("report", "the runbook page for the spool is half done", (START, "", 1), 0.9)])
+    assert item.state == "current"
