@@ -11,23 +11,26 @@ whole conversations left out), so these few numbers are the rule.
 """
 
 from __future__ import annotations
+
 import re
-from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from typing import get_args
+
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
-from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF, of_self, statements
+from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
+from mcp_server.knowledge.people import of_self, statements
 from mcp_server.model import Turn
-from mcp_server.text.derived_lines import (Line, LineKind, shortened, tidied)
+from mcp_server.text.derived_lines import Line, LineKind, shortened, tidied
 from mcp_server.text.destinations import link_to
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import Message, cues, subject_stems
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.recognizer import (Item, ItemKind, clean, is_real)
-from typing import get_args
+from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
 
 USER = "The user"
 """The name of a person who has none in the conversation."""

@@ -13,14 +13,37 @@ The second source names the turn that settled the item. A line whose second sour
 """
 
 from __future__ import annotations
+
 import re
-from collections.abc import (Callable, Collection, Container, Iterable, Mapping, Sequence)
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import (Line, MOST_SOURCES, Source, apart, entry, is_derived, is_state, sources_of, without_sources)
-from mcp_server.text.destinations import (CLOSED, DECISIONS, ENDED, FACTS, OLD_FACTS, OPEN, PEOPLE_SECTIONS, Place, REPLACED, RULES)
+from mcp_server.text.derived_lines import (
+    MOST_SOURCES,
+    Line,
+    Source,
+    apart,
+    entry,
+    is_derived,
+    is_state,
+    sources_of,
+    without_sources,
+)
+from mcp_server.text.destinations import (
+    CLOSED,
+    DECISIONS,
+    ENDED,
+    FACTS,
+    OLD_FACTS,
+    OPEN,
+    PEOPLE_SECTIONS,
+    REPLACED,
+    RULES,
+    Place,
+)
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.features import content_stems, word_list

@@ -5,15 +5,17 @@ them, so that a person can see why a sentence was taken for a decision.
 """
 
 from __future__ import annotations
+
 import re
-from collections.abc import (Iterable, Iterator, Mapping, Sequence)
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
 from math import log
+from sys import intern
+
 from mcp_server.text.words import STOP_WORDS, TALK_WORDS, fold
 from mcp_server.understanding.sentences import Sentence, sentences
-from sys import intern
 
 Features = dict[str, float]
 

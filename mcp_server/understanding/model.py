@@ -8,14 +8,16 @@ read what counts: one feature a line, then its weight for each output in the ord
 """
 
 from __future__ import annotations
+
 import lzma
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from mcp_server.understanding.features import Features, Message, message_features
 from operator import add
 from pathlib import Path
+
+from mcp_server.understanding.features import Features, Message, message_features
 
 SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
 
