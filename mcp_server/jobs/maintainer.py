@@ -107,7 +107,8 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
     wanted = Wanted()
     wanted.add(None)
     async with anyio.create_task_group() as tasks, memory.changes.listen() as changes:
-        tasks.start_soon(_watch, memory, wanted)
+        if memory.disk.here:
+            tasks.start_soon(_watch, memory, wanted)
         tasks.start_soon(_listen, changes, wanted)
         tasks.start_soon(_scan, wanted)
         tasks.start_soon(_mend, memory, wanted)
