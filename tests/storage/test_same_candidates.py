@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,52 @@ from tests.storage.engines import local, postgres
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 
-SUBJECTS = "harbour crane office release database kitchen garden train ticket invoice customer report mountain".split()
-VERBS = "moved broke painted sold repaired measured delayed shipped cancelled cleaned described planned".split()
-PLACES = "Berlin Hamburg Oslo Lisbon the cellar the second floor a small island the old station".split()
+SUBJECTS = [
+    "harbour",
+    "crane",
+    "office",
+    "release",
+    "database",
+    "kitchen",
+    "garden",
+    "train",
+    "ticket",
+    "invoice",
+    "customer",
+    "report",
+    "mountain",
+]
+VERBS = [
+    "moved",
+    "broke",
+    "painted",
+    "sold",
+    "repaired",
+    "measured",
+    "delayed",
+    "shipped",
+    "cancelled",
+    "cleaned",
+    "described",
+    "planned",
+]
+PLACES = [
+    "Berlin",
+    "Hamburg",
+    "Oslo",
+    "Lisbon",
+    "the",
+    "cellar",
+    "the",
+    "second",
+    "floor",
+    "a",
+    "small",
+    "island",
+    "the",
+    "old",
+    "station",
+]
 PEOPLE = ("Anna", "Bert", "Carla", "Dmitri")
 
 
@@ -90,11 +134,36 @@ def queries() -> list[tuple[str, Filters, Mode]]:
 
 
 def comparable(found: Candidates) -> dict[str, Any]:
+    """Returns what a search found. The last bits of a cosine depend on the rows that NumPy multiplies at once."""
+    candidates = sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[15], one[1]))
     return {
         "words": (found.asked, found.frequencies, found.passages, found.used),
-        "candidates": sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[14], one[1])),
+        "candidates": [tuple(pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for v in c) for c in candidates],
         "sources": sorted((one.candidate.unit, one.text) for one in found.found if one.source is not None),
     }
+
+
+def plain(found: Candidates) -> list[tuple[Any, ...]]:
+    return sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[15], one[1]))
+
+
+def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tuple[list[float], list[float]] | None:
+    """Returns the BM25 of the candidates that only the first or only the second search has; None without any. Of
+    passages with the same BM25 at the end of the fetched ones, FTS5 takes any."""
+    place = itemgetter(0, 2, 15)
+    only = [
+        sorted(each[5] for each in these if place(each) not in set(map(place, others)))
+        for these, others in ((one, two), (two, one))
+    ]
+    return (only[0], only[1]) if any(only) else None
+
+
+def scores(found: Candidates) -> list[float]:
+    return [one.score for one in rank(found.asked, found.candidates)]
+
+
+def units(found: Candidates) -> dict[str, float]:
+    return {one.candidate.unit: one.score for one in rank(found.asked, found.candidates)}
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +184,20 @@ async def test_a_hundred_queries_get_the_same_candidates_and_the_same_ranking(
         await one.refresh()
         await two.refresh()
         assert (await one.status()).passages == (await two.status()).passages
-        different = 0
+        ties = 0
         for text, filters, mode in queries():
             query = parse_query(text, AT)
             expected, found = [await index.candidates(query, filters, mode) for index in (one, two)]
-            assert comparable(found) == comparable(expected), (text, filters, mode)
-            different += rank(found.asked, found.candidates) != rank(expected.asked, expected.candidates)
-        assert different == 0
+            assert comparable(found)["words"] == comparable(expected)["words"], (text, filters, mode)
+            assert comparable(found)["sources"] == comparable(expected)["sources"], (text, filters, mode)
+            if swapped := swapped_ties(plain(expected), plain(found)):
+                ties += 1
+                assert swapped[0] == pytest.approx(swapped[1], rel=1e-12), (text, filters, mode)
+                continue
+            assert plain(found) == comparable(expected)["candidates"], (text, filters, mode)
+            assert scores(found) == pytest.approx(scores(expected), abs=1e-5), (text, filters, mode)
+            assert units(found) == pytest.approx(units(expected), abs=1e-5), (text, filters, mode)
+        assert ties <= 2
 
 
 async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedder: Embedder) -> None:
@@ -135,7 +211,7 @@ async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedde
         team.files.remove("knowledge/reference/train.md")
         await index.refresh()
         query = parse_query("the new train near the office", AT)
-        before, fingerprint = comparable(await index.candidates(query)), await index.fingerprint()
+        before, fingerprint = plain(await index.candidates(query)), await index.fingerprint()
         await index.rebuild()
         assert await index.fingerprint() == fingerprint
-        assert comparable(await index.candidates(query)) == before
+        assert plain(await index.candidates(query)) == before

@@ -24,7 +24,7 @@ from mcp_server.storage.local.index.query_plan import (
     QueryPlan,
     SmallScope,
 )
-from mcp_server.storage.local.index.vectors import in_bytes
+from mcp_server.storage.local.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID
@@ -369,24 +369,44 @@ class Searching:
         (narrow,) = in_bytes(self.vector.astype("<f2").reshape(1, -1), self.compared)
         literal = as_vector(narrow.tolist())
         if scope.everything:
-            rows = self._rows(
-                "SELECT v.id FROM passage_vector v WHERE v.ws = %s AND v.kind = ANY(%s) "
-                "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
-                scope.kinds,
-                literal,
-                self.depth.meaning,
-            )
-        else:
-            rows = self._rows(
-                "SELECT v.id FROM passage_vector v JOIN passage m ON m.ws = v.ws AND m.id = v.id "
-                f"WHERE v.ws = %s AND v.kind = ANY(%s) AND {scope.condition} "
-                "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
-                scope.kinds,
-                *scope.values,
-                literal,
-                self.depth.meaning,
-            )
+            return self._nearest("", (), scope, literal)
+        if scope.other and not self._is_small(scope):
+            # As the embedded engine does: first those that a project and a session leave.
+            where, values = "", list[Any]()
+            if scope.projects is not None:
+                where += " AND m.project = ANY(%s)"
+                values.append(list(scope.projects))
+            if scope.without_session is not None:
+                where += " AND m.session <> %s"
+                values.append(scope.without_session)
+            found = self._nearest(where, values, scope, literal)
+            kept = self._inside(found, scope)
+            if len(found) < self.depth.meaning or len(kept) >= ENOUGH * self.depth.meaning:
+                return kept
+        return self._nearest(f" AND {scope.condition}", scope.values, scope, literal)
+
+    def _nearest(self, where: str, values: Sequence[Any], scope: Scope, literal: str) -> list[int]:
+        joined = "JOIN passage m ON m.ws = v.ws AND m.id = v.id" if where else ""
+        rows = self._rows(
+            f"SELECT v.id FROM passage_vector v {joined} WHERE v.ws = %s AND v.kind = ANY(%s){where} "
+            "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
+            scope.kinds,
+            *values,
+            literal,
+            self.depth.meaning,
+        )
         return [number for (number,) in rows]
+
+    def _is_small(self, scope: Scope) -> bool:
+        """Returns whether a scope has at most SMALL_SCOPE passages, without counting more."""
+        rows = self._rows(
+            "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
+            f"AND {scope.condition} LIMIT %s) AS counted",
+            scope.kinds,
+            *scope.values,
+            SMALL_SCOPE + 1,
+        )
+        return int(rows[0][0]) <= SMALL_SCOPE
 
     # ---------------------------------------------------------------- around
 

@@ -99,8 +99,9 @@ def best(
     total = np.zeros(len(ids))
     begin = 0
     for one, frequency in known:
-        norm = K1 * (1 - B + B * one.lens / mean_words)
-        total[places[begin : begin + len(one.ids)]] += idf(passages, frequency) * one.tfs * (K1 + 1) / (one.tfs + norm)
+        # In FTS5's order of operations, so that rounding breaks no tie in another way.
+        weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
+        total[places[begin : begin + len(one.ids)]] += idf(passages, frequency) * weight
         begin += len(one.ids)
     order: NDArray[np.int64] = ids[np.argsort(-total, kind="stable")]
     return order
