@@ -288,6 +288,9 @@ class Folder(Protocol):
 class Held(Protocol):
     """A lease that is held until `release`, at the latest until the process ends."""
 
+    lost: bool
+    """True after another process has taken the lease over, because this one was asleep for too long."""
+
     def release(self, *, forget: bool = False) -> None: ...
 
 

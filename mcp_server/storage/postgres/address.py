@@ -29,8 +29,8 @@ def parse(text: str) -> Address:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise Invalid(f"the address of the memory is malformed ({error}); {_FORM}") from None
+    except ValueError:  # its message may have a part of the password
+        raise Invalid(f"the address of the memory is malformed; {_FORM}") from None
     options = dict(parse_qsl(parts.query))
     workspace = options.pop("workspace", DEFAULT_WORKSPACE)
     if not _NAME.fullmatch(workspace):
@@ -49,4 +49,4 @@ def parse(text: str) -> Address:
     )
 
 
-_FORM = "it has the form postgresql://USER@HOST/DATABASE?workspace=NAME"
+_FORM = "it has the form postgresql://USER@HOST/DATABASE?workspace=NAME, with a password in PGPASSWORD or ~/.pgpass"

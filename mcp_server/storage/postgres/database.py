@@ -33,10 +33,13 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 CONNECTIONS = 8
 """Connections of one process, at most."""
 
+UNITS = 5
+"""Units of work of one process at a time, at most: the other connections are for calls outside of them."""
+
 LOCK_SECONDS = 120
 """Seconds after which the other holder of a lock counts as stuck, and the caller gets an error."""
 
-IDLE_SECONDS = 60
+IDLE_SECONDS = 120
 """Seconds after which the server ends a transaction whose client is silent: a cut connection keeps no lock."""
 
 TRIES = 4

@@ -459,9 +459,11 @@ class TeamIndex:
                         stems[offset:end],
                         vectors[offset:end] if vectors is not None and embeds else None,
                     )
+                    # A call that writes this file at this moment has the row: then its change is indexed next.
                     connection.execute(
-                        "DELETE FROM unindexed WHERE ws = %s AND path = %s AND changes = %s",
-                        (self._ws, planned.look.path, marked),
+                        "DELETE FROM unindexed u USING (SELECT path FROM unindexed WHERE ws = %s AND path = %s "
+                        "AND changes = %s FOR UPDATE SKIP LOCKED) AS free WHERE u.ws = %s AND u.path = free.path",
+                        (self._ws, planned.look.path, marked, self._ws),
                     )
                     changed += not planned.look.same
                 offset = end

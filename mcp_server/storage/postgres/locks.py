@@ -20,10 +20,11 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.postgres.database import LOCK_SECONDS, Connection, Database
+from mcp_server.storage.postgres.database import LOCK_SECONDS, UNITS, Connection, Database
 from mcp_server.storage.values import Change
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
 
 
 class Lease:
-    """A lease that a thread renews until `release`. After a loss `lost` is True."""
+    """A lease that a thread renews until `release`. `lost` is True after another process has taken it over."""
 
     def __init__(self, database: Database, name: str, holder: str, fence: int) -> None:
         self._database = database
@@ -127,29 +128,47 @@ class TeamLocks:
                 f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; "
                 "the order is transcript, files, git"
             )
-        # One task of this process waits in the server at a time: each would need a connection.
-        async with self._within_process(name):
-            outer = self._database.current
-            unit = outer if outer is not None else await run_sync(self._database.enter)
+        if self._database.current is not None:
+            async with self._within_process(name), self._block(name, level, held, inner=True):
+                yield
+            return
+        # The place among the units comes first: who holds an inner lock of this process has one already.
+        async with self._units, self._within_process(name):
+            unit = await run_sync(self._database.enter)
             ok = False
             try:
                 with self._database.within(unit):
-                    await run_sync(self._take, name, None if outer is None else level)
-                    self._held.set((*held, level))
-                    try:
+                    async with self._block(name, level, held, inner=False):
                         yield
-                        ok = True
-                    finally:
-                        self._held.set(held)
-                        if outer is not None:
-                            with anyio.CancelScope(shield=True):
-                                await run_sync(self._end_inner, level, ok)
+                ok = True
             finally:
-                if outer is None:
-                    with anyio.CancelScope(shield=True):
-                        await run_sync(lambda: self._database.leave(unit, keep=ok))
-                    if ok:
-                        self._committed(unit.published)
+                with anyio.CancelScope(shield=True):
+                    await run_sync(lambda: self._database.leave(unit, keep=ok))
+        self._committed(unit.published)
+
+    @contextlib.asynccontextmanager
+    async def _block(self, name: str, level: int, held: tuple[int, ...], *, inner: bool) -> AsyncIterator[None]:
+        """Holds a row lock of the open unit of work. An inner block that fails is dropped alone."""
+        import anyio
+        from anyio.to_thread import run_sync
+
+        await run_sync(self._take, name, level if inner else None)
+        self._held.set((*held, level))
+        ok = False
+        try:
+            yield
+            ok = True
+        finally:
+            self._held.set(held)
+            if inner:
+                with anyio.CancelScope(shield=True):
+                    await run_sync(self._end_inner, level, ok)
+
+    @cached_property
+    def _units(self) -> anyio.Semaphore:
+        import anyio
+
+        return anyio.Semaphore(UNITS)
 
     @contextlib.asynccontextmanager
     async def _within_process(self, name: str) -> AsyncIterator[None]:
