@@ -271,9 +271,9 @@ async def test_a_file_that_changed_while_it_was_indexed_is_indexed_again(storage
     batch = index._batch(iter(["knowledge/a.md"]))
     storage.files.write_atomic("knowledge/a.md", "The ship.\n")
     index._write_batch(batch)
-    assert index.needs_care
+    assert (await index.status()).state == "building"
     await index.refresh()
-    assert not index.needs_care
+    assert (await index.status()).state == "ready"
     assert [one.matched for one in (await index.candidates(parse_query("ship", AT))).candidates] == [1]
 
 
