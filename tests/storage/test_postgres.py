@@ -139,6 +139,19 @@ async def test_a_cut_connection_ends_its_unit_of_work_and_frees_its_lock(address
         one.files.write_atomic("raw/s.md", "turn again")
 
 
+async def test_after_a_crash_of_the_server_all_that_was_acknowledged_is_there(storage: TeamStorage) -> None:
+    acknowledged: list[str] = []
+    for round_ in range(2):
+        for number in range(20):
+            async with storage.locks.transcript("s"):
+                storage.files.write_atomic(f"raw/{round_}-{number}.md", "turn")
+                await storage.state.put("n", f"{round_}-{number}", number)
+            acknowledged.append(f"raw/{round_}-{number}.md")
+        await run_sync(server().restart)
+    assert sorted(found.path for found in storage.files.walk()) == sorted(acknowledged)
+    assert len(await storage.state.keys_of("n")) == len(acknowledged)
+
+
 async def test_many_sessions_at_once_leave_connections_for_other_calls(storage: TeamStorage) -> None:
     async def record(number: int) -> None:
         async with storage.locks.transcript(f"s{number}"):
