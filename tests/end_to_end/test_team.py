@@ -58,6 +58,13 @@ async def test_an_agent_records_searches_remembers_and_compiles(address: str) ->
     async with AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as memory:
         assert (await memory.observe("agent", "Noted.", session=heard.session)).turn == 2
         assert (await memory.status()).problems == ()
+        before = await memory.read(written.path, at="v1")
+        await memory.remember("The release notes are in English.", kind="rule")
+        assert "English" in (await memory.read(written.path)).text
+        assert (await memory.read(written.path, at="v1")).text == before.text
+        ended = await sessions.end_session(memory.memory, heard.session)
+        assert ended.note == ""
+        assert (await memory.observe("user", "One more thing.", session=heard.session)).turn == 3
 
 
 async def test_two_replicas_see_what_the_other_one_writes(address: str) -> None:

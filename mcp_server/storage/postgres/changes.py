@@ -131,6 +131,8 @@ class TeamChanges:
                 except ContextManagerError as error:
                     log.warning("%d change notices were not sent to other replicas: %s", len(waiting), error)
             if None in more:
+                with contextlib.suppress(ContextManagerError):  # wakes the thread that receives, so that it ends
+                    self._database.run(self._notified)
                 return
 
     def _written(self, connection: Connection, changes: Sequence[Change]) -> None:
@@ -153,7 +155,10 @@ class TeamChanges:
             connection.execute(
                 "DELETE FROM change WHERE ws = %s AND at < now() - make_interval(hours => %s)", (ws, KEPT_HOURS)
             )
-        connection.execute("SELECT pg_notify(%s, '')", (_channel(ws),))
+        self._notified(connection)
+
+    def _notified(self, connection: Connection) -> None:
+        connection.execute("SELECT pg_notify(%s, '')", (_channel(self._database.ws),))
 
     def _receiving(self, seen: int) -> None:
         alarm: psycopg.Connection | None = None
