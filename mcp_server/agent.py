@@ -121,20 +121,21 @@ class AgentMemory:
         """Opens the memory in the folder `workspace`, which is made if it is missing, and keeps its index up to date.
 
         Args:
-            workspace: by default `CONTEXT_MANAGER_HOME`, else `~/.context-manager`.
+            workspace: by default `CONTEXT_MANAGER_HOME`, else `~/.context-manager`; or the address of a team's memory,
+                `postgresql://…`, which needs the extra `postgres`.
             project: what the conversations belong to; `"global"` for nothing in particular. By default the project of
                 the working folder.
             environ: where settings (`CONTEXT_MANAGER_<SECTION>__<KEY>`) are read from; by default `os.environ`.
 
         Raises:
-            Unavailable: the folder can neither be made nor read.
+            Unavailable: the folder can neither be made nor read, or the address does not answer.
         """
         from mcp_server.app import catch_up, maintain, open_memory
 
         given = os.environ if environ is None else environ
         folder = given.get("CLAUDE_PROJECT_DIR") or working_folder()
         try:
-            async with open_memory(Path(workspace) if workspace else None, given) as memory:
+            async with open_memory(workspace or None, given) as memory:
                 await catch_up(memory)
                 async with maintain(memory, given):
                     yield cls(memory, project, folder)

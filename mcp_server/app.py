@@ -14,6 +14,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -26,9 +27,9 @@ from anyio.to_thread import run_sync
 from mcp_server import embed
 from mcp_server.conversations import sessions
 from mcp_server.embed.providers import load
-from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.errors import ContextManagerError, Invalid, Unavailable
 from mcp_server.history import committing
-from mcp_server.home import resolve_workspace, user_home
+from mcp_server.home import resolve_workspace, team_address, user_home
 from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
@@ -63,12 +64,15 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm, Purpose
     from mcp_server.model import Turn
+    from mcp_server.relevance.advisor_items import Lexicon
+    from mcp_server.storage import ports
+    from mcp_server.storage.ports import Folder
     from mcp_server.storage.values import SessionRow
 
 
 @asynccontextmanager
 async def open_memory(
-    workspace: Path | None,
+    workspace: Path | str | None,
     environ: Mapping[str, str],
     *,
     clock: Callable[[], datetime] | None = None,
@@ -77,7 +81,8 @@ async def open_memory(
     llm: Llm | None = None,
     if_missing: IfMissing = "create",
 ) -> AsyncIterator[Memory]:
-    """Opens the memory of a workspace. Heavy parts are loaded on first use.
+    """Opens the memory of a workspace: a folder, or the address of a team's memory (`postgresql://…`). Heavy parts are
+    loaded on first use.
 
     A missing or empty folder becomes a workspace, unless `if_missing` is "refuse". A folder with other files becomes
     one only with "adopt". If a workspace cannot be written, state and index are in a temporary folder, and
@@ -86,23 +91,23 @@ async def open_memory(
     Raises:
         NotFound: there is no workspace, and `if_missing` is "refuse".
         Refused: the folder contains other files.
-        Unavailable: the folder can neither be created nor read.
+        Unavailable: the folder can neither be created nor read, or the server of the address does not answer.
     """
-    root = resolve_workspace(workspace, environ)
+    address = team_address(workspace, environ)
     async with AsyncExitStack() as stack:
         problems: list[str] = []
         notes: list[str] = []
         now = clock or (lambda: datetime.now(UTC))
-        settings = await run_sync(_created, root, environ, problems, now, if_missing, notes)
-        local = await run_sync(_local_folder, root, settings, problems, stack)
-        files = WorkspaceFiles(root, local)
-        locks = Locks(local, check_there=files.check_there)
-        state = await State.open(local / "state.db", locks)
-        stack.push_async_callback(_closed, state)
+        if address:
+            parts = await _team_parts(address, environ, stack)
+        else:
+            root = resolve_workspace(workspace, environ)
+            parts = await _folder_parts(root, environ, problems, now, if_missing, notes, stack)
+        settings, files, state = parts.settings, parts.files, parts.state
         wanted = _wanted_embedder(settings, environ)
         loaded, missing = (embedder, None) if embedder is not None else load(wanted)
         problems += [missing] if missing else []
-        index = Index(files, locks, local / "index", loaded, wanted.name, wanted.length)
+        index = parts.index(loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
 
@@ -121,22 +126,22 @@ async def open_memory(
         stack.callback(advisor.close)
         memory = Memory(
             settings=settings,
-            disk=LocalFolder(files.root, files.local),
+            disk=parts.disk,
             files=files,
             transcripts=Transcripts(files),
             state=state,
-            live=LiveSets(state),
+            live=parts.live,
             cold=ColdStorage(files),
             advisor=advisor,
-            lexicon=LexiconFile(files.root, settings.advisor.lexicon).read_or_shipped,
+            lexicon=parts.lexicon,
             topics=TopicFiles(files),
-            locks=locks,
+            locks=parts.locks,
             index=index,
-            git=Git(root, lambda: now().astimezone(ZoneInfo(timezone)), files),
-            folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
+            git=parts.history(lambda: now().astimezone(ZoneInfo(timezone))),
+            folders=parts.folders,
             embedder=loaded,
             tokens=TokenCounter(),
-            changes=Changes(),
+            changes=parts.changes,
             forgotten=ForgottenTexts(files),
             rooms=Rooms(_after_turn, _watch_topics, _close_session, _left_off, _last_checkpoint),
             clock=now,
@@ -151,6 +156,95 @@ async def open_memory(
         )
         stack.push_async_callback(_embeddings_entered, memory)
         yield memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The ports of a workspace, and functions that make those which depend on its settings."""
+
+    settings: Settings
+    disk: Folder
+    files: ports.Files
+    state: ports.State
+    live: ports.LiveSets
+    locks: ports.Locks
+    changes: ports.Changes
+    folders: ProjectFolders
+    lexicon: Callable[[], tuple[Lexicon, str]]
+    index: Callable[[Embedder | None, str, int], ports.Index]
+    history: Callable[[Callable[[], datetime]], ports.History]
+
+
+async def _folder_parts(
+    root: Path,
+    environ: Mapping[str, str],
+    problems: list[str],
+    now: Callable[[], datetime],
+    if_missing: IfMissing,
+    notes: list[str],
+    stack: AsyncExitStack,
+) -> _Parts:
+    """Opens a folder of this machine. Raises as `open_memory` does."""
+    settings = await run_sync(_created, root, environ, problems, now, if_missing, notes)
+    local = await run_sync(_local_folder, root, settings, problems, stack)
+    files = WorkspaceFiles(root, local)
+    locks = Locks(local, check_there=files.check_there)
+    state = await State.open(local / "state.db", locks)
+    stack.push_async_callback(_closed, state)
+    return _Parts(
+        settings=settings,
+        disk=LocalFolder(files.root, files.local),
+        files=files,
+        state=state,
+        live=LiveSets(state),
+        locks=locks,
+        changes=Changes(),
+        folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
+        lexicon=LexiconFile(files.root, settings.advisor.lexicon).read_or_shipped,
+        index=lambda embedder, name, length: Index(files, locks, local / "index", embedder, name, length),
+        history=lambda clock: Git(root, clock, files),
+    )
+
+
+async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExitStack) -> _Parts:
+    """Opens a workspace on PostgreSQL. Raises Invalid for a malformed address, Unavailable if the server does not
+    answer or the extra is not installed."""
+    try:
+        from mcp_server.storage.postgres.opening import open_storage
+    except ImportError as error:
+        raise Unavailable(
+            f"a memory on PostgreSQL needs the extra `postgres` ({error}): pip install 'context-manager-mcp[postgres]'"
+        ) from error
+    storage = await stack.enter_async_context(open_storage(address))
+    await storage.create({CONFIG: default_document()})
+    settings = await run_sync(_team_settings, storage.files, environ)
+    return _Parts(
+        settings=settings,
+        disk=storage.disk,
+        files=storage.files,
+        state=storage.state,
+        live=storage.live,
+        locks=storage.locks,
+        changes=storage.changes,
+        folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
+        lexicon=lambda: storage.lexicon(settings.advisor.lexicon),
+        index=storage.index,
+        history=storage.history,
+    )
+
+
+def _team_settings(files: ports.Files, environ: Mapping[str, str]) -> Settings:
+    """Returns the settings of a team's memory. Those of a machine come from the environment only."""
+    from mcp_server.text.yaml import load
+
+    problems: list[str] = []
+    document: Mapping[str, object] = {}
+    try:
+        document = load(files.text_or_none(CONFIG) or "", CONFIG)
+    except Invalid as error:
+        problems.append(f"{CONFIG} cannot be read ({error}); its settings have their defaults until you correct it")
+    chosen = read_settings(document, environ, CONFIG, {})
+    return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
 
 
 # The functions of `Rooms`. They are imported by the first call, because opening a memory must not wait for them.
@@ -235,7 +329,7 @@ def _template(name: str) -> str:
     return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
-async def _closed(port: State | Index) -> None:
+async def _closed(port: State | ports.Index) -> None:
     """Closes a port, also during cancellation: it takes milliseconds."""
     with CancelScope(shield=True):
         await port.close()
@@ -379,10 +473,12 @@ async def catch_up(memory: Memory) -> None:
     if held is not None:
         try:
             await restore.finish(memory)
-            await queue.drain(memory, work)
-            await sync.take_in(memory)
+            if memory.disk.here:
+                await queue.drain(memory, work)
+                await sync.take_in(memory)
             await memory.index.refresh()
-            await committing.commit_if_due(memory)
+            if memory.disk.here:
+                await committing.commit_if_due(memory)
         finally:
             held.release()
 
@@ -398,16 +494,20 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
     from mcp_server.clients.hooks.listener import attend
     from mcp_server.jobs import maintainer
-    from mcp_server.jobs.duties import DUTIES, keep_enriching, keep_extracted, keep_rewording
+    from mcp_server.jobs.duties import DUTIES, keep_committed, keep_enriching, keep_extracted, keep_rewording
     from mcp_server.jobs.scheduler import JOBS, keep_schedule, keep_topic_times
 
+    worker_environ = environ if memory.disk.here else None  # a worker process opens a folder
+
     async def keep_knowledge(memory: Memory) -> None:
-        await keep_extracted(memory, environ)
+        await keep_extracted(memory, worker_environ)
 
     async def keep_jobs(memory: Memory) -> None:
-        await keep_schedule(memory, JOBS, environ)
+        await keep_schedule(memory, JOBS, worker_environ)
 
     duties = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
+    if not memory.disk.here:  # no hooks of clients, and no git
+        duties = [duty for duty in duties if duty not in (attend, keep_committed)]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)

@@ -11,12 +11,28 @@ from mcp_server.errors import Unavailable
 
 HOME_VARIABLE = "CONTEXT_MANAGER_HOME"
 
+ADDRESSES = ("postgresql://", "postgres://")
 
-def resolve_workspace(option: Path | None, environ: Mapping[str, str]) -> Path:
+
+def workspace_option(text: str) -> Path | str:
+    """Returns what a user gave as a workspace: the address of a team's memory as text, anything else as a path."""
+    return text if text.startswith(ADDRESSES) else Path(text)
+
+
+def team_address(option: Path | str | None, environ: Mapping[str, str]) -> str | None:
+    """Returns the address of a team's memory, if the option or else CONTEXT_MANAGER_HOME is one."""
+    chosen = option or environ.get(HOME_VARIABLE)
+    return chosen if isinstance(chosen, str) and chosen.startswith(ADDRESSES) else None
+
+
+def resolve_workspace(option: Path | str | None, environ: Mapping[str, str]) -> Path:
     """The workspace's folder: the option, else CONTEXT_MANAGER_HOME, else ~/.context-manager. It may not exist yet.
 
-    Raises Unavailable if that needs a home folder and the user has none.
+    Raises Unavailable if that needs a home folder and the user has none, or if the memory is in no folder.
     """
+    if team_address(option, environ):
+        raise Unavailable("the memory is on PostgreSQL, and this needs one in a folder of this machine (docs/team.md)")
+    option = Path(option) if isinstance(option, str) else option
     named = environ.get(HOME_VARIABLE)
     chosen = option or Path(named or Path("~", ".context-manager"))
     try:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from mcp_server.storage.cold_storage import ColdStorage
     from mcp_server.storage.forgotten import ForgottenTexts
     from mcp_server.storage.logs import AdvisorFiles
-    from mcp_server.storage.ports import Changes, Files, History, Index, LiveSets, Locks, ProjectFolders, State
+    from mcp_server.storage.ports import Changes, Files, Folder, History, Index, LiveSets, Locks, ProjectFolders, State
     from mcp_server.storage.topics import TopicFiles
     from mcp_server.storage.transcripts import Transcripts
-    from mcp_server.storage.values import LocalFolder, SessionRow
+    from mcp_server.storage.values import SessionRow
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
 
@@ -51,7 +51,7 @@ class Memory:
     """The ports of one workspace. Heavy ones (index, git, embedder, tokens) load on first use."""
 
     settings: Settings
-    disk: LocalFolder
+    disk: Folder
     """The workspace's folders on this machine, for parts that work only there: hooks, watchers, branch folders."""
     files: Files
     transcripts: Transcripts

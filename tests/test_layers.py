@@ -58,6 +58,8 @@ ONLY_IN = {
     "aiosqlite": {"storage"},
     "sqlite3": {"storage", "benchmarks"},
     "git": {"storage"},
+    "psycopg": {"storage"},
+    "psycopg_pool": {"storage"},
     "click": {"cli", "benchmarks"},
     "rich": {"cli", "demo", "benchmarks"},
 }
@@ -179,15 +181,49 @@ def test_only_named_modules_reach_past_the_ports_of_storage() -> None:
     assert {name for name in past if room_of(name) not in {"storage", "benchmarks", "bench"}} == set(LOCAL_ONLY)
 
 
+IMPLEMENTATIONS = ("mcp_server.storage.local", "mcp_server.storage.postgres")
+
+
 def test_ports_and_what_is_built_on_them_know_no_implementation() -> None:
+    drivers = {"sqlite3", "aiosqlite", "git", "psycopg", "psycopg_pool"}
     wrong = {
         (name, found)
         for name, file in OURS.items()
-        if room_of(name) == "storage" and not name.startswith("mcp_server.storage.local")
+        if room_of(name) == "storage" and not name.startswith(IMPLEMENTATIONS)
         for found in imports(file)
-        if found.startswith("mcp_server.storage.local") or found.split(".")[0] in {"sqlite3", "aiosqlite", "git"}
+        if found.startswith(IMPLEMENTATIONS) or found.split(".")[0] in drivers
     }
     assert not wrong
+
+
+def test_only_the_app_opens_a_memory_on_postgresql() -> None:
+    known = {
+        name
+        for name, file in OURS.items()
+        if room_of(name) != "storage" and any(found.startswith(IMPLEMENTATIONS[1]) for found in imports(file))
+    }
+    assert known == {"mcp_server.app"}
+
+
+SHARED_BY_ENGINES = {
+    "changes": "notices within this process",
+    "database": "names the SQLite library, whose tokenizer finds the stems of words",
+    "files": "checks paths",
+    "index": "splits files into passages and scores candidates",
+    "lexicon": "parses the advisor's word lists",
+}
+"""Modules of `storage.local` that `storage.postgres` imports, so that both engines give the same answers."""
+
+
+def test_postgresql_shares_only_named_modules_with_the_local_engine() -> None:
+    shared = {
+        found.split(".")[3]
+        for name, file in OURS.items()
+        if name.startswith(IMPLEMENTATIONS[1])
+        for found in imports(file)
+        if found.startswith(IMPLEMENTATIONS[0])
+    }
+    assert shared == set(SHARED_BY_ENGINES)
 
 
 def test_pure_rooms_read_no_clock_no_file_and_no_chance() -> None:

@@ -45,16 +45,25 @@ def with_memory(
     import anyio
 
     from mcp_server.app import catch_up, open_memory
+    from mcp_server.home import team_address
 
     pass
 
     context = click.get_current_context()
-    if if_missing == "create" and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
+    option = context.find_root().obj
+    is_folder = team_address(option, os.environ) is None
+    if (
+        is_folder
+        and if_missing == "create"
+        and context.info_name != "init"
+        and sys.stderr.isatty()
+        and not memory_exists()
+    ):
         click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
 
     async def run() -> T:
         environ = {**os.environ, **(settings or {})}
-        async with open_memory(context.find_root().obj, environ, if_missing=if_missing) as memory:
+        async with open_memory(option, environ, if_missing=if_missing) as memory:
             for note in memory.startup_notes:
                 click.echo(f"context-manager: {note}", err=True)
             if fresh:

@@ -319,9 +319,12 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None, as_json: 
     """
     import anyio
 
-    kept: Path | None = click.get_current_context().find_root().obj
+    from mcp_server.home import resolve_workspace
+
+    option = click.get_current_context().find_root().obj
+    kept = resolve_workspace(option, {}) if option else None
     with tempfile.TemporaryDirectory(prefix="context-manager-demo-", ignore_cleanup_errors=True) as folder:
-        workspace = kept.absolute() if kept else Path(folder) / "memory"
+        workspace = kept or Path(folder) / "memory"
         steps = anyio.run(_run, workspace, file, ask, as_json)
     if svg is not None:
         svg.write_text(picture(steps), encoding="utf-8")

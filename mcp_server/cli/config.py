@@ -53,6 +53,7 @@ def set_(name: str, value: str, as_json: bool) -> None:
     """Write a setting into its file, at once, and print the old value. VALUE is YAML: true, 0.5, null, [a, b]."""
     from ruamel.yaml.error import YAMLError
 
+    from mcp_server.errors import Refused
     from mcp_server.settings import SECTIONS, knobs
     from mcp_server.storage.templates import SETTINGS
 
@@ -66,6 +67,9 @@ def set_(name: str, value: str, as_json: bool) -> None:
     path = _file_of(name)
 
     async def act(memory: Memory) -> object:
+        if path != SETTINGS and not memory.disk.here:
+            variable = f"CONTEXT_MANAGER_{name.upper().replace('.', '__')}"
+            raise Refused(f"on PostgreSQL each process takes {name} from its environment: set {variable} there")
         before: Any = memory.settings.model_dump(mode="json")
         for key in name.split("."):
             before = before[key]

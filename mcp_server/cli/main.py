@@ -19,6 +19,7 @@ import click
 from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
 from mcp_server.garbage import look_seldom
+from mcp_server.home import workspace_option
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -143,15 +144,25 @@ class Commands(click.Group):
                 formatter.write_dl([(name.ljust(widest), line) for name, (_, line) in commands.items()])
 
 
+class Workspace(click.Path):
+    """A folder, or the address of a team's memory."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
+        chosen = workspace_option(os.fspath(value))
+        return chosen if isinstance(chosen, str) else Path(os.fsdecode(super().convert(value, param, ctx)))
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--workspace",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The memory's folder (default: $CONTEXT_MANAGER_HOME, else ~/.context-manager).",
+    type=Workspace(file_okay=False),
+    help="The memory's folder, or postgresql://… (default: $CONTEXT_MANAGER_HOME, else ~/.context-manager).",
 )
 @click.version_option(__version__, prog_name="context-manager")
 @click.pass_context
-def cli(context: click.Context, workspace: Path | None) -> None:
+def cli(context: click.Context, workspace: Path | str | None) -> None:
     """A long memory for any agent: it stores conversations and compiles the context that fits.
 
     Commands that change or delete what is stored only show the change until --apply is given. Commands that add

@@ -17,7 +17,7 @@ import anyio
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.ports import Listener
+from mcp_server.storage.ports import Held, Listener
 from mcp_server.storage.values import FOLDERS, Change, is_indexed
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,8 @@ async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
     memory.changes.indexed = True  # by us, or by the process that has the lock
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_notice, memory)
+            if memory.disk.here:  # PostgreSQL sends the changes of other processes
+                tasks.start_soon(_notice, memory)
             tasks.start_soon(_hold, memory, duties)
     finally:
         memory.changes.indexed = False
@@ -95,7 +96,7 @@ async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
         held = await anyio.to_thread.run_sync(memory.locks.try_maintainer)
         if held is not None:
             try:
-                await _work(memory, duties)
+                await _work(memory, duties, held)
             except Exception as error:  # a background job never takes the server down
                 log.warning("maintaining the workspace failed: %s", error)
             finally:
@@ -103,11 +104,13 @@ async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
         await anyio.sleep(TAKE_OVER_SECONDS)
 
 
-async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
+async def _work(memory: Memory, duties: Sequence[Duty], held: Held) -> None:
     wanted = Wanted()
     wanted.add(None)
     async with anyio.create_task_group() as tasks, memory.changes.listen() as changes:
-        tasks.start_soon(_watch, memory, wanted)
+        tasks.start_soon(_until_lost, held, tasks.cancel_scope)
+        if memory.disk.here:
+            tasks.start_soon(_watch, memory, wanted)
         tasks.start_soon(_listen, changes, wanted)
         tasks.start_soon(_scan, wanted)
         tasks.start_soon(_mend, memory, wanted)
@@ -130,6 +133,13 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
                 long.add(left)
             if changed:
                 memory.changes.publish(Change("index"))
+
+
+async def _until_lost(held: Held, work: anyio.CancelScope) -> None:
+    """Ends the work when another process has taken it over."""
+    while not held.lost:  # noqa: ASYNC110 - a thread sets it
+        await anyio.sleep(TAKE_OVER_SECONDS)
+    work.cancel()
 
 
 async def _index_long(memory: Memory, wanted: Wanted) -> None:

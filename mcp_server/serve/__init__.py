@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from mcp_server import __version__
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.home import team_address, workspace_option
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -39,7 +40,7 @@ class Serving:
     `tools`: "full" also offers the less common tools.
     """
 
-    workspace: Path | None = None
+    workspace: Path | str | None = None
     http: bool = False
     host: str = "127.0.0.1"
     port: int = 8765
@@ -56,6 +57,9 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.home import check_neighbours, resolve_workspace, working_folder
 
     check_neighbours()
+    if team_address(serving.workspace, environ):
+        _run_team(serving, environ)
+        return
     root = resolve_workspace(serving.workspace, environ)
     local = local_folder(str(root), environ) if (root / "memory-config.yaml").is_file() else ""
     mark_starting(local)  # before the slow imports, so that a prompt waits for this server
@@ -106,6 +110,34 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     anyio.run(http.serve, mcp, listening, token, source, serving.host, webhooks)
 
 
+def _run_team(serving: Serving, environ: Mapping[str, str]) -> None:
+    """Serves a memory on PostgreSQL over stdio. Raises Unavailable for what is offered only for a folder."""
+    if serving.http or serving.hooks:
+        option = "--http" if serving.http else "--hooks"
+        raise Unavailable(
+            f"{option} is not offered for a memory on PostgreSQL yet: each client starts its own "
+            "`context-manager-mcp --workspace postgresql://…`, which talks to it on stdin and stdout (docs/team.md)"
+        )
+    import logging
+
+    import anyio
+
+    from mcp_server.home import working_folder
+    from mcp_server.serve.instructions import TEAM
+    from mcp_server.serve.server import build, serve
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+    @asynccontextmanager
+    async def enter() -> AsyncIterator[Memory]:
+        app = await anyio.to_thread.run_sync(_load)
+        async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory, environ):
+            yield memory
+
+    folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
+    anyio.run(serve, build(enter, folder=folder, instructions=lambda: TEAM, profile=serving.tools))
+
+
 def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookAccess | None:
     """Returns the token and limit for webhooks, or None if the settings do not allow them."""
     from mcp_server.app import settings_of
@@ -141,7 +173,11 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         "`context-manager`, and connect a client with `context-manager install`.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument("--workspace", type=Path, help="default: $CONTEXT_MANAGER_HOME, else ~/.context-manager")
+    parser.add_argument(
+        "--workspace",
+        type=workspace_option,
+        help="a folder, or postgresql://…; default: $CONTEXT_MANAGER_HOME, else ~/.context-manager",
+    )
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 takes a free one")

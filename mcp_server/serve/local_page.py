@@ -87,6 +87,7 @@ async def _serve(
     from mcp_server.app import catch_up, maintain, open_memory
 
     async with open_memory(workspace, environ, if_missing="refuse") as memory:
+        local = memory.disk.local  # before the port is taken: a memory without a folder has no page
         listening = bound(HOST, port)
         door = Door(listening.getsockname()[1])
 
@@ -116,8 +117,8 @@ async def _serve(
 
         async def invite() -> None:
             if not until_idle:
-                await _invite(door, memory.disk.local, browser)
-            elif await run_sync(_open_browser, _address(door), memory.disk.local):
+                await _invite(door, local, browser)
+            elif await run_sync(_open_browser, _address(door), local):
                 _say(OPENED, sys.stdout)
                 await end_when_idle()
             else:

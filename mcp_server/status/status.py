@@ -103,7 +103,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
                 raise
             problems.append(str(error))
     problems += [str(message) for message in views.get("index", {}).get("messages", ())]
-    report = StatusReport(str(memory.disk.root), views, tuple(dict.fromkeys(problems)))
+    report = StatusReport(memory.disk.name, views, tuple(dict.fromkeys(problems)))
     return await run_sync(_fitted, memory, report, max_tokens)
 
 
@@ -272,6 +272,7 @@ async def _sizes(memory: Memory) -> Mapping[str, Any]:
 # ---------------------------------------------------------------- git
 
 MOST_SHOWN = 20
+NO_GIT = "none: PostgreSQL keeps the earlier versions of documents; `recover` lists them"
 SHALLOW = "shallow: older commits were never fetched; `git fetch --unshallow` in the workspace fetches them"
 
 PROBES = {
@@ -288,6 +289,8 @@ PROBES = {
 async def git_view(memory: Memory) -> Mapping[str, Any]:
     """Returns git's branch, waiting commits, files left out and problems as JSON values. Errors of git are part of the
     result, not raised."""
+    if not memory.disk.here:
+        return {"git": NO_GIT}
     knobs = memory.settings.git
     version = await run_sync(memory.git.version)
     waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)

@@ -26,6 +26,8 @@ KINDS, FORMS = get_args(ChunkKind), get_args(Form)
 READINGS = "gauge"
 """Namespace of the state: session → its last gauge readings."""
 
+MOST_READINGS = 100
+
 STEPS = "curation_steps"
 """Namespace of the state: session → how often its curation was due (`gauges.curation_step`)."""
 
@@ -128,6 +130,12 @@ class LocalFolder:
 
     root: Path
     local: Path
+    here: bool = True
+
+    @property
+    def name(self) -> str:
+        """Returns the workspace's folder, for people."""
+        return str(self.root)
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ async def test_a_failure_in_the_background_is_logged_and_not_the_end(
 ) -> None:
     calls: list[int] = []
 
-    async def failing(memory: Memory, duties: object) -> None:
+    async def failing(*given: object) -> None:
         calls.append(1)
         raise ValueError("a bug")
 

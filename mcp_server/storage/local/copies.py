@@ -19,7 +19,8 @@ from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.files import WorkspaceFiles, is_usable
-from mcp_server.storage.values import LOCAL, LocalFolder
+from mcp_server.storage.ports import Folder
+from mcp_server.storage.values import LOCAL
 from mcp_server.text.forgotten import Forgotten, cut_short, joined, values
 
 PROSE = frozenset({"title", "text", "content", "summary", "shown"})
@@ -122,7 +123,7 @@ UNNAMED = "files with such a name are not written here: delete it, or rename it 
 class Copies:
     """The files of one workspace. Methods are synchronous: call them in a worker thread."""
 
-    def __init__(self, disk: LocalFolder) -> None:
+    def __init__(self, disk: Folder) -> None:
         self._files = WorkspaceFiles(disk.root, disk.local)
 
     def walk(self) -> Iterator[str]:

@@ -35,7 +35,7 @@ def is_usable(name: str) -> bool:
     return not forbidden and len(name.encode()) <= 255
 
 
-def _parts(path: str) -> list[str]:
+def parts_of(path: str) -> list[str]:
     """Returns the parts of a relative path that is valid on every system. Raises Refused for any other path."""
     if not path.strip():
         raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
@@ -118,7 +118,7 @@ class WorkspaceFiles:
 
     def resolve(self, path: str) -> Path:
         """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
-        parts = _parts(path)
+        parts = parts_of(path)
         base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
         try:
             real = Path(os.path.realpath(base.joinpath(*rest)))
@@ -457,7 +457,7 @@ def _holds_more_than_local(root: Path) -> bool:
 
 def _plain(name: str) -> str:
     """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
-    if len(_parts(name)) != 1:
+    if len(parts_of(name)) != 1:
         raise Refused(f"{name!r} is not a file name without a folder")
     return name
 

@@ -12,6 +12,7 @@ from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
 from mcp_server.storage.local.state import State, entry, put_entries
 from mcp_server.storage.values import (
     CHUNK_COLUMNS,
+    MOST_READINGS,
     READINGS,
     STEPS,
     LiveSetCounts,
@@ -22,8 +23,6 @@ from mcp_server.storage.values import (
     moment_text,
     values_of,
 )
-
-MOST_READINGS = 100
 
 _NAMES, _MARKS = ", ".join(CHUNK_COLUMNS), ", ".join("?" * len(CHUNK_COLUMNS))
 ALL = f"SELECT {_NAMES} FROM live_chunks WHERE session = ? ORDER BY turn, part, id"

@@ -247,8 +247,15 @@ def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> Fi
         return FileContent(path, gone=True)
     except (OSError, ContextManagerError) as error:
         return FileContent(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
+    return read_content(path, data, about.st_size, about.st_mtime_ns, looked_ns, known)
+
+
+def read_content(
+    path: str, data: bytes, size: int, mtime_ns: int, looked_ns: int, known: IndexedFile | None
+) -> FileContent:
+    """Splits the bytes of a file into passages. Never raises. `looked_ns` is the time at which they were read."""
     digest = hashlib.sha256(data).digest()
-    seen = FileContent(path, about.st_size, about.st_mtime_ns, looked_ns, digest)
+    seen = FileContent(path, size, mtime_ns, looked_ns, digest)
     if known is not None and known.sha256 == digest:
         return _with(seen, same=True, so_far=known.so_far)
     if b"\0" in data[:8192]:

@@ -1,0 +1,461 @@
+"""Searches the index in PostgreSQL: the same candidates, with the same raw values, as the embedded engine finds.
+
+Words fetch by postings (`postings`), meaning by an exact scan of narrow vectors. All candidates are then scored by
+every word and by the exact cosine (`storage.local.index.candidates.score`), however they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.model import GLOBAL
+from mcp_server.search.query import read_query, weigh
+from mcp_server.search.ranking import matching_best
+from mcp_server.storage.local.index.candidates import FILLING_PARTS, Found, attach_lines, score
+from mcp_server.storage.local.index.query_plan import (
+    COUNTED,
+    FETCHING_WORDS,
+    FIRST_FETCH,
+    SLACK,
+    SMALL_SCOPE,
+    QueryPlan,
+    SmallScope,
+)
+from mcp_server.storage.local.index.vectors import ENOUGH, in_bytes
+from mcp_server.storage.postgres import postings
+from mcp_server.storage.postgres.database import Connection
+from mcp_server.storage.postgres.postings import LINES, SAID
+from mcp_server.storage.values import Depth, Filters
+from mcp_server.text.derived_lines import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcp_server.storage.local.index.generations import Stems
+
+COLUMNS: str = (
+    "m.id, m.path, m.mark, m.part, m.ordinal, m.first_line, m.last_line, m.text, m.title, m.category, m.project, "
+    "m.session, m.turn, m.turn_id, m.role, m.speaker, m.at, "
+    "m.chars, m.tells_time, m.first_person, m.ends_with_question, m.stems, m.vector"
+)
+"""The columns of a passage in the order that `score` and `passage_of` expect."""
+
+
+class Names(dict[Any, str]):
+    """The names in rows of passages: here rows have the names themselves, not their numbers."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+NAMES = Names()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Filters as SQL. `condition` is about a row `m` of `passage`, with `values` for its placeholders.
+
+    `projects` and `without_session` are part of the condition, and separate for counting. `other`: there are further
+    conditions. `everything`: nothing is left out. `lines`: derived lines are searched and counted as passages of their
+    own.
+    """
+
+    condition: str
+    values: tuple[Any, ...]
+    projects: tuple[str, ...] | None
+    without_session: str | None
+    other: bool
+    everything: bool
+    lines: bool
+
+    @property
+    def kinds(self) -> list[int]:
+        """Returns the kinds of passages that are counted and searched by meaning."""
+        return [SAID, LINES] if self.lines else [SAID]
+
+
+@dataclass(slots=True)
+class Searching:
+    """A search in one transaction. `vector` is the query's, None without one; `compared` is how many of its numbers the
+    narrow vectors have."""
+
+    connection: Connection
+    ws: int
+    stems: Stems
+    text: str
+    filters: Filters
+    depth: Depth
+    vector: NDArray[np.float32] | None
+    compared: int
+
+    def candidates(self, mode: str) -> tuple[QueryPlan, list[Found]]:
+        """Returns the plan of the query, and the candidates."""
+        scope = self.scope()
+        plan, small, wanted = self._plan(scope)
+        ids = self._by_words(plan, small, wanted, scope) if mode != "vector" else []
+        rows = {row[0]: row for row in self._fetched(ids)}
+        by_meaning = self._by_meaning(scope) if self.vector is not None else []
+
+        def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
+            return score(plan, rows, NAMES, self.vector)
+
+        more = self._fetched([number for number in by_meaning if number not in rows])
+        found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
+        of = self._sources(found, scope)
+        held = {one.row_id for one in found}
+        if scope.lines:
+            found += scored(self._fetched([number for number in of.values() if number not in held]))
+        found = attach_lines(found, of)
+        if mode == "hybrid":
+            found += scored(self._fetched(self._neighbors(plan, found, scope)))
+        return plan, found
+
+    # ---------------------------------------------------------------- filters
+
+    def scope(self) -> Scope:
+        """Returns the filters as SQL."""
+        filters = self.filters
+        where: list[str] = []
+        values: list[Any] = []
+        columns: tuple[tuple[str, str | None], ...] = (
+            ("m.session = %s", filters.session),
+            ("m.category = %s", filters.category),
+            ("m.speaker = %s", filters.speaker),
+        )
+        for condition, name in columns:
+            if name is not None:
+                where.append(condition)
+                values.append(name)
+        if filters.since is not None:
+            where.append("coalesce(m.at, m.file_at) >= %s")
+            values.append(filters.since.timestamp())
+        if filters.until is not None:
+            where.append("coalesce(m.at, m.file_at) < %s")
+            values.append(filters.until.timestamp())
+        units: str = "IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
+        for sequence in filters.phrases:
+            where.append(f"(m.path, m.mark) {units}")
+            values += self._units_with(sequence)
+        for sequence in filters.excluded:
+            where.append(f"(m.path, m.mark) NOT {units}")
+            values += self._units_with(sequence)
+        other = bool(where)
+        projects = None if filters.projects is None else tuple(sorted(filters.projects | {GLOBAL}))
+        if projects is not None and not self._covers_all(projects):
+            where.append("m.project = ANY(%s)")
+            values.append(list(projects))
+        else:
+            projects = None
+        without = filters.exclude_session
+        if without and filters.exclude_from is not None:
+            where.append("(m.session <> %s OR m.mark < %s)")
+            values += [without, filters.exclude_from]
+            without, other = None, True
+        elif without:
+            where.append("m.session <> %s")
+            values.append(without)
+        lines = filters.category not in (None, "conversation")
+        joined: str = " AND ".join(where) or "true"
+        return Scope(joined, tuple(values), projects, without or None, other, not where, lines)
+
+    def _covers_all(self, projects: Sequence[str]) -> bool:
+        return not self._rows("SELECT 1 FROM speaker WHERE ws = %s AND project <> ALL(%s) LIMIT 1", list(projects))
+
+    def _units_with(self, sequence: Sequence[str]) -> list[list[Any]]:
+        """Returns paths and marks of the units with a sequence of words in one of their passages."""
+        import numpy as np
+
+        numbers = self.stems.numbers(sequence)
+        paths: list[str] = []
+        marks: list[int] = []
+        for kind in (SAID, LINES):
+            listed = postings.load(self.connection, self.ws, kind, numbers)
+            if not numbers or set(listed) != set(numbers):
+                continue
+            ids = listed[numbers[0]].ids
+            for number in numbers[1:]:
+                ids = np.intersect1d(ids, listed[number].ids)
+            rows = self._rows("SELECT path, mark, stems FROM passage WHERE ws = %s AND id = ANY(%s)", ids.tolist())
+            for path, mark, stored in rows:
+                stems = np.frombuffer(stored, dtype="<u4")
+                at = np.flatnonzero(stems == numbers[0])
+                for step, number in enumerate(numbers):
+                    at = at[at + step < len(stems)]
+                    at = at[stems[at + step] == number]
+                if len(at):
+                    paths.append(path)
+                    marks.append(mark)
+        return [paths, marks]
+
+    def _inside(self, ids: Sequence[int], scope: Scope) -> list[int]:
+        """Returns those of these passages that are in the scope, in the same order."""
+        if scope.everything or not ids:
+            return list(ids)
+        rows = self._rows(
+            f"SELECT m.id FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) AND {scope.condition}",
+            list(ids),
+            *scope.values,
+        )
+        kept = {number for (number,) in rows}
+        return [number for number in ids if number in kept]
+
+    # ---------------------------------------------------------------- words
+
+    def _plan(self, scope: Scope) -> tuple[QueryPlan, SmallScope | None, dict[int, list[tuple[int, int]]]]:
+        """Returns the plan; the words of the scope if it is small; and for each kind the stems that fetch, with their
+        frequencies. The rarest word always fetches, then the next ones, while all together occur in at most
+        `depth.postings` passages."""
+        asked = read_query(self.text, self._speakers(scope.projects))
+        numbers = tuple(self.stems.numbers(asked.lookup))
+        said, lines = (self._documents(kind, numbers) for kind in (SAID, LINES))
+        totals = {
+            kind: (passages, words)
+            for kind, passages, words in self._rows("SELECT kind, passages, words FROM totals WHERE ws = %s")
+        }
+        all_passages, total_words = totals.get(SAID, (0, 0))
+        line_passages, line_words = totals.get(LINES, (0, 0))
+        everywhere = said
+        if scope.lines:
+            everywhere = tuple(map(add, said, lines))
+            all_passages, total_words = all_passages + line_passages, total_words + line_words
+        passages = all_passages if scope.everything else self._count(scope, all_passages)
+        small = self._small(scope) if not (scope.everything or scope.lines) and passages <= SMALL_SCOPE else None
+        frequencies = everywhere
+        if not scope.everything:
+            share = passages / all_passages if all_passages else 0.0
+            frequencies = tuple(
+                small.holding(number)
+                if small and 0 < known <= COUNTED
+                else self._frequency(number, known, share, scope)
+                for number, known in zip(numbers, everywhere, strict=True)
+            )
+        fetching: list[tuple[int, int]] = []
+        of_lines: list[tuple[int, int]] = []  # words that no turn holds, too
+        budget = self.depth.postings
+        for frequency, _, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
+            if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
+                fetching.append((number, frequency))
+                budget -= frequency
+            elif not frequency and len(of_lines) < FETCHING_WORDS:
+                of_lines.append((number, frequency))
+        plan = QueryPlan(
+            asked=weigh(asked, frequencies, passages),
+            numbers=numbers,
+            frequencies=frequencies,
+            passages=passages,
+            everywhere=everywhere,
+            all_passages=all_passages,
+            mean_words=total_words / all_passages if all_passages else 1.0,
+            fetch="",
+            fetch_lines="",
+            fetching=tuple(fetching),
+            small=small,
+        )
+        of_kind = {
+            SAID: _with_frequencies(fetching, dict(zip(numbers, said, strict=True))),
+            LINES: _with_frequencies([*fetching, *of_lines], dict(zip(numbers, lines, strict=True)))
+            if line_passages
+            else [],
+        }
+        return plan, small, of_kind
+
+    def _speakers(self, projects: tuple[str, ...] | None) -> list[str]:
+        if projects is None:
+            rows = self._rows("SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> '' ORDER BY 1")
+        else:
+            rows = self._rows(
+                "SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> '' AND project = ANY(%s) ORDER BY 1",
+                list(projects),
+            )
+        return [name for (name,) in rows]
+
+    def _documents(self, kind: int, numbers: Sequence[int]) -> tuple[int, ...]:
+        rows = self._rows(
+            "SELECT stem, df FROM term WHERE ws = %s AND kind = %s AND stem = ANY(%s)", kind, sorted(set(numbers))
+        )
+        known = dict(rows)
+        return tuple(int(known.get(number, 0)) for number in numbers)
+
+    def _count(self, scope: Scope, all_passages: int) -> int:
+        """Returns the number of passages in a scope."""
+        if scope.other:
+            rows = self._rows(
+                f"SELECT count(*) FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) AND {scope.condition}",
+                scope.kinds,
+                *scope.values,
+            )
+            return int(rows[0][0])
+        counted = all_passages
+        if scope.projects is not None:
+            rows = self._rows(
+                "SELECT coalesce(sum(passages), 0) FROM speaker WHERE ws = %s AND project = ANY(%s) AND kind = ANY(%s)",
+                list(scope.projects),
+                scope.kinds,
+            )
+            counted = int(rows[0][0])
+        if scope.without_session is not None:
+            rows = self._rows("SELECT count(*) FROM passage WHERE ws = %s AND session = %s", scope.without_session)
+            counted -= int(rows[0][0])
+        return max(0, counted)
+
+    def _small(self, scope: Scope) -> SmallScope:
+        import numpy as np
+
+        rows = self._rows(
+            f"SELECT m.id, m.stems FROM passage m WHERE m.ws = %s AND m.kind = {SAID} AND {scope.condition} "
+            "ORDER BY m.id",
+            *scope.values,
+        )
+        lengths = np.array([len(stems) // 4 for _, stems in rows], dtype=np.intp)
+        return SmallScope(
+            ids=np.array([number for number, _ in rows], dtype=np.int64),
+            stems=np.frombuffer(b"".join(stems for _, stems in rows), dtype="<u4"),
+            owner=np.repeat(np.arange(len(rows)), lengths),
+            lengths=lengths,
+        )
+
+    def _frequency(self, number: int, everywhere: int, share: float, scope: Scope) -> int:
+        """Returns the number of passages of the scope that contain a word; for a common word an estimate by the scope's
+        share."""
+        if everywhere > COUNTED:
+            return max(1, round(everywhere * share))
+        if not everywhere:
+            return 0
+        ids: list[int] = []
+        for kind in scope.kinds:
+            listed = postings.load(self.connection, self.ws, kind, [number])
+            ids += listed[number].ids.tolist() if number in listed else []
+        return len(self._inside(ids, scope))
+
+    def _by_words(
+        self, plan: QueryPlan, small: SmallScope | None, wanted: Mapping[int, list[tuple[int, int]]], scope: Scope
+    ) -> list[int]:
+        """Returns the ids of the passages of the scope that match the fetching words best, then of derived lines."""
+        if small is not None:
+            found = small.best(plan.fetching, plan.all_passages, plan.mean_words, self.depth.words)
+        else:
+            found = self._matching(SAID, wanted[SAID], self.depth.words, plan, scope)
+        most_lines = self.depth.words if scope.lines else self.depth.lines
+        return found + self._matching(LINES, wanted[LINES], most_lines, plan, scope)
+
+    def _matching(
+        self, kind: int, words: Sequence[tuple[int, int]], wanted: int, plan: QueryPlan, scope: Scope
+    ) -> list[int]:
+        """Returns the best matching passages of the scope, at most `wanted`."""
+        if not words:
+            return []
+        listed = postings.load(self.connection, self.ws, kind, [stem for stem, _ in words])
+        ((passages, total),) = self._rows("SELECT passages, words FROM totals WHERE ws = %s AND kind = %s", kind) or [
+            (0, 0)
+        ]
+        ordered = postings.best(listed, words, passages, total / passages if passages else 1.0).tolist()
+        share = plan.passages / plan.all_passages if plan.all_passages else 1.0
+        likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
+        for most in (likely, FIRST_FETCH, len(ordered)):
+            kept = self._inside(ordered[:most], scope)
+            if len(kept) >= wanted or most >= len(ordered):
+                return kept[:wanted]
+        return []
+
+    # ---------------------------------------------------------------- meaning
+
+    def _by_meaning(self, scope: Scope) -> list[int]:
+        """Returns the passages of the scope nearest to the query, nearest first, by the narrow vectors."""
+        assert self.vector is not None
+        (narrow,) = in_bytes(self.vector.astype("<f2").reshape(1, -1), self.compared)
+        literal = as_vector(narrow.tolist())
+        if scope.everything:
+            return self._nearest("", (), scope, literal)
+        if scope.other and not self._is_small(scope):
+            # As the embedded engine does: first those that a project and a session leave.
+            where, values = "", list[Any]()
+            if scope.projects is not None:
+                where += " AND m.project = ANY(%s)"
+                values.append(list(scope.projects))
+            if scope.without_session is not None:
+                where += " AND m.session <> %s"
+                values.append(scope.without_session)
+            found = self._nearest(where, values, scope, literal)
+            kept = self._inside(found, scope)
+            if len(found) < self.depth.meaning or len(kept) >= ENOUGH * self.depth.meaning:
+                return kept
+        return self._nearest(f" AND {scope.condition}", scope.values, scope, literal)
+
+    def _nearest(self, where: str, values: Sequence[Any], scope: Scope, literal: str) -> list[int]:
+        joined = "JOIN passage m ON m.ws = v.ws AND m.id = v.id" if where else ""
+        rows = self._rows(
+            f"SELECT v.id FROM passage_vector v {joined} WHERE v.ws = %s AND v.kind = ANY(%s){where} "
+            "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
+            scope.kinds,
+            *values,
+            literal,
+            self.depth.meaning,
+        )
+        return [number for (number,) in rows]
+
+    def _is_small(self, scope: Scope) -> bool:
+        """Returns whether a scope has at most SMALL_SCOPE passages, without counting more."""
+        rows = self._rows(
+            "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
+            f"AND {scope.condition} LIMIT %s) AS counted",
+            scope.kinds,
+            *scope.values,
+            SMALL_SCOPE + 1,
+        )
+        return int(rows[0][0]) <= SMALL_SCOPE
+
+    # ---------------------------------------------------------------- around
+
+    def _sources(self, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
+        """Returns the passages of the turns that derived lines among `found` come from, if they are in the scope."""
+        wanted = sorted({source for one in found for source in one.sources[:1]}, key=lambda one: (one.path, one.turn))
+        if not wanted:
+            return {}
+        rows = self._rows(
+            "SELECT m.path, m.mark, m.id FROM passage m WHERE m.ws = %s AND m.part = 0 AND "
+            "(m.path, m.mark) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))",
+            [one.path for one in wanted],
+            [one.turn for one in wanted],
+        )
+        kept = set(self._inside([number for *_, number in rows], scope))
+        return {Source(path, turn): number for path, turn, number in rows if number in kept}
+
+    def _neighbors(self, plan: QueryPlan, found: Sequence[Found], scope: Scope) -> list[int]:
+        """Returns the passages of the turns next to the best units, at most two turns away, if not found yet."""
+        ids = {id(one.candidate): one.source or one.row_id for one in found}
+        best = matching_best(plan.asked, [one.candidate for one in found], self.depth.around)
+        rows = self._rows(
+            "SELECT DISTINCT n.id FROM passage b JOIN passage n ON n.ws = b.ws AND n.path = b.path "
+            "AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
+            "WHERE b.ws = %s AND b.id = ANY(%s) AND n.mark <> b.mark AND n.session = b.session AND n.part < %s "
+            "ORDER BY n.id",
+            [ids[id(one)] for one in best],
+            FILLING_PARTS,
+        )
+        known = {one.row_id for one in found}
+        return self._inside([number for (number,) in rows if number not in known], scope)
+
+    def _fetched(self, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Returns the rows of these passages, ordered by id; deleted ones are left out."""
+        if not ids:
+            return []
+        return self._rows(
+            f"SELECT {COLUMNS} FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) ORDER BY m.id", sorted(set(ids))
+        )
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement, (self.ws, *values), binary=True).fetchall()
+
+
+def as_vector(numbers: Sequence[int]) -> str:
+    """Returns a vector as pgvector reads it."""
+    return f"[{','.join(map(str, numbers))}]"
+
+
+def _with_frequencies(words: Sequence[tuple[int, int]], known: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Returns the stems with their frequencies among the passages of one kind, as BM25 counts them there."""
+    return [(stem, known[stem]) for stem, _ in words]

@@ -1,0 +1,209 @@
+"""Change notices among the processes of a team.
+
+A notice is delivered in this process at once, and written to the table `change` by a thread. The other processes poll
+that table; NOTIFY wakes them earlier. A notice that is published in a unit of work is sent after its commit. Notices
+only say that something may be seen now: a lost one delays a reader, and never loses data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from mcp_server.errors import ContextManagerError
+from mcp_server.storage.local.changes import Changes
+from mcp_server.storage.postgres.database import OPTIONS, Connection, Database
+from mcp_server.storage.values import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_server.storage.ports import Listener
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""Seconds between looks into the table if no NOTIFY comes."""
+
+KEPT_HOURS = 1
+"""Hours for which notices are kept: a process that slept longer is told that anything may have changed."""
+
+MOST_AT_ONCE = 1_000
+
+
+class TeamChanges:
+    """The change notices of one workspace. `start` once, in the event loop; `close` at the end."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._here = Changes()
+        self._outgoing: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._deliver: Callable[[Change], None] = self._here.publish
+
+    @property
+    def indexed(self) -> bool:
+        """True while some process indexes changes."""
+        return self._here.indexed
+
+    @indexed.setter
+    def indexed(self, value: bool) -> None:
+        self._here.indexed = value
+
+    @property
+    def fresh(self) -> Mapping[str, int]:
+        """Returns the changed files that searches may not see yet, with the numbers that `settled` expects."""
+        return self._here.fresh
+
+    def settled(self, seen: Mapping[str, int]) -> None:
+        """Removes these files from `fresh`, unless they changed since."""
+        self._here.settled(seen)
+
+    def publish(self, change: Change) -> None:
+        """Sends a change to every listener of every process, after the commit of an open unit of work. Never waits."""
+        unit = self._database.current
+        if unit is None:
+            self._send(change)
+        else:
+            unit.published.append(change)
+
+    def listen(self) -> AbstractAsyncContextManager[Listener]:
+        """Yields a stream of the changes that are published during the block, by any process."""
+        return self._here.listen()
+
+    async def start(self) -> None:
+        """Starts the threads that send and receive."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+
+        def deliver(change: Change) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._here.publish, change)
+
+        self._deliver = deliver
+        seen = await self._database.call(self._last)
+        self._threads = [
+            threading.Thread(target=self._sending, name="change notices out", daemon=True),
+            threading.Thread(target=self._receiving, args=(seen,), name="change notices in", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Sends what is waiting and ends the threads. Blocks: call it in a worker thread."""
+        self._over.set()
+        self._outgoing.put(None)
+        for thread in self._threads:
+            thread.join(2 * POLL_SECONDS)
+
+    def send_all(self, changes: Sequence[Change]) -> None:
+        """Sends the changes of a unit of work that is committed. Runs in the event loop."""
+        for change in changes:
+            self._send(change)
+
+    def _send(self, change: Change) -> None:
+        self._here.publish(change)
+        self._outgoing.put(change)
+
+    # threads
+
+    def _sending(self) -> None:
+        waiting: list[Change] = []
+        while True:
+            first = self._outgoing.get()
+            more = [first]
+            with contextlib.suppress(queue.Empty):
+                while len(more) < MOST_AT_ONCE:
+                    more.append(self._outgoing.get_nowait())
+            waiting = [change for change in more if change is not None]
+            if waiting:
+                try:
+                    self._database.run(lambda connection, waiting=waiting: self._written(connection, waiting))  # type: ignore[misc]
+                except ContextManagerError as error:
+                    log.warning("%d change notices were not sent to other replicas: %s", len(waiting), error)
+            if None in more:
+                with contextlib.suppress(ContextManagerError):  # wakes the thread that receives, so that it ends
+                    self._database.run(self._notified)
+                return
+
+    def _written(self, connection: Connection, changes: Sequence[Change]) -> None:
+        ws, many = self._database.ws, len(changes)
+        row = connection.execute(
+            "INSERT INTO counter (ws, name, value) VALUES (%s, 'change', %s) "
+            "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + %s RETURNING value",
+            (ws, many, many),
+        ).fetchone()
+        assert row is not None
+        first = int(row[0]) - many + 1
+        connection.cursor().executemany(
+            "INSERT INTO change (ws, seq, sender, kind, path, session, at) VALUES (%s, %s, %s, %s, %s, %s, now())",
+            [
+                (ws, first + place, self._database.process, change.kind, change.path, change.session)
+                for place, change in enumerate(changes)
+            ],
+        )
+        if first % MOST_AT_ONCE < many:
+            connection.execute(
+                "DELETE FROM change WHERE ws = %s AND at < now() - make_interval(hours => %s)", (ws, KEPT_HOURS)
+            )
+        self._notified(connection)
+
+    def _notified(self, connection: Connection) -> None:
+        connection.execute("SELECT pg_notify(%s, '')", (_channel(self._database.ws),))
+
+    def _receiving(self, seen: int) -> None:
+        alarm: psycopg.Connection | None = None
+        failed = ""
+        while not self._over.is_set():
+            try:
+                seen = self._received(seen)
+                if alarm is None or alarm.closed:
+                    alarm = psycopg.connect(self._database.address.connection, autocommit=True, **OPTIONS)
+                    alarm.execute(f"LISTEN {_channel(self._database.ws)}")
+                    continue  # a notice may have come before
+                for _ in alarm.notifies(timeout=POLL_SECONDS, stop_after=1):
+                    pass
+                failed = ""
+            except (ContextManagerError, psycopg.Error) as error:
+                if str(error) != failed:  # a lasting problem is logged once
+                    log.warning("change notices cannot be received: %s", error)
+                failed = str(error)
+                alarm = None
+                self._over.wait(POLL_SECONDS)
+        if alarm is not None:
+            alarm.close()
+
+    def _received(self, seen: int) -> int:
+        """Delivers the notices of other processes after number `seen`. Returns the number of the last one."""
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                "SELECT seq, sender, kind, path, session FROM change WHERE ws = %s AND seq > %s ORDER BY seq LIMIT %s",
+                (self._database.ws, seen, MOST_AT_ONCE),
+            ).fetchall()
+        )
+        if rows and rows[0][0] > seen + 1:  # older ones were deleted meanwhile
+            self._deliver(Change("index"))
+            self._deliver(Change("session"))
+        for _, sender, kind, path, session in rows:
+            if sender != self._database.process:
+                self._deliver(Change(kind, path, session))
+        return int(rows[-1][0]) if rows else seen
+
+    def _last(self, connection: Connection) -> int:
+        row = connection.execute(
+            "SELECT value FROM counter WHERE ws = %s AND name = 'change'", (self._database.ws,)
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+
+def _channel(ws: int) -> str:
+    return f"context_manager_{ws}"

@@ -1,0 +1,215 @@
+"""Transactions of one workspace, and units of work.
+
+    database.run(fn)                    # fn(connection) in a transaction of its own, or in the open unit of work
+    with database.unit(lock="files"):   # one transaction for everything in it; holds the row lock until it ends
+
+A unit of work belongs to the task that opened it and to the tasks and threads that it starts meanwhile (a context
+variable). If an exception leaves the unit, nothing of it is stored. A statement that PostgreSQL refuses ends the
+transaction: the unit then fails as a whole, also if a caller caught the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from mcp_server.errors import Unavailable
+from mcp_server.storage.postgres.address import Address
+from mcp_server.storage.postgres.migrate import ROLE, SCHEMA
+from mcp_server.storage.values import Change
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECTIONS = 8
+"""Connections of one process, at most."""
+
+UNITS = 5
+"""Units of work of one process at a time, at most: the other connections are for calls outside of them."""
+
+LOCK_SECONDS = 120
+"""Seconds after which the other holder of a lock counts as stuck, and the caller gets an error."""
+
+IDLE_SECONDS = 120
+"""Seconds after which the server ends a transaction whose client is silent: a cut connection keeps no lock."""
+
+TRIES = 4
+"""Connections that are tried if the server closed them while they were idle, as a restart does."""
+
+OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds: a call does not wait for ever for a machine that is gone
+    "application_name": "context-manager",
+}
+
+
+@dataclass(slots=True)
+class Unit:
+    """An open unit of work: its connection, and the change notices that are sent after its commit."""
+
+    connection: Connection
+    open: bool = True
+    published: list[Change] = field(default_factory=list)
+    turn: threading.RLock = field(default_factory=threading.RLock)
+    """Held by each call, so that calls of parallel tasks do not mix within the transaction."""
+
+
+class Database:
+    """The connections of this process to one workspace."""
+
+    def __init__(self, address: Address, ws: int, connections: int = CONNECTIONS) -> None:
+        self.address = address
+        self.ws = ws
+        self.process = secrets.token_hex(8)
+        """The name of this process in leases and change notices."""
+        self._unit: ContextVar[Unit | None] = ContextVar("unit", default=None)
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            address.connection,
+            kwargs={"autocommit": True, **OPTIONS},
+            min_size=1,
+            max_size=connections,
+            timeout=30.0,
+            open=False,
+        )
+        self._begin = self._beginning()
+
+    def _beginning(self) -> str:
+        return (
+            f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL search_path = {SCHEMA}, public; SET LOCAL app.ws = '{self.ws}'; "
+            f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; "
+            f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"
+        )
+
+    def open(self) -> None:
+        """Opens the first connection."""
+        self._pool.open()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._pool.close()
+
+    @property
+    def current(self) -> Unit | None:
+        """Returns the open unit of work that the calling task belongs to."""
+        unit = self._unit.get()
+        return unit if unit is not None and unit.open else None
+
+    def run(self, fn: Callable[[Connection], T]) -> T:
+        """Returns `fn(connection)` after its transaction is committed; within a unit of work, as a part of it.
+
+        Blocks: call it in a worker thread if it may take over a millisecond. Raises Unavailable if the server does not
+        answer; nothing is stored then, unless it was lost between the commit and its answer.
+        """
+        unit = self.current
+        if unit is None:
+            return self.apart(fn)
+        with _explained(self.address), unit.turn:
+            return fn(unit.connection)
+
+    def apart(self, fn: Callable[[Connection], T]) -> T:
+        """Returns `fn(connection)` of a transaction of its own, also within a unit of work."""
+        with _explained(self.address), self._transaction() as connection:
+            return fn(connection)
+
+    async def call(self, fn: Callable[[Connection], T]) -> T:
+        """Returns `run(fn)`, in a worker thread."""
+        from anyio.to_thread import run_sync
+
+        return await run_sync(self.run, fn)
+
+    def enter(self) -> Unit:
+        """Begins a unit of work without making it the caller's; `leave` ends it."""
+        with _explained(self.address):
+            connection = self._taken()
+        return Unit(connection)
+
+    def leave(self, unit: Unit, *, keep: bool) -> None:
+        """Commits a unit of work, or rolls it back, and returns its connection to the pool."""
+        with _explained(self.address), unit.turn:
+            unit.open = False
+            try:
+                _end(unit.connection, keep=keep)
+            finally:
+                self._pool.putconn(unit.connection)
+
+    @contextlib.contextmanager
+    def within(self, unit: Unit) -> Iterator[None]:
+        """Makes a unit of work the caller's during the block."""
+        before = self._unit.get()
+        self._unit.set(unit)
+        try:
+            yield
+        finally:
+            self._unit.set(before)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        connection = self._taken()
+        try:
+            try:
+                yield connection
+            except BaseException:
+                _end(connection, keep=False)
+                raise
+            _end(connection, keep=True)
+        finally:
+            self._pool.putconn(connection)
+
+    def _taken(self) -> Connection:
+        """Returns a connection with an open transaction. Skips connections that the server has closed."""
+        for left in range(TRIES, 0, -1):
+            connection = self._pool.getconn()
+            try:
+                connection.execute(self._begin)
+            except psycopg.OperationalError:
+                self._pool.putconn(connection)
+                if left == 1:
+                    raise
+                self._pool.check()  # replaces all other connections that are broken
+            except BaseException:
+                self._pool.putconn(connection)
+                raise
+            else:
+                return connection
+        raise AssertionError("unreachable")
+
+
+def _end(connection: Connection, *, keep: bool) -> None:
+    if not keep:
+        if not connection.closed:
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+        return
+    if connection.info.transaction_status == pq.TransactionStatus.INERROR:
+        connection.execute("ROLLBACK")
+        raise Unavailable("a statement of this call failed, so nothing of it was stored; repeat it")
+    connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _explained(address: Address) -> Iterator[None]:
+    try:
+        yield
+    except PoolTimeout as error:
+        raise Unavailable(f"{address.shown}: no connection became free within 30 s; try again") from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise Unavailable(
+            f"{address.shown}: another process has held a lock for {LOCK_SECONDS} s; end it if it hangs, and try again"
+        ) from error
+    except psycopg.errors.QueryCanceled as error:
+        raise Unavailable(f"{address.shown}: the server ended a statement that took too long; try again") from error
+    except psycopg.Error as error:
+        line = " ".join(str(error).split())
+        raise Unavailable(f"{address.shown}: {line}; check the server, then repeat the call") from error

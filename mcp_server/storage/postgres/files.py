@@ -1,0 +1,526 @@
+"""Files in PostgreSQL: documents with all their versions, and files that grow at their end.
+
+The truth of a team's memory. A write marks an indexed file as `unindexed` in the same transaction. Folders exist as
+long as there is a file below them; there are no links.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.model import Category
+from mcp_server.storage.local.files import is_usable, parts_of
+from mcp_server.storage.postgres.database import Connection, Database
+from mcp_server.storage.values import LOCAL, FileStat, is_indexed
+
+MOST_SIMILAR = 5_000
+"""Paths that a missing one is compared with."""
+
+_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """A version of a document. `size` is None for a deletion."""
+
+    path: str
+    version: int
+    at: datetime
+    size: int | None
+
+
+def has_history(path: str) -> bool:
+    """Returns whether earlier versions of a file are kept: not of conversations, which only grow, nor of `.local/`."""
+    return path.split("/", 1)[0] not in (LOCAL, "raw")
+
+
+class TeamFiles:
+    """The files of one workspace."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # paths
+
+    def relative(self, path: str) -> str:
+        """Returns the path without `.` and doubled slashes. Raises Refused for one that not every system allows."""
+        return "/".join(parts_of(path))
+
+    def exists(self, path: str) -> bool:
+        """Returns True if there is a file or folder."""
+        return self._database.run(lambda connection: self._kind(connection, self.relative(path))) is not None
+
+    def is_folder(self, path: str) -> bool:
+        """Returns True if there is a folder."""
+        return self._database.run(lambda connection: self._kind(connection, self.relative(path))) == "folder"
+
+    def stat(self, path: str) -> FileStat:
+        """Returns size and time of a file. Raises NotFound with the nearest name."""
+        row = self._row(self.relative(path))
+        if row is None:
+            raise self._missing(path)
+        _, size, mtime_ns, sealed = row
+        return FileStat(path, size, mtime_ns, sealed)
+
+    def version(self, path: str) -> tuple[int, int, int] | None:
+        """Returns a value that changes whenever the file may have changed; None if there is no such file."""
+        row = self._row(self.relative(path))
+        return None if row is None else (row[0], row[1], row[2])
+
+    # reading
+
+    def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
+        """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
+        clean = self.relative(path)
+        data = self._database.run(lambda connection: _content(connection, self._ws, clean, start, size))
+        if data is None:
+            raise self._missing(path)
+        return data
+
+    def read_text(self, path: str) -> str:
+        """Returns the file's text. Raises NotFound with the nearest name, Invalid for a binary file."""
+        data = self.read_bytes(path)
+        if b"\0" in data:
+            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+
+    def text_or_none(self, path: str) -> str | None:
+        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
+        return self.read_text(path) if self.exists(path) else None
+
+    def readable(self, path: str) -> str | None:
+        """Returns the file's text, or None if it does not exist or is not text."""
+        try:
+            return self.text_or_none(path)
+        except Invalid:
+            return None
+
+    def walk(self, prefix: str = "") -> Iterator[FileStat]:
+        """Yields every file below a folder, in the order of a directory listing. Skips hidden files and folders."""
+        for path, size, mtime_ns, sealed in self._listed(prefix):
+            yield FileStat(path, size, mtime_ns, sealed)
+
+    def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yields path and bytes of every file that `walk` lists below a folder."""
+        for path, *_ in self._listed(prefix):
+            data = self._database.run(lambda connection, path=path: _content(connection, self._ws, path))  # type: ignore[misc]
+            if data is not None:
+                yield path, data
+
+    def names(self, prefix: str, part: str) -> list[str]:
+        """Returns the paths of the markdown files below a folder whose names contain `part`. Skips hidden files."""
+        folder = self._folder(prefix)
+        rows = self._rows(
+            "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s AND path LIKE '%%.md' "
+            "AND strpos(path, %s) > 0",
+            (folder, _after(folder), part),
+        )
+        shown = (path for (path,) in rows if not _is_hidden(path[len(folder) :]))
+        return [path for path in shown if part in path.rpartition("/")[2]]
+
+    def unusable(self, prefix: str) -> Iterator[str]:
+        """Yields nothing: no file has a name that is not allowed in a path."""
+        return iter(())
+
+    def count(self) -> Counter[str]:
+        """Returns the number of markdown files of each category; "other" for files in other folders."""
+        known = set(get_args(Category))
+        counts: Counter[str] = Counter()
+        for prefix in ("knowledge", "topics", "archive", "raw/conversations"):
+            for path, *_ in self._listed(prefix):
+                parts = path.split("/")
+                name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
+                if parts[0] != "knowledge":
+                    name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s")
+                if path.endswith(".md"):
+                    counts[name if name in known else "other"] += 1
+        return counts
+
+    def nearest(self, path: str) -> str | None:
+        """Returns the file whose path or name is most similar to `path`, if any."""
+        rows = self._rows(f"SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT {MOST_SIMILAR}", ())
+        known: list[str] = [found for (found,) in rows if not _is_hidden(found)]
+        by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
+        if by_path:
+            return by_path[0]
+        by_name = {name.rsplit("/", 1)[-1]: name for name in reversed(known)}
+        close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
+        return by_name[close[0]] if close else None
+
+    def versions_of(self, path: str) -> list[FileVersion]:
+        """Returns the kept versions of a file, newest first."""
+        clean = self.relative(path)
+        rows = self._rows(
+            "SELECT path, version, at, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC",
+            (clean,),
+        )
+        return [FileVersion(found, version, at.astimezone(UTC), size) for found, version, at, size in rows]
+
+    def content_of(self, path: str, version: int) -> bytes:
+        """Returns the bytes of a version. Raises NotFound if it is not kept."""
+        clean = self.relative(path)
+        found = self._rows(
+            "SELECT size FROM file_version WHERE ws = %s AND path = %s AND version = %s AND size IS NOT NULL",
+            (clean, version),
+        )
+        if not found:
+            raise NotFound(f"version {version} of {path!r} is not kept")
+        rows = self._rows(
+            "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s ORDER BY start", (clean, version)
+        )
+        return b"".join(data for (data,) in rows)
+
+    # writing
+
+    def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+        """Replaces the file's text atomically. It is on the server's disk when the transaction is committed.
+
+        Raises Conflict if the file's text is not `expected`, or with `new` if there is a file.
+        """
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written"
+            ) from error
+        self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
+
+    def write_bytes_atomic(
+        self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, sealed: bool = False
+    ) -> None:
+        """Replaces the file's bytes, as `write_atomic` does for text. With `sealed`, the file becomes read-only."""
+        clean = self._name(path)
+        self._database.run(lambda connection: self._put(connection, clean, data, expected, new=new, sealed=sealed))
+
+    def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
+        """Replaces files of one folder, by name, in one transaction."""
+        base = self.relative(folder)
+        named = {self._name(f"{base}/{_plain(name)}"): data for name, data in contents.items()}
+
+        def put(connection: Connection) -> None:
+            for path, data in sorted(named.items()):
+                self._put(connection, path, data, None, new=False, sealed=False)
+
+        self._database.run(put)
+
+    def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
+        """Writes `data` at byte `at_offset`, where the intact file ends, truncates after it, and returns the new size.
+
+        The caller holds the file's lock. Raises Refused for a read-only file, Conflict if the file is shorter.
+        """
+        clean = self.relative(path)
+
+        def append(connection: Connection) -> int | None:
+            row = self._locked(connection, clean)
+            if row is None:
+                return None
+            version, size, _, sealed = row
+            if sealed:
+                raise Refused(f"{path} is read-only")
+            if size < at_offset:
+                raise Conflict(f"{path} has {size} bytes, {at_offset} were expected; another program cut it")
+            if size > at_offset:
+                _truncate(connection, self._ws, clean, version, at_offset)
+            _add_part(connection, self._ws, clean, version, at_offset, data)
+            connection.execute(
+                f"UPDATE file SET size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) WHERE ws = %s AND path = %s",
+                (at_offset + len(data), self._ws, clean),
+            )
+            connection.execute(
+                "UPDATE file_version SET size = %s WHERE ws = %s AND path = %s AND version = %s",
+                (at_offset + len(data), self._ws, clean, version),
+            )
+            self.mark(connection, clean)
+            return at_offset + len(data)
+
+        found = self._database.run(append)
+        if found is None:
+            raise self._missing(path)
+        return found
+
+    def append_log(self, path: str, line: bytes, most: int) -> None:
+        """Appends a line to a log. Above `most` bytes the log becomes `NAME.1.jsonl` and a new one begins."""
+        clean = self._name(path)
+
+        def append(connection: Connection) -> None:
+            row = self._locked(connection, clean)
+            if row is None:
+                self._put(connection, clean, line, None, new=False, sealed=False)
+                return
+            version, size, *_ = row
+            if size + len(line) > most:
+                stem, dot, ending = clean.rpartition(".")
+                whole = (_content(connection, self._ws, clean) or b"") + line
+                self._put(connection, f"{stem}.1{dot}{ending}", whole, None, new=False, sealed=False)
+                self._drop(connection, clean)
+                return
+            _add_part(connection, self._ws, clean, version, size, line)
+            connection.execute(
+                f"UPDATE file SET size = size + %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) "
+                "WHERE ws = %s AND path = %s",
+                (len(line), self._ws, clean),
+            )
+
+        self._database.run(append)
+
+    def move(self, path: str, to: str) -> None:
+        """Renames a file or folder. Raises Conflict if `to` exists."""
+        source, target = self.relative(path), self._name(to)
+
+        def rename(connection: Connection) -> bool:
+            kind = self._kind(connection, source)
+            if kind is None:
+                return False
+            if self._kind(connection, target) is not None:
+                raise Conflict(f"{to} exists already; move it away or choose another name")
+            found = [source] if kind == "file" else self.paths_below(connection, f"{source}/")
+            for old in found:
+                row = self._locked(connection, old)
+                data = _content(connection, self._ws, old)
+                if row is not None and data is not None:
+                    self._put(connection, target + old[len(source) :], data, None, new=True, sealed=row[3])
+                    self._drop(connection, old)
+            return True
+
+        if not self._database.run(rename):
+            raise self._missing(path)
+
+    def remove(self, path: str) -> None:
+        """Deletes a file. Raises NotFound with the nearest name."""
+        clean = self.relative(path)
+        if not self._database.run(lambda connection: self._drop(connection, clean)):
+            raise self._missing(path)
+
+    def remove_all(self, folder: str, names: Iterable[str]) -> None:
+        """Deletes files of one folder. Skips missing ones."""
+        base = self.relative(folder)
+        paths = sorted(f"{base}/{_plain(name)}" for name in names)
+        self._database.run(lambda connection: [self._drop(connection, path) for path in paths])
+
+    def remove_folder(self, path: str) -> None:
+        """Deletes a folder and all its files. Does nothing if it is missing."""
+        folder = self._folder(path)
+        self._database.run(
+            lambda connection: [self._drop(connection, found) for found in self.paths_below(connection, folder)]
+        )
+
+    def erase(self, path: str) -> None:
+        """Deletes a file and all its versions. Does nothing if it is missing."""
+        clean = self.relative(path)
+
+        def erase(connection: Connection) -> None:
+            self._drop(connection, clean)
+            connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, clean))
+
+        self._database.run(erase)
+
+    def remove_leftovers(self) -> int:
+        """Returns 0: a transaction that did not end leaves nothing behind."""
+        return 0
+
+    # within a transaction
+
+    @property
+    def _ws(self) -> int:
+        return self._database.ws
+
+    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._database.run(lambda connection: connection.execute(statement, (self._ws, *values)).fetchall())
+
+    def _row(self, path: str) -> tuple[Any, ...] | None:
+        rows = self._rows("SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (path,))
+        return rows[0] if rows else None
+
+    def _locked(self, connection: Connection, path: str) -> tuple[Any, ...] | None:
+        return connection.execute(
+            "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s FOR UPDATE", (self._ws, path)
+        ).fetchone()
+
+    def _kind(self, connection: Connection, path: str) -> str | None:
+        """Returns "file" or "folder", or None if there is neither."""
+        row = connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM file WHERE ws = %s AND path = %s), "
+            "EXISTS (SELECT 1 FROM file WHERE ws = %s AND path >= %s AND path < %s)",
+            (self._ws, path, self._ws, f"{path}/", _after(f"{path}/")),
+        ).fetchone()
+        assert row is not None
+        return "file" if row[0] else "folder" if row[1] or not path else None
+
+    def _put(
+        self, connection: Connection, path: str, data: bytes, expected: bytes | None, *, new: bool, sealed: bool
+    ) -> None:
+        row = self._locked(connection, path)
+        if row is None:
+            if expected is not None:
+                raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
+            parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
+            if (
+                parents
+                and connection.execute(
+                    "SELECT 1 FROM file WHERE ws = %s AND path = ANY(%s)", (self._ws, parents)
+                ).fetchone()
+            ):
+                raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path")
+            if self._kind(connection, path) == "folder":
+                raise Invalid(f"{path} is a folder; name a file in it")
+            added = connection.execute(
+                "INSERT INTO file (ws, path, version, size, mtime_ns, sealed) SELECT %s, %s, "
+                "1 + coalesce((SELECT max(version) FROM file_version WHERE ws = %s AND path = %s), 0), %s, "
+                f"{_NOW}, %s ON CONFLICT (ws, path) DO NOTHING RETURNING version",
+                (self._ws, path, self._ws, path, len(data), sealed),
+            ).fetchone()
+            if added is not None:
+                self._add_version(connection, path, added[0], data)
+                return
+            row = self._locked(connection, path)  # another transaction has just written it
+            if row is None:
+                raise Conflict(f"{path} was deleted by another program meanwhile; repeat")
+        if new:
+            raise Conflict(f"{path} exists already; read it first, or choose another name")
+        if expected is not None and _content(connection, self._ws, path) != expected:
+            raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
+        version = row[0] + 1
+        if not has_history(path):
+            connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, path))
+        connection.execute(
+            f"UPDATE file SET version = %s, size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1), sealed = %s "
+            "WHERE ws = %s AND path = %s",
+            (version, len(data), sealed, self._ws, path),
+        )
+        self._add_version(connection, path, version, data)
+
+    def _add_version(self, connection: Connection, path: str, version: int, data: bytes) -> None:
+        connection.execute(
+            "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), %s)",
+            (self._ws, path, version, len(data)),
+        )
+        _add_part(connection, self._ws, path, version, 0, data)
+        self.mark(connection, path)
+
+    def _drop(self, connection: Connection, path: str) -> bool:
+        """Deletes a file; its history stays. Returns whether there was one."""
+        row = self._locked(connection, path)
+        if row is None:
+            return False
+        connection.execute("DELETE FROM file WHERE ws = %s AND path = %s", (self._ws, path))
+        if has_history(path):
+            connection.execute(
+                "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), NULL)",
+                (self._ws, path, row[0] + 1),
+            )
+        else:
+            connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, path))
+        self.mark(connection, path)
+        return True
+
+    def mark(self, connection: Connection, path: str) -> None:
+        """Marks a file as changed since it was indexed, if the index includes it."""
+        if is_indexed(path):
+            connection.execute(
+                "INSERT INTO unindexed (ws, path, changes) VALUES (%s, %s, 1) "
+                "ON CONFLICT (ws, path) DO UPDATE SET changes = unindexed.changes + 1",
+                (self._ws, path),
+            )
+
+    def found(self, connection: Connection, path: str) -> tuple[FileStat | None, bytes | None]:
+        """Returns a file's size and time, and its bytes; None if it is missing."""
+        row = connection.execute(
+            "SELECT size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (self._ws, path)
+        ).fetchone()
+        return (FileStat(path, *row), _content(connection, self._ws, path)) if row else (None, None)
+
+    def paths_below(self, connection: Connection, folder: str) -> list[str]:
+        """Returns the paths of all files of a folder, whose name ends with a slash."""
+        rows = connection.execute(
+            "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s ORDER BY path",
+            (self._ws, folder, _after(folder)),
+        )
+        return [path for (path,) in rows]
+
+    def _listed(self, prefix: str) -> list[tuple[Any, ...]]:
+        folder = self._folder(prefix)
+        rows = self._rows(
+            "SELECT path, size, mtime_ns, sealed FROM file WHERE ws = %s AND path >= %s AND path < %s",
+            (folder, _after(folder)),
+        )
+        shown = [row for row in rows if not _is_hidden(row[0][len(folder) :])]
+        return sorted(shown, key=lambda row: row[0].split("/"))
+
+    def _folder(self, prefix: str) -> str:
+        """Returns a folder's path with a slash at its end; "" for the whole workspace."""
+        if prefix.strip("/") in ("", "."):
+            return ""
+        return f"{self.relative(prefix)}/"
+
+    def _name(self, path: str) -> str:
+        clean = self.relative(path)
+        if not clean:
+            raise Invalid(f"{path} is a folder; name a file in it")
+        return clean
+
+    def _missing(self, path: str) -> ContextManagerError:
+        if self.is_folder(path):
+            return Invalid(f"{path} is a folder; name a file in it")
+        near = self.nearest(path)
+        return NotFound(
+            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
+        )
+
+
+def _content(connection: Connection, ws: int, path: str, start: int = 0, size: int = -1) -> bytes | None:
+    """Returns bytes of the current version; None if there is no such file."""
+    end = 2**62 if size < 0 else start + size
+    rows = connection.execute(
+        "SELECT f.version, p.start, p.data FROM file f LEFT JOIN file_part p ON p.ws = f.ws AND p.path = f.path "
+        "AND p.version = f.version AND p.start < %s AND p.start + length(p.data) > %s "
+        "WHERE f.ws = %s AND f.path = %s ORDER BY p.start",
+        (end, start, ws, path),
+        binary=True,
+    ).fetchall()
+    if not rows:
+        return None
+    found = b"".join(data[max(0, start - first) : end - first] for _, first, data in rows if data is not None)
+    return bytes(found)
+
+
+def _add_part(connection: Connection, ws: int, path: str, version: int, start: int, data: bytes) -> None:
+    if data:
+        connection.execute(
+            "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)",
+            (ws, path, version, start, data),
+        )
+
+
+def _truncate(connection: Connection, ws: int, path: str, version: int, size: int) -> None:
+    """Deletes the bytes of a version from `size` on."""
+    where = "WHERE ws = %s AND path = %s AND version = %s"
+    connection.execute(f"DELETE FROM file_part {where} AND start >= %s", (ws, path, version, size))
+    connection.execute(
+        f"UPDATE file_part SET data = substring(data FOR (%s - start)::integer) {where} AND start + length(data) > %s",
+        (size, ws, path, version, size),
+    )
+
+
+def _after(folder: str) -> str:
+    """Returns the first string after all paths of a folder, whose name ends with a slash."""
+    return f"{folder[:-1]}0" if folder else "\U0010ffff"
+
+
+def _is_hidden(path: str) -> bool:
+    return path.startswith(".") or "/." in path
+
+
+def _plain(name: str) -> str:
+    if not is_usable(name) or len(parts_of(name)) != 1:
+        raise Refused(f"{name!r} is not a file name without a folder")
+    return name

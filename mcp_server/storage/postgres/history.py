@@ -1,0 +1,199 @@
+"""The history of a team's workspace: the versions that the database keeps with each write of a document.
+
+Commits, tags, branches, merges and remotes belong to git, which a team's workspace does not have: they raise
+Unavailable with a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from mcp_server.errors import NotFound, Unavailable
+from mcp_server.history.commit_rules import FileChange
+from mcp_server.storage.history_values import Committed, Version, object_id
+from mcp_server.storage.ports import Health, History, Hooks, Merging, Past, Remote, Tags, Trees, Worktrees
+from mcp_server.storage.postgres.database import Database
+from mcp_server.storage.postgres.files import TeamFiles, has_history
+from mcp_server.text.dates import moment
+
+NOT_OFFERED = (
+    "a memory on PostgreSQL has no git repository, so commits, tags, branches and sync are not offered there; earlier "
+    "versions of files are: `recover` lists them, and `read` with `at` shows a file as it was"
+)
+_LIKE_GIT = "0" * 40
+_VERSION = re.compile(r"v(\d{1,18})")
+
+
+class TeamHistory:
+    """The versions of one workspace's documents. A version is named by its file and number: `v12`."""
+
+    def __init__(self, database: Database, files: TeamFiles, clock: Callable[[], datetime]) -> None:
+        self.clock: Callable[[], datetime] | None = clock
+        self._database = database
+        self._files = files
+        self._now = clock
+        self._known: dict[str, tuple[str, int]] = {}  # the file and number of each blob that `versions` named
+
+    def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
+        """Returns the last `commits` versions of the files under these paths, newest first."""
+        clean = [self._files.relative(prefix) for prefix in prefixes]
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                "SELECT v.path, v.version, v.at FROM file_version v WHERE v.ws = %s AND v.size IS NOT NULL AND EXISTS "
+                "(SELECT 1 FROM unnest(%s::text[]) AS p (prefix) WHERE v.path = p.prefix OR starts_with(v.path, "
+                "p.prefix || '/')) ORDER BY v.at DESC, v.path, v.version DESC LIMIT %s",
+                (self._database.ws, clean, commits),
+            ).fetchall()
+        )
+        found = []
+        for path, number, at in rows:
+            blob = object_id(self._files.content_of(path, number), _LIKE_GIT)
+            self._known[blob] = (path, number)
+            found.append(Version(path, f"v{number}", at.astimezone(UTC), f"version {number}", blob))
+        return found
+
+    def blob(self, name: str) -> bytes:
+        """Returns the bytes that a blob of `versions` stands for. Raises NotFound."""
+        if name not in self._known:
+            raise NotFound(f"no version has the blob {name!r}")
+        return self._files.content_of(*self._known[name])
+
+    def show(self, path: str, at: str) -> str:
+        """Returns a file's text as of a version (`v12`) or a moment. Raises NotFound."""
+        found = [one for one in self._files.versions_of(path) if one.size is not None]
+        named, when = _VERSION.fullmatch(at), None
+        if named is not None:
+            found = [one for one in found if one.version == int(named[1])]
+        else:
+            when = moment(at, self._now())
+            if when is None:
+                raise NotFound(f"{at!r} is neither a version such as v12 nor a moment such as 2026-01-31")
+            every = [one for one in self._files.versions_of(path) if one.at <= when]
+            found = every[:1] if every and every[0].size is not None else []
+        if not found:
+            kept = "" if has_history(path) else "; earlier versions of conversations and of `.local/` are not kept"
+            raise NotFound(f"{path} has no version {at!r}{kept}")
+        return self._files.content_of(path, found[0].version).decode("utf-8", "replace")
+
+    def commit_files(
+        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
+    ) -> Committed:
+        """Does nothing: each write has stored its version."""
+        return Committed(None, tuple(paths))
+
+    def commit(
+        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
+    ) -> str | None:
+        """Does nothing: each write has stored its version."""
+        return None
+
+    def available(self) -> bool:
+        """Returns False: there is no git repository."""
+        return False
+
+    def version(self) -> str | None:
+        """Returns None: there is no git."""
+        return None
+
+    def head(self) -> str | None:
+        """Returns None: there are no commits."""
+        return None
+
+    def branch(self) -> str | None:
+        """Returns None: there are no branches."""
+        return None
+
+    def trees(self) -> Trees | None:
+        """Returns None: checkpoints keep their copies as files."""
+        return None
+
+    def is_shallow(self) -> bool:
+        """Returns False."""
+        return False
+
+    def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
+        """Returns nothing: each write has stored its version."""
+        return []
+
+    def differing(self, prefixes: Sequence[str]) -> list[str]:
+        """Returns nothing: each write has stored its version."""
+        return []
+
+    def changes(self, prefixes: Sequence[str]) -> list[FileChange]:
+        """Returns nothing: each write has stored its version."""
+        return []
+
+    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """Returns nothing: no file is ignored."""
+        return {}
+
+    def unmerged(self) -> tuple[str, list[str]]:
+        """Returns nothing: there are no merges."""
+        return "", []
+
+    @property
+    def past(self) -> Past:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    @property
+    def tags(self) -> Tags:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    @property
+    def merging(self) -> Merging:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    @property
+    def remote(self) -> Remote:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    @property
+    def worktrees(self) -> Worktrees:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    @property
+    def hooks(self) -> Hooks:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    @property
+    def health(self) -> Health:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    def init(self) -> bool:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    def check_free(self) -> None:
+        """Raises Unavailable."""
+        _not_offered()
+
+    def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    def commit_at(self, at: str) -> str:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    def tree_now(self, prefixes: Sequence[str]) -> str:
+        """Raises Unavailable."""
+        return _not_offered()
+
+    def in_folder(self, place: Path) -> History:
+        """Raises Unavailable."""
+        return _not_offered()
+
+
+def _not_offered() -> NoReturn:
+    raise Unavailable(NOT_OFFERED)

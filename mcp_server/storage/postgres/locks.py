@@ -1,0 +1,241 @@
+"""Locks and leases in PostgreSQL.
+
+    async with locks.transcript(session): …    1. one conversation's transcript, and its rows in the state
+    async with locks.files(): …                2. knowledge and the other files
+    async with locks.git(): …                  3. the history
+
+The outermost lock opens a unit of work: everything in it is one transaction, which is stored when the block ends and
+dropped if an exception leaves it. An inner lock belongs to the same transaction, and an exception that leaves the inner
+block drops what was done in it. Row locks end with the transaction, and so with the process.
+
+A lease is for work that lasts. It ends if its holder does not renew it, and its fencing number tells a holder that was
+asleep that another process has taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import ContextVar
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.storage.postgres.database import LOCK_SECONDS, UNITS, Connection, Database
+from mcp_server.storage.values import Change
+
+if TYPE_CHECKING:
+    import anyio
+
+LEASE_SECONDS = 20.0
+"""Seconds after which a lease ends that its holder did not renew."""
+
+RENEW_SECONDS = 5.0
+
+MAINTAINER = "maintainer"
+
+_TRANSCRIPT, _FILES, _GIT = 1, 2, 3
+_NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
+
+
+class Lease:
+    """A lease that a thread renews until `release`. `lost` is True after another process has taken it over."""
+
+    def __init__(self, database: Database, name: str, holder: str, fence: int) -> None:
+        self._database = database
+        self._name = name
+        self._holder = holder
+        self.fence = fence
+        self.lost = False
+        self._over = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name=f"lease {name}", daemon=True)
+        self._renewing.start()
+
+    def release(self, *, forget: bool = False) -> None:
+        """Ends the lease; a second call does nothing."""
+        if not self._over.is_set():
+            self._over.set()
+            with contextlib.suppress(ContextManagerError):  # it ends by itself
+                self._database.apart(
+                    lambda connection: connection.execute(
+                        "DELETE FROM lease WHERE ws = %s AND name = %s AND holder = %s",
+                        (self._database.ws, self._name, self._holder),
+                    )
+                )
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW_SECONDS):
+            with contextlib.suppress(ContextManagerError):
+                self.lost = not self._database.apart(self._renewed)
+            if self.lost:
+                self._over.set()
+
+    def _renewed(self, connection: Connection) -> bool:
+        row = connection.execute(
+            "UPDATE lease SET expires = clock_timestamp() + make_interval(secs => %s) "
+            "WHERE ws = %s AND name = %s AND holder = %s AND fence = %s RETURNING 1",
+            (LEASE_SECONDS, self._database.ws, self._name, self._holder, self.fence),
+        ).fetchone()
+        return row is not None
+
+
+class TeamLocks:
+    """The locks of one workspace. One object a process."""
+
+    def __init__(self, database: Database, committed: Callable[[Sequence[Change]], None]) -> None:
+        self._database = database
+        self._committed = committed  # sends the change notices of a unit of work
+        self._inside: dict[str, anyio.Lock] = {}
+        # The locks that the current task holds. A task that it starts inherits them, because it works for its parent.
+        self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
+
+    def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Locks a session's transcript and its rows in the state."""
+        digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._exclusive(_TRANSCRIPT, f"transcript-{digest}")
+
+    def files(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Locks knowledge and the other files, to read, change and write them."""
+        return self._exclusive(_FILES, "files")
+
+    def git(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Locks the history."""
+        return self._exclusive(_GIT, "git")
+
+    def try_maintainer(self) -> Lease | None:
+        """Makes this process the maintainer. Returns None if another process is."""
+        return self._lease(MAINTAINER, shared=False)
+
+    def share(self, name: str) -> Lease | None:
+        """Takes a shared lease on `name`. Returns None if another process has it alone."""
+        return self._lease(f"share-{name}", shared=True)
+
+    def try_exclusive(self, name: str) -> Lease | None:
+        """Takes `name` alone. Returns None if another process has or shares it."""
+        return self._lease(f"share-{name}", shared=False)
+
+    @contextlib.asynccontextmanager
+    async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
+        import anyio
+        from anyio.to_thread import run_sync
+
+        held = self._held.get() if self._database.current is not None else ()
+        if held and max(held) >= level:
+            raise RuntimeError(
+                f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; "
+                "the order is transcript, files, git"
+            )
+        if self._database.current is not None:
+            async with self._within_process(name), self._block(name, level, held, inner=True):
+                yield
+            return
+        # The place among the units comes first: who holds an inner lock of this process has one already.
+        async with self._units, self._within_process(name):
+            unit = await run_sync(self._database.enter)
+            ok = False
+            try:
+                with self._database.within(unit):
+                    async with self._block(name, level, held, inner=False):
+                        yield
+                ok = True
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await run_sync(lambda: self._database.leave(unit, keep=ok))
+        self._committed(unit.published)
+
+    @contextlib.asynccontextmanager
+    async def _block(self, name: str, level: int, held: tuple[int, ...], *, inner: bool) -> AsyncIterator[None]:
+        """Holds a row lock of the open unit of work. An inner block that fails is dropped alone."""
+        import anyio
+        from anyio.to_thread import run_sync
+
+        await run_sync(self._take, name, level if inner else None)
+        self._held.set((*held, level))
+        ok = False
+        try:
+            yield
+            ok = True
+        finally:
+            self._held.set(held)
+            if inner:
+                with anyio.CancelScope(shield=True):
+                    await run_sync(self._end_inner, level, ok)
+
+    @cached_property
+    def _units(self) -> anyio.Semaphore:
+        import anyio
+
+        return anyio.Semaphore(UNITS)
+
+    @contextlib.asynccontextmanager
+    async def _within_process(self, name: str) -> AsyncIterator[None]:
+        import anyio
+
+        inside = self._inside.setdefault(name, anyio.Lock())
+        try:
+            with anyio.fail_after(LOCK_SECONDS):
+                await inside.acquire()
+        except TimeoutError:
+            raise Unavailable(
+                f"another call of this process has held the lock {name!r} for {LOCK_SECONDS} s; try again"
+            ) from None
+        try:
+            yield
+        finally:
+            inside.release()
+            if not inside.locked():
+                self._inside.pop(name, None)
+
+    def _take(self, name: str, inner: int | None) -> None:
+        """Locks the row of a lock, which is created the first time. Of an `inner` block, marks where it begins."""
+        ws = self._database.ws
+
+        def take(connection: Connection) -> None:
+            if inner is not None:
+                connection.execute(f"SAVEPOINT block_{inner}")
+            for _ in range(2):
+                row = connection.execute("SELECT 1 FROM lock WHERE ws = %s AND name = %s FOR UPDATE", (ws, name))
+                if row.fetchone() is not None:
+                    return
+                connection.execute("INSERT INTO lock (ws, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", (ws, name))
+            connection.execute("SELECT 1 FROM lock WHERE ws = %s AND name = %s FOR UPDATE", (ws, name))
+
+        self._database.run(take)
+
+    def _end_inner(self, level: int, ok: bool) -> None:
+        """Ends an inner block. A block that failed is rolled back alone, so that the outer one can go on."""
+        mark = f"block_{level}"
+        statement = f"RELEASE SAVEPOINT {mark}" if ok else f"ROLLBACK TO SAVEPOINT {mark}"
+        self._database.run(lambda connection: connection.execute(statement))
+
+    def _lease(self, name: str, *, shared: bool) -> Lease | None:
+        holder = f"{self._database.process}-{secrets.token_hex(4)}"
+        fence = self._database.apart(lambda connection: self._leased(connection, name, holder, shared))
+        return None if fence is None else Lease(self._database, name, holder, fence)
+
+    def _leased(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
+        ws = self._database.ws
+        connection.execute(
+            "INSERT INTO counter (ws, name, value) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING", (ws, f"fence {name}")
+        )
+        # The row of the counter serializes all who want this lease.
+        row = connection.execute(
+            "SELECT value FROM counter WHERE ws = %s AND name = %s FOR UPDATE", (ws, f"fence {name}")
+        ).fetchone()
+        connection.execute("DELETE FROM lease WHERE ws = %s AND name = %s AND expires < clock_timestamp()", (ws, name))
+        taken = connection.execute(
+            "SELECT 1 FROM lease WHERE ws = %s AND name = %s AND NOT (shared AND %s) LIMIT 1", (ws, name, shared)
+        ).fetchone()
+        if taken is not None or row is None:
+            return None
+        fence = int(row[0]) + 1
+        connection.execute("UPDATE counter SET value = %s WHERE ws = %s AND name = %s", (fence, ws, f"fence {name}"))
+        connection.execute(
+            "INSERT INTO lease (ws, name, holder, shared, fence, expires) "
+            "VALUES (%s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))",
+            (ws, name, holder, shared, fence, LEASE_SECONDS),
+        )
+        return fence

@@ -1,0 +1,120 @@
+"""Opens a team's memory: the tables, the workspace, and the ports of storage on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.storage.local.lexicon import SHIPPED, parsed
+from mcp_server.storage.postgres.address import parse
+from mcp_server.storage.postgres.changes import TeamChanges
+from mcp_server.storage.postgres.database import Database
+from mcp_server.storage.postgres.files import TeamFiles
+from mcp_server.storage.postgres.history import TeamHistory
+from mcp_server.storage.postgres.index import TeamIndex
+from mcp_server.storage.postgres.live_sets import TeamLiveSets
+from mcp_server.storage.postgres.locks import TeamLocks
+from mcp_server.storage.postgres.migrate import prepare
+from mcp_server.storage.postgres.state import TeamState
+from mcp_server.storage.templates import templates
+
+if TYPE_CHECKING:
+    from mcp_server.embed import Embedder
+    from mcp_server.relevance.advisor_items import Lexicon
+
+
+@dataclass(frozen=True, slots=True)
+class NoFolder:
+    """A workspace without a folder on this machine."""
+
+    name: str
+    here: bool = False
+
+    @property
+    def root(self) -> Path:
+        """Raises Unavailable."""
+        raise Unavailable(f"{self.name} is on PostgreSQL: this works only on a memory in a folder (docs/team.md)")
+
+    @property
+    def local(self) -> Path:
+        """Raises Unavailable."""
+        return self.root
+
+
+@dataclass(frozen=True, slots=True)
+class TeamStorage:
+    """The ports of one workspace."""
+
+    database: Database
+    disk: NoFolder
+    files: TeamFiles
+    state: TeamState
+    live: TeamLiveSets
+    locks: TeamLocks
+    changes: TeamChanges
+
+    def index(self, embedder: Embedder | None, name: str, dimensions: int) -> TeamIndex:
+        """Returns the search index for an embedder, which may be missing."""
+        return TeamIndex(self.database, self.files, embedder, name, dimensions)
+
+    def history(self, clock: Callable[[], datetime]) -> TeamHistory:
+        """Returns the versions of the files."""
+        return TeamHistory(self.database, self.files, clock)
+
+    def lexicon(self, chosen: str | None) -> tuple[Lexicon, str]:
+        """Returns the advisor's word lists, and the problem of the user's file if the built-in lists are used."""
+        if chosen:
+            try:
+                return parsed(self.files.read_text(chosen), chosen), ""
+            except ContextManagerError as error:
+                problem = f"advisor.lexicon: {error}; the lexicon that ships is used until then"
+                return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), problem
+        return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), ""
+
+    async def create(self, generated: Mapping[str, str]) -> None:
+        """Writes the files that a new workspace begins with, in one transaction. `generated` are further files, such as
+        the settings; a workspace that has them all is complete."""
+
+        def write() -> None:
+            if all(self.files.exists(path) for path in generated):
+                return
+            for path, text in {**templates(), **generated}.items():
+                if not self.files.exists(path):
+                    self.files.write_atomic(path, text, new=True)
+
+        async with self.locks.files():
+            await run_sync(write)
+
+
+@asynccontextmanager
+async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
+    """Opens the workspace of an address, and creates tables and workspace that are missing. Raises Invalid for a
+    malformed address, Unavailable if the server does not answer."""
+    address = parse(text)
+    database = Database(address, await run_sync(prepare, address))
+    changes = TeamChanges(database)
+    files = TeamFiles(database)
+    await run_sync(database.open)
+    try:
+        await changes.start()
+        yield TeamStorage(
+            database=database,
+            disk=NoFolder(address.shown),
+            files=files,
+            state=TeamState(database),
+            live=TeamLiveSets(database),
+            locks=TeamLocks(database, changes.send_all),
+            changes=changes,
+        )
+    finally:
+        with CancelScope(shield=True):
+            await run_sync(changes.close)
+            await run_sync(database.close)

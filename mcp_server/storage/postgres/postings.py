@@ -1,0 +1,291 @@
+"""Postings in PostgreSQL, scored with NumPy by FTS5's BM25 (k1 = 1.2, b = 0.75).
+
+New postings are rows of `posting_delta`. From time to time they are merged into `posting_block`, at most 256 a block.
+A deleted passage that blocks still name is in `posting_gone` until its blocks are written anew. All functions run in
+the caller's transaction; those that write need the row lock of the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.storage.local.index.query_plan import K1, B, idf
+from mcp_server.storage.postgres.database import Connection
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BLOCK = 256
+"""Postings of a block, at most."""
+
+MERGE_AT = 256
+"""Passages that wait in `posting_delta` before they are merged: a search reads a row for each of their words."""
+
+CLEAR_AT = 500
+"""Deleted passages in `posting_gone` before their blocks are written anew."""
+
+SAID, LINES = 0, 1
+"""The kinds of passages: what people said and wrote, and lines that an extractor derived from turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """The passages of one stem, ordered by id, with term frequencies and lengths in words."""
+
+    ids: NDArray[np.int64]
+    tfs: NDArray[np.int32]
+    lens: NDArray[np.int32]
+
+
+def load(connection: Connection, ws: int, kind: int, stems: Iterable[int]) -> dict[int, Postings]:
+    """Returns the postings of these stems; a stem without any is left out."""
+    import numpy as np
+
+    wanted = sorted(set(stems))
+    if not wanted:
+        return {}
+    blocks = connection.execute(
+        "SELECT stem, ids, tfs, lens FROM posting_block WHERE ws = %s AND kind = %s AND stem = ANY(%s) "
+        "ORDER BY stem, first",
+        (ws, kind, wanted),
+        binary=True,
+    ).fetchall()
+    fresh = connection.execute(
+        "SELECT stem, passage, tf, len FROM posting_delta WHERE ws = %s AND kind = %s AND stem = ANY(%s) "
+        "ORDER BY stem, passage",
+        (ws, kind, wanted),
+        binary=True,
+    ).fetchall()
+    gone = np.array(_gone(connection, ws, kind), dtype=np.int64)
+    parts: dict[int, list[tuple[Any, Any, Any]]] = {}
+    for stem, ids, tfs, lens in blocks:
+        parts.setdefault(stem, []).append(_unpacked(ids, tfs, lens))
+    rows: dict[int, list[tuple[int, int, int]]] = {}
+    for stem, passage, tf, length in fresh:
+        rows.setdefault(stem, []).append((passage, tf, length))
+    for stem, listed in rows.items():
+        ids, tfs, lens = zip(*listed, strict=True)
+        parts.setdefault(stem, []).append(
+            (np.array(ids, dtype=np.int64), np.array(tfs, dtype=np.int32), np.array(lens, dtype=np.int32))
+        )
+    found: dict[int, Postings] = {}
+    for stem, listed_parts in parts.items():
+        ids, tfs, lens = (np.concatenate(arrays) for arrays in zip(*listed_parts, strict=True))
+        if len(gone):
+            kept = ~np.isin(ids, gone)
+            ids, tfs, lens = ids[kept], tfs[kept], lens[kept]
+        if len(ids):
+            found[stem] = Postings(ids, tfs, lens)
+    return found
+
+
+def best(
+    postings: Mapping[int, Postings], words: Sequence[tuple[int, int]], passages: int, mean_words: float
+) -> NDArray[np.int64]:
+    """Returns the ids of all passages with one of these words, best first.
+
+    `words` are pairs of a stem and the number of passages that contain it; `passages` and `mean_words` are those of the
+    whole index.
+    """
+    import numpy as np
+
+    known = [(postings[stem], frequency) for stem, frequency in words if stem in postings]
+    if not known:
+        return np.array([], dtype=np.int64)
+    ids, places = np.unique(np.concatenate([one.ids for one, _ in known]), return_inverse=True)
+    total = np.zeros(len(ids))
+    begin = 0
+    for one, frequency in known:
+        # In FTS5's order of operations, so that rounding breaks no tie in another way.
+        weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
+        total[places[begin : begin + len(one.ids)]] += idf(passages, frequency) * weight
+        begin += len(one.ids)
+    order: NDArray[np.int64] = ids[np.argsort(-total, kind="stable")]
+    return order
+
+
+def add(connection: Connection, ws: int, rows: Sequence[tuple[int, int, Sequence[int]]]) -> None:
+    """Adds new passages: triples of kind, id and the stems of all words, in order."""
+    import numpy as np
+
+    kinds: list[int] = []
+    of_stems: list[int] = []
+    passages: list[int] = []
+    tfs: list[int] = []
+    lens: list[int] = []
+    for kind, number, stems in rows:
+        each, times = np.unique(np.array(stems, dtype=np.int64), return_counts=True)
+        kinds += [kind] * len(each)
+        of_stems += each.tolist()
+        passages += [number] * len(each)
+        tfs += times.tolist()
+        lens += [len(stems)] * len(each)
+    connection.execute(
+        "INSERT INTO posting_delta (ws, kind, stem, passage, tf, len) SELECT %s, * FROM "
+        "unnest(%s::smallint[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[])",
+        (ws, kinds, of_stems, passages, tfs, lens),
+    )
+    connection.execute(
+        "INSERT INTO term (ws, kind, stem, df) SELECT %s, kind, stem, count(*) "
+        "FROM unnest(%s::smallint[], %s::bigint[]) AS n (kind, stem) GROUP BY kind, stem "
+        "ON CONFLICT (ws, kind, stem) DO UPDATE SET df = term.df + excluded.df",
+        (ws, kinds, of_stems),
+    )
+
+
+def remove(connection: Connection, ws: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
+    """Removes passages: triples of kind, id and the stems of all words, as they are stored."""
+    import numpy as np
+
+    for kind in (SAID, LINES):
+        merged = _merged(connection, ws, kind)
+        each = {
+            number: np.unique(np.frombuffer(stems, dtype="<u4")).astype(np.int64)
+            for of, number, stems in rows
+            if of == kind
+        }
+        if not each:
+            continue
+        flat = [stem for stems in each.values() for stem in stems.tolist()]
+        connection.execute(
+            "UPDATE term SET df = term.df - o.n FROM (SELECT stem, count(*) AS n FROM unnest(%s::bigint[]) AS s (stem) "
+            "GROUP BY stem) o WHERE term.ws = %s AND term.kind = %s AND term.stem = o.stem",
+            (flat, ws, kind),
+        )
+        connection.execute(
+            "DELETE FROM term WHERE ws = %s AND kind = %s AND stem = ANY(%s) AND df <= 0", (ws, kind, sorted(set(flat)))
+        )
+        connection.execute(
+            "DELETE FROM posting_delta d USING unnest(%s::bigint[], %s::bigint[]) AS o (passage, stem) "
+            "WHERE d.ws = %s AND d.kind = %s AND d.stem = o.stem AND d.passage = o.passage",
+            ([number for number, stems in each.items() for _ in stems], flat, ws, kind),
+        )
+        for number, stems in each.items():
+            if number <= merged:
+                connection.execute(
+                    "INSERT INTO posting_gone (ws, kind, passage, stems) VALUES (%s, %s, %s, %s)",
+                    (ws, kind, number, stems.astype("<i8").tobytes()),
+                )
+
+
+def merge_if_due(connection: Connection, ws: int, *, now: bool = False) -> None:
+    """Merges new postings into blocks, and writes blocks with deleted passages anew, if there are enough of them."""
+    for kind in (SAID, LINES):
+        row = connection.execute(
+            "SELECT coalesce(max(id), 0), count(*) FROM passage WHERE ws = %s AND kind = %s AND id > %s",
+            (ws, kind, _merged(connection, ws, kind)),
+        ).fetchone()
+        assert row is not None
+        last, waiting = row
+        if waiting >= MERGE_AT or (now and waiting):
+            _merge(connection, ws, kind, int(last))
+        gone = _gone(connection, ws, kind)
+        if len(gone) >= CLEAR_AT or (now and gone):
+            _clear(connection, ws, kind)
+
+
+def _merge(connection: Connection, ws: int, kind: int, last: int) -> None:
+    """Moves the postings of all passages up to `last` into blocks."""
+    import numpy as np
+
+    rows = connection.execute(
+        "DELETE FROM posting_delta WHERE ws = %s AND kind = %s AND passage <= %s RETURNING stem, passage, tf, len",
+        (ws, kind, last),
+        binary=True,
+    ).fetchall()
+    fresh: dict[int, list[tuple[int, int, int]]] = {}
+    for stem, *posting in sorted(rows):
+        fresh.setdefault(stem, []).append((posting[0], posting[1], posting[2]))
+    open_blocks = connection.execute(
+        "DELETE FROM posting_block b USING (SELECT stem, max(first) AS first FROM posting_block WHERE ws = %s "
+        "AND kind = %s AND stem = ANY(%s) GROUP BY stem) l WHERE b.ws = %s AND b.kind = %s AND b.stem = l.stem "
+        "AND b.first = l.first AND b.n < %s RETURNING b.stem, b.ids, b.tfs, b.lens",
+        (ws, kind, sorted(fresh), ws, kind, BLOCK),
+        binary=True,
+    ).fetchall()
+    before = {stem: _unpacked(ids, tfs, lens) for stem, ids, tfs, lens in open_blocks}
+    blocks: list[tuple[int, Any, Any, Any]] = []
+    for stem, listed in fresh.items():
+        columns = np.array(listed, dtype=np.int64).T
+        ids, tfs, lens = columns[0], columns[1].astype(np.int32), columns[2].astype(np.int32)
+        if stem in before:
+            ids, tfs, lens = (np.concatenate(pair) for pair in zip(before[stem], (ids, tfs, lens), strict=True))
+        blocks += [
+            (stem, ids[at : at + BLOCK], tfs[at : at + BLOCK], lens[at : at + BLOCK])
+            for at in range(0, len(ids), BLOCK)
+        ]
+    _write_blocks(connection, ws, kind, blocks)
+    connection.execute(
+        "INSERT INTO counter (ws, name, value) VALUES (%s, %s, %s) "
+        "ON CONFLICT (ws, name) DO UPDATE SET value = excluded.value",
+        (ws, f"merged {kind}", last),
+    )
+
+
+def _clear(connection: Connection, ws: int, kind: int) -> None:
+    """Writes all blocks anew that name deleted passages."""
+    import numpy as np
+
+    rows = connection.execute(
+        "DELETE FROM posting_gone WHERE ws = %s AND kind = %s RETURNING passage, stems", (ws, kind), binary=True
+    ).fetchall()
+    gone = np.array([number for number, _ in rows], dtype=np.int64)
+    stems = sorted({int(stem) for _, stored in rows for stem in np.frombuffer(stored, dtype="<i8")})
+    stale = connection.execute(
+        "SELECT stem, first, ids, tfs, lens FROM posting_block WHERE ws = %s AND kind = %s AND stem = ANY(%s)",
+        (ws, kind, stems),
+        binary=True,
+    ).fetchall()
+    blocks: list[tuple[int, Any, Any, Any]] = []
+    keys: list[tuple[int, int]] = []
+    for stem, first, *packed in stale:
+        ids, tfs, lens = _unpacked(*packed)
+        kept = ~np.isin(ids, gone)
+        if kept.all():
+            continue
+        keys.append((stem, first))
+        if kept.any():
+            blocks.append((stem, ids[kept], tfs[kept], lens[kept]))
+    connection.execute(
+        "DELETE FROM posting_block b USING unnest(%s::bigint[], %s::bigint[]) AS o (stem, first) "
+        "WHERE b.ws = %s AND b.kind = %s AND b.stem = o.stem AND b.first = o.first",
+        ([stem for stem, _ in keys], [first for _, first in keys], ws, kind),
+    )
+    _write_blocks(connection, ws, kind, blocks)
+
+
+def _write_blocks(connection: Connection, ws: int, kind: int, blocks: Sequence[tuple[int, Any, Any, Any]]) -> None:
+    connection.execute(
+        "INSERT INTO posting_block (ws, kind, stem, first, n, ids, tfs, lens) SELECT %s, %s, * FROM "
+        "unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::bytea[], %s::bytea[], %s::bytea[])",
+        (
+            ws,
+            kind,
+            [stem for stem, *_ in blocks],
+            [int(ids[0]) for _, ids, *_ in blocks],
+            [len(ids) for _, ids, *_ in blocks],
+            [ids.astype("<i8").tobytes() for _, ids, *_ in blocks],
+            [tfs.astype("<i4").tobytes() for _, _, tfs, _ in blocks],
+            [lens.astype("<i4").tobytes() for *_, lens in blocks],
+        ),
+    )
+
+
+def _unpacked(ids: bytes, tfs: bytes, lens: bytes) -> tuple[Any, Any, Any]:
+    import numpy as np
+
+    return np.frombuffer(ids, dtype="<i8"), np.frombuffer(tfs, dtype="<i4"), np.frombuffer(lens, dtype="<i4")
+
+
+def _gone(connection: Connection, ws: int, kind: int) -> list[int]:
+    rows = connection.execute("SELECT passage FROM posting_gone WHERE ws = %s AND kind = %s", (ws, kind))
+    return [number for (number,) in rows]
+
+
+def _merged(connection: Connection, ws: int, kind: int) -> int:
+    """Returns the number of the last passage whose postings are in blocks."""
+    row = connection.execute("SELECT value FROM counter WHERE ws = %s AND name = %s", (ws, f"merged {kind}")).fetchone()
+    return int(row[0]) if row else 0
