@@ -115,6 +115,21 @@ def test_remember_writes_a_fact_that_a_later_session_gets(
     assert fact in desk.api.asked[-1].injected
 
 
+def test_forget_shows_every_place_and_without_a_dialog_it_deletes_nothing(
+    desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
+) -> None:
+    script["/memory:forget"] = [Calls(f"{TOOL}forget", {"text": FACT})]
+    session = desk.ask(f"/memory:forget {FACT} {hostile(tmp_path / 'canary')}").session
+    assert "Only if the user's next message says yes" in desk.api.asked[-2].prompt
+    assert "knowledge/reference/harbour.md" in result(desk.api.asked[-1])
+    assert "nothing is deleted yet" in result(desk.api.asked[-1])
+    script["yes, delete them"] = [Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})]
+    desk.ask("yes, delete them", "--resume", session, "--allowedTools", f"{TOOL}forget")
+    assert "nothing is deleted" in result(desk.api.asked[-1])  # `claude -p` shows no dialog
+    assert FACT in stored(desk)
+    assert not (tmp_path / "canary").exists()
+
+
 def test_forget_deletes_only_after_a_yes_in_the_clients_own_dialog(desk: Desk, script: dict[str, list[Calls]]) -> None:
     script["/memory:forget"] = [Calls(f"{TOOL}forget", {"text": FACT})]
     script["yes, delete"] = [Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})]
@@ -123,10 +138,6 @@ def test_forget_deletes_only_after_a_yes_in_the_clients_own_dialog(desk: Desk, s
         window.type(f"/memory:forget {FACT}")
         window.wait_for(lambda: len(desk.api.asked) == 2, "the dry run")
         window.wait_for_text("●Fine.")
-        command, shown = desk.api.asked
-        assert "Only if the user's next message says yes" in command.prompt
-        assert "knowledge/reference/harbour.md" in result(shown)
-        assert "nothing is deleted yet" in result(shown)
         for number, keys in enumerate((ESCAPE, DECLINE, YES)):
             window.type(f"yes, delete {number}")
             window.wait_for_text("Space to toggle")  # the dialog
