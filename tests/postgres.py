@@ -44,7 +44,11 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="cm-pg-", dir="/tmp"))
         self._programs = programs
         self._as = ["runuser", "-u", "nobody", "--"] if os.getuid() == 0 else []
-        if self._as:
+        if self._as:  # `nobody` may not enter the environment that the package is in
+            package = programs.parent.parent
+            for name in (package.name, f"{package.name}.libs"):
+                shutil.copytree(package.with_name(name), self.folder / name, symlinks=True)
+            self._programs = self.folder / programs.relative_to(package.parent)
             shutil.chown(self.folder, "nobody")
         self.data = self.folder / "data"
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8")

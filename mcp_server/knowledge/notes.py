@@ -119,8 +119,11 @@ def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> N
 
 
 def _most_likely(sentences: Sequence[Likely], found: Sequence[Item]) -> tuple[Likely, ...]:
-    """Returns the likeliest sentences that no item quotes, in their order, at most `MAX_LIKELY`."""
-    said = "\n".join(item.text for item in found)
+    """Returns the likeliest sentences that no item quotes, in their order, at most `MAX_LIKELY`.
+
+    Reports do not count as items here: they are not shown, and most are doubtful.
+    """
+    said = "\n".join(item.text for item in found if item.kind != "report")
     free = [one for one in sentences if one.text not in said]
     kept = sorted(free, key=lambda one: -one.probability)[:MAX_LIKELY]
     return tuple(one for one in free if one in kept)
