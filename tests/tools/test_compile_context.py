@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.serving import call, connected, refused, resource, say, text
@@ -43,9 +44,13 @@ async def test_a_session_that_never_was_is_no_session(tmp_path: Path) -> None:
 async def test_what_was_said_is_found_with_path_lines_and_date(tmp_path: Path) -> None:
     async with connected(tmp_path, maintained=True) as client:
         await say(client, "Our landlord is called Petrović.", session="a", at="2026-05-04T10:00:00Z")
-        result = await client.call_tool("search", {"query": "landlord Petrovic"})
-    assert result.structured_content is not None
-    hit = result.structured_content["hits"][0]
+        with anyio.fail_after(60):  # a search waits for the index for a second at most
+            while True:
+                result = await client.call_tool("search", {"query": "landlord Petrovic"})
+                assert result.structured_content is not None
+                if hits := result.structured_content["hits"]:
+                    break
+    (hit,) = hits
     assert hit["path"].startswith("raw/conversations/2026/05/04/")
     assert "Petrović" in str(hit)
     assert hit["turn"] == 1
