@@ -83,11 +83,11 @@ def sentence(chance: random.Random) -> str:
 
 
 def fill(files: Files) -> None:
-    """Writes 60 conversations of 30 turns, and knowledge with lines that name their turns."""
+    """Writes 30 conversations of 30 turns, and knowledge with lines that name their turns."""
     chance = random.Random(1)
     transcripts = Transcripts(files)
     lines: list[str] = []
-    for number in range(60):
+    for number in range(30):
         started = AT - timedelta(days=number)
         project = chance.choice(["", "name:atlas", "name:borealis"])
         head = TranscriptHead(f"ses_{number:02d}", started, f"Talk {number}", f"talk-{number}", project)
@@ -125,7 +125,7 @@ def queries() -> list[tuple[str, Filters, Mode]]:
         filters = [
             Filters(),
             Filters(projects=frozenset({"name:atlas"})),
-            Filters(session=f"ses_{number % 60:02d}"),
+            Filters(session=f"ses_{number % 30:02d}"),
             Filters(exclude_session="ses_03"),
             Filters(category="reference"),
             Filters(category="conversation", since=AT - timedelta(days=20)),
