@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_server.clients.adapters import ADAPTERS
 from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.fake_models import FakeModels
 from tests.end_to_end.programs import CLAUDE, CODEX, GEMINI, PROGRAMS, Desk, Program
@@ -73,6 +74,16 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     assert re.match(r"> \[tool:\w+\] say so → .*ran", tool)
     assert (answer, recorded[ABOUT_IT]) == ("Fine.", ["Fine."])
     assert PUSHED not in "".join(transcripts(desk.workspace).values())
+
+    own = ADAPTERS[program.client].transcripts_folder(desk.env, desk.home)
+    imported = tmp_path / "a memory of the program's own files"
+    desk.our("--workspace", str(imported), "import", str(own))
+    assert lines(imported) == lines(desk.workspace)
+
+
+def lines(workspace: Path) -> list[list[str]]:
+    """Returns the first line of each turn, by session."""
+    return sorted([line for _, line in said] for said in turns(workspace).values())
 
 
 async def test_a_fact_told_in_codex_claude_code_or_gemini_arrives_in_the_others_and_a_conversation_goes_on_there(
