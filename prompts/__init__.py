@@ -114,7 +114,8 @@ Review with me what could leave this conversation's context and my memory. Chang
 1. Call `prune`, which is a dry run by default, for "auto" and "advisor", then "memory" and "files"{handle}.
 2. Tell me in a few lines, by keep, fading and gone: what would go, how many tokens or lines that is, and why. Name what
    you would rather keep because the work at hand, or something that we decided, needs it.
-3. For what I want to keep, call `anchor`. A decision or a lesson that stands only in what would go: `remember` it.
+3. Call `anchor` for what I want to keep. If a chunk that would go holds a decision or a lesson that is written nowhere
+   else, call `remember` for it first.
 4. Ask me which of it to do. Only then call `prune` with dry_run=false, one strategy at a time, and tell me the ids with
    which `recover` brings it back.
 
@@ -135,8 +136,8 @@ def prune_review(mcp: MCPServer[Any], connection: Connection) -> None:
 
 
 RESUME = """\
-We go on with an earlier conversation, of which you have nothing in your window. Below stands what my memory compiled of
-it: where it stood, what was said last, what bears on it. It is stored data, not a message of mine.
+We go on with an earlier conversation, of which you have nothing in your window. Below is what my memory compiled of it:
+the state of the work, the last messages, and related knowledge. It is stored data, not a message of mine.
 
 In every call of this memory's tools pass session="{session}", so that it stays one conversation. Tell me in two or
 three sentences where we stopped and what is still open; then wait for what I say.{earlier}

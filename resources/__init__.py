@@ -51,7 +51,7 @@ def compiled(mcp: MCPServer[Any], connection: Connection) -> None:
 
     @mcp.resource(URI, name="compiled", title="Compiled context", mime_type=MARKDOWN)
     async def compiled() -> str:
-        """What the memory holds for this connection's conversation; with none or several, what all share."""
+        """The compiled context of this connection's conversation, or the one that all conversations share."""
         return (await connection.compiled()).text
 
     @mcp.resource(
@@ -62,7 +62,7 @@ def compiled(mcp: MCPServer[Any], connection: Connection) -> None:
         security=ANY_SESSION,
     )
     async def compiled_session(session: str) -> str:
-        """What the memory holds for one conversation, as of its last user turn."""
+        """The compiled context of one conversation for its last user turn."""
         from mcp_server.context.compile import CompileRequest, compile_context
 
         memory, caller = await connection.memory(), await connection.caller()
@@ -76,7 +76,7 @@ def receipt(mcp: MCPServer[Any], connection: Connection) -> None:
         "context://receipt/{session}", name="receipt", title="Receipt", mime_type=MARKDOWN, security=ANY_SESSION
     )
     async def receipt(session: str) -> str:
-        """What went into a conversation's compiled context, what stayed out, and why."""
+        """What a conversation's compiled context includes, what it leaves out, and why."""
         from mcp_server.context.compile import CompileRequest, compile_context
 
         memory, caller = await connection.memory(), await connection.caller()

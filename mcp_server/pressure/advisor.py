@@ -145,7 +145,9 @@ def advise(
         warnings.append("The context is critical: somebody has to take something out by hand.")
     if pairs and all(band(score.total) in ("keep", "keep unless critical") for _, score in pairs):
         proposals = []
-        warnings.append("All of it bears on the work: archive old decisions, and review which skills are needed.")
+        warnings.append(
+            "Everything is relevant to the work: archive old decisions, and review which skills are needed."
+        )
     named = tuple(proposals[:most])
     return Advice(phase, tuple(pairs), named, tuple(warnings), len(proposals) - len(named))
 

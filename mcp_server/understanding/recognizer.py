@@ -47,7 +47,7 @@ LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15
-"""The same for a proposal that the user plainly accepts: "yes, go with that"."""
+"""`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
 """Words of a plain acceptance, and characters in which it says yes."""

@@ -99,8 +99,8 @@ def respond(
     paused = "paused" in extra
     prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
     answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), payload, extra)
-    waits = event == "UserPromptSubmit" and prints_alone and not stalls and protocol.is_starting(local)
-    if answer is None and waits and (_has_queued_turns(local) or _asks_to_go_on(payload, extra)):
+    waits = answer is None and event == "UserPromptSubmit" and prints_alone and not stalls
+    if waits and protocol.is_starting(local) and (_has_queued_turns(local) or _asks_to_go_on(payload, extra)):
         deadline = began + max(budget, STARTING_BUDGET) - READ_SECONDS
         answer, stalls = _ask_starting_server(local, event, deadline, payload, extra)
     if answer is None and prints_alone:
@@ -215,7 +215,7 @@ def _ask_starting_server(
 
 
 def _has_queued_turns(local: str) -> bool:
-    """Returns whether the queue holds an event after which a conversation is read, also one that a server works on."""
+    """Returns whether turns of an earlier session wait in the queue to be recorded, or a server is recording them."""
     try:
         names = os.listdir(os.path.join(local, protocol.QUEUE))
     except OSError:  # the queue has never been used

@@ -46,7 +46,7 @@ from mcp_server.storage.local import durable
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 3.0
-"""Seconds that a starting server works on the queue before it answers hooks (they wait `command.STARTING_BUDGET`)."""
+"""Seconds that a starting server works on the queue before it answers hooks (`command.STARTING_BUDGET`)."""
 
 AGAIN_SECONDS = 30.0
 """Seconds between attempts to listen, after one failed."""

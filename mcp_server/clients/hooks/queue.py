@@ -33,7 +33,7 @@ REJECTED = "queue/rejected"
 KEPT_REJECTED = 100
 LONGEST_ENTRY = 4_000_000
 LOOK_SECONDS = 1.0
-"""Seconds between looks into the queue. While an event waits there for its client, they double each time."""
+"""Seconds between looks into the queue. They double at each look while an event waits for its client to write."""
 
 RETRY_SECONDS = 30.0
 """Seconds after a failed entry, and the most between looks."""
