@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mcp_server.model import Turn
     from mcp_server.relevance.advisor_items import Lexicon
     from mcp_server.storage import ports
+    from mcp_server.storage.members import Members
     from mcp_server.storage.ports import Folder
     from mcp_server.storage.values import SessionRow
 
@@ -209,12 +210,8 @@ async def _folder_parts(
 async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExitStack) -> _Parts:
     """Opens a workspace on PostgreSQL. Raises Invalid for a malformed address, Unavailable if the server does not
     answer or the extra is not installed."""
-    try:
+    with _needs_extra():
         from mcp_server.storage.postgres.opening import open_storage
-    except ImportError as error:
-        raise Unavailable(
-            f"a memory on PostgreSQL needs the extra `postgres` ({error}): pip install 'context-manager-mcp[postgres]'"
-        ) from error
     storage = await stack.enter_async_context(open_storage(address))
     await storage.create({CONFIG: default_document()})
     settings = await run_sync(_team_settings, storage.files, environ)
@@ -231,6 +228,30 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         index=storage.index,
         history=storage.history,
     )
+
+
+@contextlib.contextmanager
+def open_members(address: str) -> Iterator[Members]:
+    """Opens the members of all workspaces of a team's database, and creates the workspace of the address. Blocks.
+    Raises as `open_memory` does."""
+    with _needs_extra():
+        from mcp_server.storage.postgres.address import parse
+        from mcp_server.storage.postgres.members import TeamMembers
+    members = TeamMembers(parse(address))
+    try:
+        yield members
+    finally:
+        members.close()
+
+
+@contextlib.contextmanager
+def _needs_extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise Unavailable(
+            f"a memory on PostgreSQL needs the extra `postgres` ({error}): pip install 'context-manager-mcp[postgres]'"
+        ) from error
 
 
 def _team_settings(files: ports.Files, environ: Mapping[str, str]) -> Settings:

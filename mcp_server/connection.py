@@ -30,6 +30,10 @@ LISTED = 20
 HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
 
 
+async def _none() -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Connection:
     """The state that the tools, resources and prompts of one server share.
@@ -37,13 +41,15 @@ class Connection:
     `memory()` waits until the workspace is open, and raises the error if it could not be opened. Over stdio a process
     serves one connection and remembers its sessions. Over HTTP each call names its session and project, because the
     server's folder is not the client's: `folder` is None. `window` is the client's name of the window that this server
-    belongs to; its hooks report the window's session under that name.
+    belongs to; its hooks report the window's session under that name. `personal()` returns the caller's own memory
+    beside a shared one, if it has one: searches find its passages too.
     """
 
     memory: Callable[[], Awaitable[Memory]]
     transport: Literal["stdio", "http"] = "stdio"
     folder: str | None = None
     window: str | None = None
+    personal: Callable[[], Awaitable[Memory | None]] = _none
     _hooked: str | None = None
     _seen: dict[str, None] = field(default_factory=dict)
     _own: str | None = None

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from mcp_server.errors import Unavailable
 
@@ -23,6 +24,13 @@ def team_address(option: Path | str | None, environ: Mapping[str, str]) -> str |
     """Returns the address of a team's memory, if the option or else CONTEXT_MANAGER_HOME is one."""
     chosen = option or environ.get(HOME_VARIABLE)
     return chosen if isinstance(chosen, str) and chosen.startswith(ADDRESSES) else None
+
+
+def address_of(address: str, workspace: str) -> str:
+    """Returns the address of another workspace in the same database."""
+    parts = urlsplit(address)
+    options = [(name, value) for name, value in parse_qsl(parts.query) if name != "workspace"]
+    return urlunsplit(parts._replace(query=urlencode([*options, ("workspace", workspace)])))
 
 
 def resolve_workspace(option: Path | str | None, environ: Mapping[str, str]) -> Path:

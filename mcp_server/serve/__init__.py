@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from mcp_server import __version__
-from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.home import team_address, workspace_option
+from mcp_server.errors import ContextManagerError, Invalid, Unavailable
+from mcp_server.home import address_of, team_address, workspace_option
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -73,12 +73,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     mark_starting(local)  # again, because imports can take seconds on a busy machine
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
-    @asynccontextmanager
-    async def enter() -> AsyncIterator[Memory]:
-        app = await anyio.to_thread.run_sync(_load)
-        async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory, environ):
-            yield memory
-
+    enter = partial(_entered, serving.workspace, environ)
     instructions = partial(now, root, Path(local) if local else None, serving.hooks)
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
@@ -111,13 +106,12 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
 
 def _run_team(serving: Serving, environ: Mapping[str, str]) -> None:
-    """Serves a memory on PostgreSQL over stdio. Raises Unavailable for what is offered only for a folder."""
-    if serving.http or serving.hooks:
-        option = "--http" if serving.http else "--hooks"
-        raise Unavailable(
-            f"{option} is not offered for a memory on PostgreSQL yet: each client starts its own "
-            "`context-manager-mcp --workspace postgresql://…`, which talks to it on stdin and stdout (docs/team.md)"
-        )
+    """Serves a memory on PostgreSQL: one workspace over stdio, or over HTTP all of them to their members."""
+    if serving.hooks:
+        raise Unavailable("--hooks is not offered for a memory on PostgreSQL: leave it out (docs/team.md)")
+    if serving.http:
+        _run_team_http(serving, environ)
+        return
     import logging
 
     import anyio
@@ -127,15 +121,49 @@ def _run_team(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.serve.server import build, serve
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-
-    @asynccontextmanager
-    async def enter() -> AsyncIterator[Memory]:
-        app = await anyio.to_thread.run_sync(_load)
-        async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory, environ):
-            yield memory
-
     folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
+    enter = partial(_entered, serving.workspace, environ)
     anyio.run(serve, build(enter, folder=folder, instructions=lambda: TEAM, profile=serving.tools))
+
+
+def _run_team_http(serving: Serving, environ: Mapping[str, str]) -> None:
+    """Serves all workspaces of a database over HTTP. Raises Invalid if a setting is missing."""
+    if serving.token or not serving.ask_token:
+        raise Invalid("--token and --no-token are for a memory in a folder: people sign in with OAuth (docs/team.md)")
+    import anyio
+
+    from mcp_server.serve import oauth
+
+    settings = oauth.settings_of(environ)
+    app = _load()
+    address = team_address(serving.workspace, environ)
+    assert address is not None
+    with app.open_members(address) as members:
+        from mcp_server.serve import team
+
+        limits = team.Limits(_number(environ, team.RATE_VARIABLE, team.CALLS_PER_MINUTE))
+
+        def enter(workspace: str) -> AbstractAsyncContextManager[Memory]:
+            return _entered(address_of(address, workspace), environ)
+
+        anyio.run(team.serve, members, enter, settings, serving.host, serving.port, limits, serving.tools)
+
+
+@asynccontextmanager
+async def _entered(workspace: Path | str | None, environ: Mapping[str, str]) -> AsyncIterator[Memory]:
+    """Opens a memory and maintains it."""
+    from anyio.to_thread import run_sync
+
+    app = await run_sync(_load)
+    async with app.open_memory(workspace, environ) as memory, app.maintain(memory, environ):
+        yield memory
+
+
+def _number(environ: Mapping[str, str], variable: str, default: int) -> int:
+    value = environ.get(variable) or str(default)
+    if not value.isdecimal() or int(value) < 1:
+        raise Invalid(f"{variable}={value!r} is no whole number above 0")
+    return int(value)
 
 
 def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookAccess | None:

@@ -45,12 +45,15 @@ VIEWED = ("compile_context", "remember")
 
 
 class MemoryApp(Apps):
-    """The view, its tool, and what the view shows. `memory` returns the open memory."""
+    """The view, its tool, and what the view shows. `memory` returns the open memory.
 
-    def __init__(self, memory: Callable[[], Awaitable[Memory]]) -> None:
+    Replicas that serve the same clients share a `secret`.
+    """
+
+    def __init__(self, memory: Callable[[], Awaitable[Memory]], secret: bytes | None = None) -> None:
         super().__init__()
         self._memory = memory
-        self._secret = secrets.token_bytes(32)
+        self._secret = secret or secrets.token_bytes(32)
         self.add_resource(
             FunctionResource(
                 uri=VIEW,

@@ -12,7 +12,7 @@ import contextvars
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -24,9 +24,10 @@ from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
 from mcp.server.connection import Connection as Peer
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.request_state import RequestStateSecurity
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, SubscriptionBus
 from mcp.shared._context_streams import ContextReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams, jsonrpc_message_adapter
@@ -294,7 +295,6 @@ def build(
     `profile`: which tools are offered.
     """
     subscriptions = Subscriptions()
-    instruct_with = instructions or (lambda: now(None, None, hooks))
 
     async def work(memory: Memory) -> None:
         """Notifies subscribers of changes while the workspace is open."""
@@ -322,16 +322,49 @@ def build(
                     await opening.close()
                 tasks.cancel_scope.cancel()
 
+    async def answered(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Middleware that lets the workspace open after the first answer."""
+        result = await call_next(ctx)
+        opening.answered()
+        return result
+
+    mcp = assemble(
+        Connection(opening.memory, transport, folder, window),
+        life,
+        [answered, subscriptions.watch],
+        subscriptions.bus,
+        instructions or (lambda: now(None, None, hooks)),
+        hooks=hooks,
+        profile=profile,
+    )
+    subscriptions.install(mcp)
+    return mcp
+
+
+def assemble(
+    connection: Connection,
+    life: Callable[[MCPServer[Any]], AbstractAsyncContextManager[None]],
+    middleware: Sequence[ServerMiddleware[Any]],
+    bus: SubscriptionBus,
+    instructions: Callable[[], str],
+    *,
+    hooks: bool = False,
+    profile: tools.Profile = "core",
+    secret: bytes | None = None,
+) -> Rim:
+    """Returns a server with all tools, resources and prompts for `connection`.
+
+    Replicas that serve the same clients share a `secret`: a client's answer to a question may reach another replica.
+    """
+
     async def instruct(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Middleware that puts the current instructions into the handshake of either protocol version."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            result = {**result, "instructions": await run_sync(instruct_with)}
-        opening.answered()
+            result = {**result, "instructions": await run_sync(instructions)}
         return result
 
-    connection = Connection(opening.memory, transport, folder, window)
-    app = MemoryApp(opening.memory)
+    app = MemoryApp(connection.memory, secret)
     mcp = Rim(
         "context-manager",
         title="Context manager",
@@ -340,12 +373,12 @@ def build(
         lifespan=life,
         log_level="WARNING",
         cache_hints={"resources/read": FRESH},
-        subscriptions=subscriptions.bus,
-        middleware=[subscriptions.watch, instruct, app.hide],
+        subscriptions=bus,
+        middleware=[*middleware, instruct, app.hide],
         extensions=[app],
+        request_state_security=RequestStateSecurity(keys=[secret]) if secret else None,
     )
-    mcp.memory = opening.memory
+    mcp.memory = connection.memory
     for register in (*resources.ALL, resources.completion, *prompts.ALL):
         register(mcp, connection)
-    subscriptions.install(mcp)
     return mcp

@@ -115,12 +115,12 @@ class Database:
         unit = self.current
         if unit is None:
             return self.apart(fn)
-        with _explained(self.address), unit.turn:
+        with explained(self.address), unit.turn:
             return fn(unit.connection)
 
     def apart(self, fn: Callable[[Connection], T]) -> T:
         """Returns `fn(connection)` of a transaction of its own, also within a unit of work."""
-        with _explained(self.address), self._transaction() as connection:
+        with explained(self.address), self._transaction() as connection:
             return fn(connection)
 
     async def call(self, fn: Callable[[Connection], T]) -> T:
@@ -131,13 +131,13 @@ class Database:
 
     def enter(self) -> Unit:
         """Begins a unit of work without making it the caller's; `leave` ends it."""
-        with _explained(self.address):
+        with explained(self.address):
             connection = self._taken()
         return Unit(connection)
 
     def leave(self, unit: Unit, *, keep: bool) -> None:
         """Commits a unit of work, or rolls it back, and returns its connection to the pool."""
-        with _explained(self.address), unit.turn:
+        with explained(self.address), unit.turn:
             unit.open = False
             try:
                 _end(unit.connection, keep=keep)
@@ -199,7 +199,8 @@ def _end(connection: Connection, *, keep: bool) -> None:
 
 
 @contextlib.contextmanager
-def _explained(address: Address) -> Iterator[None]:
+def explained(address: Address) -> Iterator[None]:
+    """Raises Unavailable, with what to do, for an error of the server or the connection in the block."""
     try:
         yield
     except PoolTimeout as error:

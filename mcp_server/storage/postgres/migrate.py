@@ -20,7 +20,7 @@ from mcp_server.storage.postgres.address import Address
 
 SCHEMA = "context_manager"
 ROLE = "context_manager_member"
-SHARED_TABLES = frozenset({"workspace", "migration"})
+SHARED_TABLES = frozenset({"workspace", "migration", "principal", "membership", "secret"})
 """Tables that are the same for all workspaces. ROLE has no rights on them."""
 
 LOCK_TIMEOUT = "500ms"

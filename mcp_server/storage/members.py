@@ -1,0 +1,84 @@
+"""The port of members: who may use which workspaces of a team's memory, and who did what in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+Role = Literal["reader", "writer", "owner"]
+
+ROLES: tuple[Role, ...] = ("reader", "writer", "owner")
+"""From the fewest rights to the most. Each role includes those before it."""
+
+
+def includes(role: Role, needed: Role) -> bool:
+    """Returns whether a member with `role` may do what `needed` may do."""
+    return ROLES.index(role) >= ROLES.index(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A person or a program that signed in. `subject` is its name at the issuer, `name` is for people, `roles` are the
+    roles by workspace. `personal` is the workspace of this principal alone."""
+
+    id: str
+    subject: str
+    name: str
+    personal: str
+    roles: Mapping[str, Role]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a workspace, as an operator sees it."""
+
+    subject: str
+    name: str
+    role: Role
+    issuer: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One call: who did what to which paths and sessions, and how it ended. Has no content."""
+
+    at: datetime
+    principal: str
+    client: str
+    action: str
+    targets: Sequence[str]
+    outcome: str
+
+
+class Members(Protocol):
+    """Principals, memberships and audit log of one database. All methods block."""
+
+    def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
+        """Returns the principal with its current roles. Creates it, with a personal workspace, at its first call."""
+
+    def secret(self, name: str) -> bytes:
+        """Returns a random key of 32 bytes that all replicas share."""
+
+    def record(self, workspace: str, entry: AuditEntry) -> None:
+        """Writes a line of a workspace's audit log."""
+
+    def check(self) -> None:
+        """Raises Unavailable if the database does not answer."""
+
+    def all(self, workspace: str) -> list[Member]:
+        """Returns the members of a workspace."""
+
+    def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
+        """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
+        issuer."""
+
+    def remove(self, workspace: str, subject: str) -> None:
+        """Ends a membership. Raises NotFound if there is none."""
+
+    def log(self, workspace: str, limit: int) -> list[AuditEntry]:
+        """Returns the last lines of the audit log, newest first, with subjects as principals."""
+
+    def close(self) -> None:
+        """Closes all connections."""

@@ -1,0 +1,253 @@
+"""Principals, memberships and the audit log, in PostgreSQL.
+
+Memberships are read before a workspace is chosen, so they have no row-level security; ROLE has no rights on them. The
+audit log belongs to its workspace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg_pool import ConnectionPool
+
+from mcp_server.errors import Invalid, NotFound, Unavailable
+from mcp_server.storage.members import AuditEntry, Member, Principal, Role
+from mcp_server.storage.postgres.address import Address
+from mcp_server.storage.postgres.database import OPTIONS, explained
+from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, prepare
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECTIONS = 4
+TRIES = 20
+"""Attempts to take the next number of a workspace that other replicas may take too."""
+
+
+class TeamMembers:
+    """The members of all workspaces of a database. The workspace of the address exists afterwards."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        prepare(address)
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            address.connection,
+            kwargs={"autocommit": True, **OPTIONS, "options": f"-c search_path={SCHEMA},public"},
+            min_size=1,
+            max_size=CONNECTIONS,
+            timeout=30.0,
+            check=ConnectionPool.check_connection,
+            open=False,
+        )
+        self._pool.open()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._pool.close()
+
+    def check(self) -> None:
+        """Raises Unavailable if the database does not answer."""
+        self._run(lambda connection: connection.execute("SELECT 1"))
+
+    def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
+        """Returns the principal with its current roles. Creates it, with a personal workspace, at its first call."""
+        who = _id(issuer, subject)
+
+        def read(connection: Connection) -> tuple[str, dict[str, Role], str] | None:
+            rows = connection.execute(
+                "SELECT p.name, p.personal, w.ws, w.name, m.role FROM principal p "
+                "LEFT JOIN membership m ON m.principal = p.id LEFT JOIN workspace w ON w.ws = m.ws WHERE p.id = %s",
+                (who,),
+            ).fetchall()
+            if not rows or rows[0][1] is None:
+                return None
+            return str(rows[0][0]), {row[3]: row[4] for row in rows if row[3] is not None}, _personal(who)
+
+        found = self._run(read)
+        if found is None or found[0] != name:
+            self._run(lambda connection: _enter(connection, who, issuer, subject, name))
+            found = self._run(read)
+        assert found is not None
+        return Principal(who, subject, name, found[2], found[1])
+
+    def secret(self, name: str) -> bytes:
+        """Returns a random key of 32 bytes that all replicas share."""
+
+        def read(connection: Connection) -> bytes:
+            connection.execute(
+                "INSERT INTO secret (name, value) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+                (name, secrets.token_bytes(32)),
+            )
+            row = connection.execute("SELECT value FROM secret WHERE name = %s", (name,)).fetchone()
+            assert row is not None
+            return bytes(row[0])
+
+        return self._run(read)
+
+    def record(self, workspace: str, entry: AuditEntry) -> None:
+        """Writes a line of a workspace's audit log."""
+
+        def write(connection: Connection, ws: int) -> None:
+            connection.execute(
+                "INSERT INTO audit (ws, at, id, principal, client, action, targets, outcome) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+                (
+                    ws,
+                    entry.at,
+                    secrets.token_hex(4),
+                    entry.principal,
+                    entry.client,
+                    entry.action,
+                    list(entry.targets),
+                    entry.outcome,
+                ),
+            )
+
+        self._within(workspace, write)
+
+    def log(self, workspace: str, limit: int) -> list[AuditEntry]:
+        """Returns the last lines of the audit log, newest first, with subjects as principals."""
+        rows: list[Any] = self._within(
+            workspace,
+            lambda connection, ws: connection.execute(
+                "SELECT at, principal, client, action, targets, outcome FROM audit WHERE ws = %s "
+                "ORDER BY at DESC, id LIMIT %s",
+                (ws, limit),
+            ).fetchall(),
+        )
+        select = "SELECT id, subject FROM principal WHERE id = ANY(%s)"
+        who = [row[1] for row in rows]
+        named: list[Any] = self._run(lambda connection: connection.execute(select, (who,)).fetchall())
+        subjects: dict[str, str] = dict(named)
+        return [AuditEntry(at, subjects.get(who, who), *rest) for at, who, *rest in rows]
+
+    def all(self, workspace: str) -> list[Member]:
+        """Returns the members of a workspace."""
+        rows = self._run(
+            lambda connection: connection.execute(
+                "SELECT p.subject, p.name, m.role, p.issuer FROM membership m "
+                "JOIN workspace w ON w.ws = m.ws JOIN principal p ON p.id = m.principal WHERE w.name = %s "
+                "ORDER BY p.subject",
+                (workspace,),
+            ).fetchall()
+        )
+        return [Member(*row) for row in rows]
+
+    def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
+        """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
+        issuer."""
+
+        def write(connection: Connection) -> None:
+            with connection.transaction():
+                who = _known(connection, issuer, subject)
+                connection.execute(
+                    "INSERT INTO membership (ws, principal, role) SELECT ws, %s, %s FROM workspace WHERE name = %s "
+                    "ON CONFLICT (ws, principal) DO UPDATE SET role = excluded.role",
+                    (who, role, workspace),
+                )
+
+        self._run(write)
+
+    def remove(self, workspace: str, subject: str) -> None:
+        """Ends a membership. Raises NotFound if there is none."""
+        ended = self._run(
+            lambda connection: (
+                connection.execute(
+                    "DELETE FROM membership m USING workspace w, principal p WHERE w.name = %s AND m.ws = w.ws "
+                    "AND p.id = m.principal AND p.subject = %s",
+                    (workspace, subject),
+                ).rowcount
+            )
+        )
+        if not ended:
+            raise NotFound(f"{subject!r} is no member of {workspace}; `members` lists them")
+
+    def _run(self, fn: Callable[[Connection], T]) -> T:
+        with explained(self._address), self._pool.connection() as connection:
+            return fn(connection)
+
+    def _within(self, workspace: str, fn: Callable[[Connection, int], T]) -> T:
+        """Returns `fn(connection, ws)` of a transaction that sees only this workspace."""
+
+        def run(connection: Connection) -> T:
+            row = connection.execute("SELECT ws FROM workspace WHERE name = %s", (workspace,)).fetchone()
+            if row is None:
+                raise Unavailable(f"the workspace {workspace} was deleted")
+            with connection.transaction():
+                connection.execute(
+                    sql.SQL("SET LOCAL ROLE {}; SET LOCAL app.ws = {}").format(
+                        sql.Identifier(ROLE), sql.Literal(str(row[0]))
+                    )
+                )
+                return fn(connection, row[0])
+
+        return self._run(run)
+
+
+def _id(issuer: str, subject: str) -> str:
+    return hashlib.sha256(f"{issuer}\0{subject}".encode()).hexdigest()[:32]
+
+
+def _personal(who: str) -> str:
+    """Returns the name of a principal's personal workspace."""
+    return f"personal-{who}"
+
+
+def _known(connection: Connection, issuer: str | None, subject: str) -> str:
+    """Returns the id of a subject, which is created if its issuer is given."""
+    found = connection.execute(
+        "SELECT id FROM principal WHERE subject = %s AND issuer = coalesce(%s, issuer)", (subject, issuer)
+    ).fetchall()
+    if len(found) == 1:
+        return str(found[0][0])
+    if found:
+        raise Invalid(f"several issuers know {subject!r}; set CONTEXT_MANAGER_OAUTH_ISSUER to the one that you mean")
+    if issuer is None:
+        raise NotFound(
+            f"nobody with the subject {subject!r} has signed in; to add one before, set CONTEXT_MANAGER_OAUTH_ISSUER"
+        )
+    who = _id(issuer, subject)
+    connection.execute(
+        "INSERT INTO principal (id, issuer, subject, name) VALUES (%s, %s, %s, '') ON CONFLICT (id) DO NOTHING",
+        (who, issuer, subject),
+    )
+    return who
+
+
+def _enter(connection: Connection, who: str, issuer: str, subject: str, name: str) -> None:
+    """Creates a principal and its personal workspace, or updates its name."""
+    statements: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
+        (
+            "INSERT INTO principal (id, issuer, subject, name) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+            (who, issuer, subject, name),
+        ),
+        (
+            "INSERT INTO workspace (ws, name) SELECT coalesce(max(ws), 0) + 1, %s FROM workspace "
+            "ON CONFLICT (name) DO NOTHING",
+            (_personal(who),),
+        ),
+        (
+            "INSERT INTO membership (ws, principal, role) SELECT w.ws, p.id, 'owner' FROM workspace w, principal p "
+            "WHERE w.name = %s AND p.id = %s AND p.personal IS NULL ON CONFLICT DO NOTHING",
+            (_personal(who), who),
+        ),
+        (
+            "UPDATE principal SET personal = (SELECT ws FROM workspace WHERE name = %s) WHERE id = %s",
+            (_personal(who), who),
+        ),
+    )
+    for left in range(TRIES, 0, -1):
+        try:
+            with connection.transaction():
+                for statement, values in statements:
+                    connection.execute(statement, values)
+            return
+        except psycopg.errors.UniqueViolation:  # another replica took the number
+            if left == 1:
+                raise
