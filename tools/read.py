@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from mcp.server.mcpserver.tools import Tool
@@ -22,7 +23,12 @@ def tool(connection: Connection) -> Tool:
         """Use when you know a path of the memory and want its text: the lines around a search result, a whole note, an
         earlier version."""
         from mcp_server.conversations import read as action
+        from mcp_server.search.search import OWN
 
-        return (await action.read(await connection.memory(), path, start, end, at, max_tokens)).markdown
+        personal = await connection.personal() if path.startswith(OWN) else None
+        if personal is None:
+            return (await action.read(await connection.memory(), path, start, end, at, max_tokens)).markdown
+        found = await action.read(personal, path.removeprefix(OWN), start, end, at, max_tokens)
+        return replace(found, path=OWN + found.path).markdown
 
     return strict_tool(read, hints(reads=True))

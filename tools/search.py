@@ -89,7 +89,7 @@ def tool(connection: Connection) -> Tool:
         project = await connection.project(client_of(ctx))
         where = "all" if session else scope  # a conversation that was named may be of another project
         request = action.SearchRequest(query, limit, category, where, mode, session, since, until, project)
-        found = await action.search(memory, request, max_tokens)
+        found = await action.search(memory, request, max_tokens, await connection.personal())
         data = found.as_dict()
         return answer(found.markdown, {**data, "hits": [_lean(hit) for hit in data["hits"]]})
 

@@ -67,6 +67,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("record", "Write the whole memory to a folder or a zip."),
         "sync": ("history", "Merge with the copy on another machine."),
         "serve": ("serve", "Start the MCP server (stdio, or --http)."),
+        "members": ("members", "Who may use a team's memory, and who did what."),
     },
     "Develop": {
         "explore": ("branches", "Try a change of the memory on a branch."),

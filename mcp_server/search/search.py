@@ -6,6 +6,7 @@ a person or a model: snippets, cut to a number of tokens, with a note about hits
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,9 @@ PAGE_LINES = 60
 
 WITH_EXCHANGE = 150
 """Hits whose exchanges `with_exchanges` compares."""
+
+OWN = "~/"
+"""Begins the paths of a user's own memory that is searched together with a shared one."""
 
 SNIPPET = 320
 """Characters of a passage that a search shows."""
@@ -238,15 +242,38 @@ async def settled(memory: Memory) -> None:
         memory.changes.settled(fresh)
 
 
-async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000) -> SearchAnswer:
-    """Searches, and shows as many hits as fit into `max_tokens`. Raises NotFound for an unknown session."""
+async def search(
+    memory: Memory, request: SearchRequest, max_tokens: int = 2000, personal: Memory | None = None
+) -> SearchAnswer:
+    """Searches, and shows as many hits as fit into `max_tokens`. Raises NotFound for an unknown session.
+
+    With `personal`, the user's own memory beside a shared one, its hits are ranked among the others; their paths begin
+    with OWN.
+    """
     await settled(memory)
     if request.session is not None:
         await sessions.require(memory, request.session)
     found = await find(memory, request)
+    if personal is not None and request.session is None:
+        await settled(personal)
+        found = _merged(found, await find(personal, request), request.limit)
     said = [(hit.passage.session, hit.passage.turn) for hit in found.hits]
     cold = await memory.live.cold_turns((session, turn) for session, turn in said if turn is not None)
     return await run_sync(_fitted, memory, found, cold, max_tokens)
+
+
+def _merged(shared: Found, own: Found, limit: int) -> Found:
+    """Returns the hits of two memories by their scores, each memory's in its order."""
+    named = [replace(hit, passage=replace(hit.passage, path=OWN + hit.passage.path)) for hit in own.hits]
+    hits = heapq.merge(shared.hits, named, key=lambda hit: -hit.score)
+    return replace(
+        shared,
+        hits=tuple(hits)[:limit],
+        gate=max(shared.gate, own.gate, key=lambda gate: (gate.open, gate.value)),
+        messages=tuple(dict.fromkeys((*shared.messages, *own.messages))),
+        words=tuple(dict.fromkeys((*shared.words, *own.words))),
+        considered=shared.considered + own.considered,
+    )
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:

@@ -55,6 +55,10 @@ class AuditEntry:
 class Members(Protocol):
     """Principals, memberships and audit log of one database. All methods block."""
 
+    @property
+    def workspace(self) -> str:
+        """The workspace of the address."""
+
     def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
         """Returns the principal with its current roles. Creates it, with a personal workspace, at its first call."""
 
@@ -79,6 +83,3 @@ class Members(Protocol):
 
     def log(self, workspace: str, limit: int) -> list[AuditEntry]:
         """Returns the last lines of the audit log, newest first, with subjects as principals."""
-
-    def close(self) -> None:
-        """Closes all connections."""

@@ -46,6 +46,11 @@ class TeamMembers:
         )
         self._pool.open()
 
+    @property
+    def workspace(self) -> str:
+        """The workspace of the address."""
+        return self._address.workspace
+
     def close(self) -> None:
         """Closes all connections."""
         self._pool.close()
@@ -165,7 +170,7 @@ class TeamMembers:
             )
         )
         if not ended:
-            raise NotFound(f"{subject!r} is no member of {workspace}; `members` lists them")
+            raise NotFound(f"{subject!r} is no member of {workspace}; `members list` shows the members")
 
     def _run(self, fn: Callable[[Connection], T]) -> T:
         with explained(self._address), self._pool.connection() as connection:

@@ -1,0 +1,119 @@
+"""`context-manager members`: who may use a workspace of a team, and who did what in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from mcp_server.cli.command import (
+    apply_option,
+    choice_option,
+    examples,
+    json_option,
+    limit_option,
+    moment,
+    print_json,
+    print_list,
+    say_not_applied,
+)
+from mcp_server.errors import NotFound, Unavailable
+from mcp_server.home import team_address
+from mcp_server.storage.members import ROLES, Member, Members, Role
+
+ISSUER = "CONTEXT_MANAGER_OAUTH_ISSUER"
+
+
+@contextmanager
+def _members() -> Iterator[Members]:
+    """Opens the members of the command's workspace. Raises Unavailable for a folder."""
+    from mcp_server.app import open_members
+
+    address = team_address(click.get_current_context().find_root().obj, os.environ)
+    if address is None:
+        raise Unavailable(
+            "only a memory on PostgreSQL has members; name it with --workspace 'postgresql://…?workspace=NAME'"
+        )
+    with open_members(address) as members:
+        yield members
+
+
+@click.group("members", epilog=examples("members list", "members add anna --role reader", "members log"))
+def members_command() -> None:
+    """List, add and remove the members of a team's workspace, which they reach over HTTP; show what they did.
+
+    SUBJECT is a person's name in tokens (`sub`). Whoever is refused is told their subject.
+    """
+
+
+@members_command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the members with their roles."""
+    with _members() as members:
+        found = members.all(members.workspace)
+    print_list(
+        found,
+        as_json,
+        "No members yet: members add SUBJECT.",
+        ("subject", "name", "role", "issuer"),
+        lambda one: (one.subject, one.name, one.role, one.issuer),
+    )
+
+
+@members_command.command("add")
+@click.argument("subject")
+@choice_option("--role", values=ROLES, default="writer", about="reader: search and read; owner: also forget.")
+@json_option
+def add(subject: str, role: Role, as_json: bool) -> None:
+    """Let SUBJECT use the workspace, or change the role."""
+    with _members() as members:
+        members.add(members.workspace, os.environ.get(ISSUER), subject, role)
+        if as_json:
+            print_json(_one(members, subject))
+        else:
+            click.echo(f"{subject} is a member of {members.workspace}: {role}.")
+
+
+@members_command.command("remove")
+@click.argument("subject")
+@apply_option
+@json_option
+def remove(subject: str, apply: bool, as_json: bool) -> None:
+    """Refuse SUBJECT from the next call on."""
+    with _members() as members:
+        one = _one(members, subject)
+        if apply:
+            members.remove(members.workspace, subject)
+        if as_json:
+            print_json({"member": one, "applied": apply})
+        elif apply:
+            click.echo(f"{subject} is no member of {members.workspace} any more.")
+        else:
+            click.echo(f"{subject} would no longer be a member of {members.workspace}.")
+            say_not_applied(f"members remove {subject}")
+
+
+@members_command.command("log")
+@limit_option(50, "How many, newest first.")
+@json_option
+def log(limit: int, as_json: bool) -> None:
+    """List who read and wrote what, newest first; it has no content."""
+    with _members() as members:
+        found = members.log(members.workspace, limit)
+    print_list(
+        found,
+        as_json,
+        "Nobody has used this workspace over HTTP yet.",
+        ("at", "who", "did", "to", "outcome"),
+        lambda one: (moment(one.at), one.principal, one.action, ", ".join(one.targets), one.outcome),
+    )
+
+
+def _one(members: Members, subject: str) -> Member:
+    found = next((one for one in members.all(members.workspace) if one.subject == subject), None)
+    if found is None:
+        raise NotFound(f"{subject!r} is no member of {members.workspace}; `members list` shows the members")
+    return found

@@ -1,0 +1,289 @@
+"""Lets members of a team into their workspaces, within their roles, and records each call.
+
+Memberships are read at each call, so that a revoked one has no effect from the next call on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.to_thread import run_sync
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.subscriptions import ServerEvent
+from mcp.shared.exceptions import MCPError
+from mcp.types import INTERNAL_ERROR, INVALID_REQUEST
+
+from mcp_server.errors import ContextManagerError, Refused
+from mcp_server.search.search import OWN
+from mcp_server.serve.instructions import TEAM
+from mcp_server.serve.measures import count
+from mcp_server.serve.oauth import signed_in
+from mcp_server.serve.workspaces import Workspace, Workspaces
+from mcp_server.storage.members import AuditEntry, Members, Principal, Role, includes
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+
+RECHECK_SECONDS = 10.0
+"""Seconds between checks whether a client that listens to changes is still a member."""
+
+OWNERS_TOOLS = frozenset({"forget"})
+WRITING_ACTIONS = frozenset({"anchor", "unanchor", "prune"})
+"""Actions of the prompt `clarity` that change the memory."""
+
+AUDITED = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", "subscriptions/listen"})
+
+TARGETS = ("path", "session", "id", "turn", "uri")
+"""Arguments that name a file, a session or a checkpoint."""
+
+LONGEST_TARGET, MOST_TARGETS = 200, 50
+
+_SESSION = re.compile(r"session: (\S+)")
+_TRANSCRIPT = re.compile(r"(raw/conversations/\d+/\d+/\d+/\d+)-((?:ses_[0-9a-f]{12})?)\S*")
+
+addressed: ContextVar[str | None] = ContextVar("addressed", default=None)
+"""The workspace in the address of the request; None for the personal one."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of a member: who calls, in which workspace and with which role, and the workspaces that it uses."""
+
+    principal: Principal
+    workspace: str
+    role: Role
+    workspaces: Workspaces
+    used: dict[str, Workspace] = field(default_factory=dict)
+
+    def use(self, name: str) -> Workspace:
+        """Returns a workspace that stays open during this call."""
+        if name not in self.used:
+            self.used[name] = self.workspaces.hold(name)
+        return self.used[name]
+
+    @property
+    def here(self) -> Workspace:
+        """Returns the workspace of the address."""
+        return self.use(self.workspace)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Makes this the call that `memory` and the others belong to, during the block."""
+        token = _call.set(self)
+        try:
+            yield
+        finally:
+            _call.reset(token)
+            for one in self.used.values():
+                self.workspaces.release(one)
+
+
+_call: ContextVar[Call] = ContextVar("call")
+
+
+async def memory() -> Memory:
+    """Returns the memory of the current call's workspace."""
+    return await _call.get().here.opening.memory()
+
+
+async def personal() -> Memory | None:
+    """Returns the caller's own memory; None if the call is in it."""
+    call = _call.get()
+    own = call.principal.personal
+    if call.workspace == own or own not in call.principal.roles:
+        return None
+    return await call.use(own).opening.memory()
+
+
+def instructions() -> str:
+    """Returns the instructions for a client's model, with the workspace and what the user may do in it."""
+    call = _call.get()
+    if call.workspace == call.principal.personal:
+        return f"{TEAM}\n\nWorkspace: your user's own."
+    where = (
+        f"Workspace: {call.workspace}, shared. search also finds what is in the user's own workspace: those paths "
+        "begin with ~/, and read takes them."
+    )
+    if call.role == "reader":
+        where += " The user may read here, but not write: do not call observe, remember, anchor or checkpoint."
+    return f"{TEAM}\n\n{where}"
+
+
+class Bus:
+    """Passes each subscription to the bus of the workspace that its caller is in."""
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Sends an event to those who listen in the current call's workspace."""
+        await _call.get().here.subscriptions.bus.publish(event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Adds a listener in the current call's workspace, and returns a function that removes it."""
+        return _call.get().here.subscriptions.bus.subscribe(listener)
+
+
+async def watch(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware that tells the workspace which resources its clients listen to."""
+    if ctx.method != "subscriptions/listen":
+        return await call_next(ctx)
+    await memory()  # so that its changes are followed
+    return await _call.get().here.subscriptions.watch(ctx, call_next)
+
+
+class Gate:
+    """Middleware that lets members in, within their roles, and records each call."""
+
+    def __init__(self, members: Members, workspaces: Workspaces) -> None:
+        self._members = members
+        self._workspaces = workspaces
+        self.tools: Mapping[str, Tool] = {}
+        """The tools that are offered, by name."""
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Answers a call, or refuses it with a sentence."""
+        if ctx.request_id is None:  # a notification: no handler of ours acts on one
+            return await call_next(ctx)
+        tool = "" if ctx.method != "tools/call" else _named(ctx) if _named(ctx) in self.tools else "unknown"
+        began, outcome, who, where = time.perf_counter(), "error", None, addressed.get()
+        try:
+            principal = await self._principal()
+            who, where = principal.id, where or principal.personal
+            call = self._call(principal, where)
+            if call is None:
+                outcome = "refused"
+                raise MCPError(INVALID_REQUEST, NO_MEMBER.format(name=where, subject=principal.subject))
+            with call.current():
+                try:
+                    self._check_role(call, ctx)
+                    listens = ctx.method == "subscriptions/listen"
+                    result = await (self._while_member(ctx, call_next) if listens else call_next(ctx))
+                except Refused as error:
+                    outcome = "refused"
+                    await self._record(call, ctx, None, outcome)
+                    if ctx.method != "tools/call":
+                        raise MCPError(INVALID_REQUEST, str(error)) from error
+                    said = [{"type": "text", "text": str(error)}]
+                    return {"content": said, "isError": True, "resultType": "complete"}
+                except BaseException:  # also if the client has gone: the call may have changed something before
+                    with anyio.CancelScope(shield=True), contextlib.suppress(MCPError):
+                        await self._record(call, ctx, None, outcome)
+                    raise
+                outcome = "error" if isinstance(result, dict) and result.get("isError") else "ok"
+                await self._record(call, ctx, result, outcome)
+                return result
+        finally:
+            count(ctx.method, tool, outcome, time.perf_counter() - began, workspace=where, principal=who)
+
+    async def _principal(self) -> Principal:
+        who = signed_in()
+        try:
+            return await run_sync(self._members.sign_in, who.issuer, who.subject, who.name)
+        except ContextManagerError as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+
+    def _call(self, principal: Principal, name: str) -> Call | None:
+        """Returns the call of a member; None for a stranger, whether or not the workspace exists."""
+        role = principal.roles.get(name)
+        return None if role is None else Call(principal, name, role, self._workspaces)
+
+    def _check_role(self, call: Call, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Raises Refused for a tool or prompt that needs a role with more rights."""
+        needed: Role = "reader"
+        if ctx.method == "tools/call":
+            tool = self.tools.get(_named(ctx))
+            reads = tool is not None and tool.annotations is not None and tool.annotations.read_only_hint
+            needed = "reader" if reads else "owner" if _named(ctx) in OWNERS_TOOLS else "writer"
+        elif ctx.method == "prompts/get":
+            action = str(((ctx.params or {}).get("arguments") or {}).get("action", ""))
+            needed = "writer" if action.strip().lower() in WRITING_ACTIONS else "reader"
+        if not includes(call.role, needed):
+            raise Refused(
+                f"{_named(ctx)} changes the memory, and your role in the workspace {call.workspace} is {call.role}: it "
+                f"needs the role {needed}, which an operator gives you. Searching and reading work."
+            )
+
+    async def _while_member(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serves a stream of changes until the client leaves, its token expires, or it is no member any more."""
+        until, where = signed_in().expires, _call.get().workspace
+
+        async def check() -> None:
+            while time.time() < until:
+                await anyio.sleep(RECHECK_SECONDS)
+                if where not in (await self._principal()).roles:
+                    break
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(check)
+            result = await call_next(ctx)
+            tasks.cancel_scope.cancel()
+            return result
+        raise MCPError(INVALID_REQUEST, "you are not a member of this workspace any more, or your token has expired")
+
+    async def _record(
+        self, call: Call, ctx: ServerRequestContext[Any, Any], result: HandlerResult, outcome: str
+    ) -> None:
+        """Writes a line of the audit log."""
+        if ctx.method not in AUDITED:
+            return
+        params = ctx.session.client_params
+        entry = AuditEntry(
+            at=datetime.now(UTC),
+            principal=call.principal.id,
+            client=params.client_info.name[:100] if params else "",
+            action=f"{ctx.method} {_named(ctx)}".strip()[:100],
+            targets=_shown_targets(ctx.params or {}, result),
+            outcome=outcome,
+        )
+        try:
+            await run_sync(self._members.record, call.workspace, entry)
+        except ContextManagerError as error:
+            raise MCPError(INTERNAL_ERROR, f"the call could not be entered in the audit log: {error}") from error
+
+
+NO_MEMBER = (
+    "you are not a member of the workspace {name!r}; an operator adds you with: context-manager --workspace "
+    "'postgresql://…?workspace={name}' members add {subject!r}"
+)
+
+
+def _named(ctx: ServerRequestContext[Any, Any]) -> str:
+    """Returns the name of the tool or prompt of a call."""
+    name = (ctx.params or {}).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _targets(params: Mapping[str, Any], result: HandlerResult) -> Iterator[str]:
+    """Yields what a call named, and what its answer shows: paths and sessions."""
+    arguments = params.get("arguments")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    more = arguments.get("more")
+    for source in (params, arguments, more if isinstance(more, dict) else {}):
+        yield from (value for name in TARGETS if isinstance(value := source.get(name), str))
+    if not isinstance(result, dict):
+        return
+    data = result.get("structuredContent")
+    data = data if isinstance(data, dict) else {}
+    hits = data.get("hits")
+    for source in (data, *(hits if isinstance(hits, list) else ())):
+        yield from (value for name in ("path", "session") if isinstance(value := source.get(name), str))
+    for block in result.get("content") or ():
+        if isinstance(block, dict) and (found := _SESSION.match(str(block.get("text", "")))):
+            yield found[1]
+
+
+def _shown_targets(params: Mapping[str, Any], result: HandlerResult) -> list[str]:
+    """Returns the targets for the audit log: not those in the caller's own memory, and without the first words of a
+    conversation, which are in the name of its transcript."""
+    shared = (target for target in _targets(params, result) if not target.startswith(OWN))
+    shown = (_TRANSCRIPT.sub(r"\1-\2", target)[:LONGEST_TARGET] for target in shared)
+    return list(dict.fromkeys(shown))[:MOST_TARGETS]
