@@ -36,7 +36,7 @@ URL_VARIABLE = "CONTEXT_MANAGER_PUBLIC_URL"
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures with a public key. A secret that the issuer shares with clients must not open a memory."""
 
-LEEWAY_SECONDS = 10
+LEEWAY_SECONDS = 5
 """Difference of clocks that is accepted."""
 
 KEYS_SECONDS = 300.0

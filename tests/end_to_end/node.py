@@ -20,6 +20,7 @@ PACKAGES = {
     "conformance-alpha": "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/sdk": "1.32.2",
     "@anthropic-ai/mcpb": "2.1.2",
+    "oidc-provider": "9.13.3",
 }
 BIN_VARIABLE = "CONTEXT_MANAGER_NODE_BIN"
 CACHE_VARIABLE = "CONTEXT_MANAGER_NODE_CACHE"

@@ -153,6 +153,8 @@ def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_
     assert "in May" in found.stdout
     refused = run("serve", "--http")
     assert refused.returncode == 1
+    assert "needs OAuth" in refused.stderr
+    refused = run("serve", "--http", "--hooks")
     assert "not offered for a memory on PostgreSQL" in refused.stderr
 
 

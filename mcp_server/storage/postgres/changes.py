@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from mcp_server.errors import ContextManagerError
 from mcp_server.storage.local.changes import Changes
-from mcp_server.storage.postgres.database import OPTIONS, Connection, Database
+from mcp_server.storage.postgres.connections import CHANNEL
+from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import Change
 
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ class TeamChanges:
         self._here = Changes()
         self._outgoing: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         self._over = threading.Event()
+        self._alarm = threading.Event()
         self._threads: list[threading.Thread] = []
         self._deliver: Callable[[Change], None] = self._here.publish
 
@@ -102,6 +102,7 @@ class TeamChanges:
         """Sends what is waiting and ends the threads. Blocks: call it in a worker thread."""
         self._over.set()
         self._outgoing.put(None)
+        self._alarm.set()
         for thread in self._threads:
             thread.join(2 * POLL_SECONDS)
 
@@ -131,8 +132,6 @@ class TeamChanges:
                 except ContextManagerError as error:
                     log.warning("%d change notices were not sent to other replicas: %s", len(waiting), error)
             if None in more:
-                with contextlib.suppress(ContextManagerError):  # wakes the thread that receives, so that it ends
-                    self._database.run(self._notified)
                 return
 
     def _written(self, connection: Connection, changes: Sequence[Change]) -> None:
@@ -155,32 +154,22 @@ class TeamChanges:
             connection.execute(
                 "DELETE FROM change WHERE ws = %s AND at < now() - make_interval(hours => %s)", (ws, KEPT_HOURS)
             )
-        self._notified(connection)
-
-    def _notified(self, connection: Connection) -> None:
-        connection.execute("SELECT pg_notify(%s, '')", (_channel(self._database.ws),))
+        connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(ws)))
 
     def _receiving(self, seen: int) -> None:
-        alarm: psycopg.Connection | None = None
         failed = ""
-        while not self._over.is_set():
-            try:
-                seen = self._received(seen)
-                if alarm is None or alarm.closed:
-                    alarm = psycopg.connect(self._database.address.connection, autocommit=True, **OPTIONS)
-                    alarm.execute(f"LISTEN {_channel(self._database.ws)}")
-                    continue  # a notice may have come before
-                for _ in alarm.notifies(timeout=POLL_SECONDS, stop_after=1):
-                    pass
-                failed = ""
-            except (ContextManagerError, psycopg.Error) as error:
-                if str(error) != failed:  # a lasting problem is logged once
-                    log.warning("change notices cannot be received: %s", error)
-                failed = str(error)
-                alarm = None
-                self._over.wait(POLL_SECONDS)
-        if alarm is not None:
-            alarm.close()
+        with self._database.connections.alarm.of(self._database.ws) as alarm:
+            self._alarm = alarm
+            while not self._over.is_set():
+                try:
+                    seen = self._received(seen)
+                    failed = ""
+                except ContextManagerError as error:
+                    if str(error) != failed:  # a lasting problem is logged once
+                        log.warning("change notices cannot be received: %s", error)
+                    failed = str(error)
+                alarm.wait(POLL_SECONDS)
+                alarm.clear()
 
     def _received(self, seen: int) -> int:
         """Delivers the notices of other processes after number `seen`. Returns the number of the last one."""
@@ -203,7 +192,3 @@ class TeamChanges:
             "SELECT value FROM counter WHERE ws = %s AND name = 'change'", (self._database.ws,)
         ).fetchone()
         return int(row[0]) if row else 0
-
-
-def _channel(ws: int) -> str:
-    return f"context_manager_{ws}"

@@ -16,26 +16,20 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg import pq
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.postgres.address import Address
+from mcp_server.storage.postgres.connections import Connection as Connection
+from mcp_server.storage.postgres.connections import release, shared
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA
 from mcp_server.storage.values import Change
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
-
-CONNECTIONS = 8
-"""Connections of one process, at most."""
-
-UNITS = 5
-"""Units of work of one process at a time, at most: the other connections are for calls outside of them."""
-
 LOCK_SECONDS = 120
 """Seconds after which the other holder of a lock counts as stuck, and the caller gets an error."""
 
@@ -44,15 +38,6 @@ IDLE_SECONDS = 120
 
 TRIES = 4
 """Connections that are tried if the server closed them while they were idle, as a restart does."""
-
-OPTIONS: dict[str, Any] = {
-    "connect_timeout": 10,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,  # milliseconds: a call does not wait for ever for a machine that is gone
-    "application_name": "context-manager",
-}
 
 
 @dataclass(slots=True)
@@ -67,22 +52,14 @@ class Unit:
 
 
 class Database:
-    """The connections of this process to one workspace."""
+    """Transactions of one workspace."""
 
-    def __init__(self, address: Address, ws: int, connections: int = CONNECTIONS) -> None:
+    def __init__(self, address: Address, ws: int) -> None:
         self.address = address
         self.ws = ws
         self.process = secrets.token_hex(8)
         """The name of this process in leases and change notices."""
         self._unit: ContextVar[Unit | None] = ContextVar("unit", default=None)
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            address.connection,
-            kwargs={"autocommit": True, **OPTIONS},
-            min_size=1,
-            max_size=connections,
-            timeout=30.0,
-            open=False,
-        )
         self._begin = self._beginning()
 
     def _beginning(self) -> str:
@@ -93,12 +70,13 @@ class Database:
         )
 
     def open(self) -> None:
-        """Opens the first connection."""
-        self._pool.open()
+        """Opens the connections, if no other workspace of this process has opened them."""
+        self.connections = shared(self.address)
+        self._pool = self.connections.pool
 
     def close(self) -> None:
-        """Closes all connections."""
-        self._pool.close()
+        """Closes the connections, if no other workspace of this process uses them."""
+        release(self.address)
 
     @property
     def current(self) -> Unit | None:

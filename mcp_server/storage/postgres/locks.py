@@ -20,11 +20,10 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import ContextVar
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.postgres.database import LOCK_SECONDS, UNITS, Connection, Database
+from mcp_server.storage.postgres.database import LOCK_SECONDS, Connection, Database
 from mcp_server.storage.values import Change
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class TeamLocks:
                 yield
             return
         # The place among the units comes first: who holds an inner lock of this process has one already.
-        async with self._units, self._within_process(name):
+        async with self._database.connections.units, self._within_process(name):
             unit = await run_sync(self._database.enter)
             ok = False
             try:
@@ -163,12 +162,6 @@ class TeamLocks:
             if inner:
                 with anyio.CancelScope(shield=True):
                     await run_sync(self._end_inner, level, ok)
-
-    @cached_property
-    def _units(self) -> anyio.Semaphore:
-        import anyio
-
-        return anyio.Semaphore(UNITS)
 
     @contextlib.asynccontextmanager
     async def _within_process(self, name: str) -> AsyncIterator[None]:

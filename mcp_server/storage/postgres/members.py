@@ -18,11 +18,11 @@ from psycopg_pool import ConnectionPool
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.storage.members import AuditEntry, Member, Principal, Role
 from mcp_server.storage.postgres.address import Address
-from mcp_server.storage.postgres.database import OPTIONS, explained
+from mcp_server.storage.postgres.connections import OPTIONS, Connection
+from mcp_server.storage.postgres.database import explained
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, prepare
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 CONNECTIONS = 4
 TRIES = 20

@@ -107,7 +107,7 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
         await changes.start()
         yield TeamStorage(
             database=database,
-            disk=NoFolder(address.shown),
+            disk=NoFolder(f"the workspace {address.workspace}"),  # members may not know the server's address
             files=files,
             state=TeamState(database),
             live=TeamLiveSets(database),

@@ -1,0 +1,150 @@
+"""The connections of this process to a database. All of its workspaces there share them.
+
+A server for many people has many workspaces open, and PostgreSQL allows few connections: a pool for statements, and one
+connection on which the alarms for change notices come in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from mcp_server.storage.postgres.address import Address
+
+if TYPE_CHECKING:
+    import anyio
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECTIONS = 16
+"""Connections of one process, at most, and one more for alarms."""
+
+UNITS = 12
+"""Units of work of one process at a time, at most: the other connections are for calls outside of them."""
+
+ALARM_SECONDS = 1.0
+"""Seconds after which a missing connection for alarms is tried again."""
+
+CHANNEL = "context_manager"
+
+OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds: a call does not wait for ever for a machine that is gone
+    "application_name": "context-manager",
+}
+
+
+class Connections:
+    """A pool, and the alarms. `shared` returns the one of a database."""
+
+    def __init__(self, address: Address) -> None:
+        self.users = 0
+        self.alarm = Alarm(address)
+        self.pool: ConnectionPool[Connection] = ConnectionPool(
+            address.connection,
+            kwargs={"autocommit": True, **OPTIONS},
+            min_size=1,
+            max_size=CONNECTIONS,
+            timeout=30.0,
+            open=False,
+        )
+
+    @cached_property
+    def units(self) -> anyio.Semaphore:
+        """The places for units of work."""
+        import anyio
+
+        return anyio.Semaphore(UNITS)
+
+
+_all: dict[str, Connections] = {}
+_guard = threading.Lock()
+
+
+def shared(address: Address) -> Connections:
+    """Returns the connections to a database until `release`."""
+    with _guard:
+        found = _all.get(address.connection)
+        if found is None:
+            found = _all[address.connection] = Connections(address)
+            found.pool.open()
+        found.users += 1
+        return found
+
+
+def release(address: Address) -> None:
+    """Closes the connections if nobody else in this process uses them."""
+    with _guard:
+        found = _all[address.connection]
+        found.users -= 1
+        if found.users:
+            return
+        del _all[address.connection]
+    with contextlib.suppress(psycopg.Error):
+        found.alarm.close(found.pool)
+    found.pool.close()
+
+
+class Alarm:
+    """Wakes those who wait for change notices of a workspace. One thread and one connection do so for all of them.
+
+    A missed alarm delays a notice: whoever waits also looks from time to time.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._waiting: dict[int, set[threading.Event]] = {}
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def of(self, ws: int) -> Iterator[threading.Event]:
+        """Yields an event that is set at each alarm of a workspace."""
+        event = threading.Event()
+        with _guard:
+            self._waiting.setdefault(ws, set()).add(event)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="change alarms", daemon=True)
+                self._thread.start()
+        try:
+            yield event
+        finally:
+            with _guard:
+                self._waiting[ws].discard(event)
+
+    def close(self, pool: ConnectionPool[Connection]) -> None:
+        """Ends the thread."""
+        self._over.set()
+        if self._thread is not None:
+            with pool.connection(timeout=1.0) as connection:
+                connection.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
+            self._thread.join(2 * ALARM_SECONDS)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                with psycopg.connect(self._address.connection, autocommit=True, **OPTIONS) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    self._wake("")  # an alarm may have come before
+                    while not self._over.is_set():
+                        for notice in connection.notifies(timeout=ALARM_SECONDS, stop_after=1):
+                            self._wake(notice.payload)
+            except psycopg.Error:  # those who wait look from time to time, and report what is wrong
+                self._over.wait(ALARM_SECONDS)
+
+    def _wake(self, ws: str) -> None:
+        """Wakes those who wait for a workspace; without its number, all of them."""
+        with _guard:
+            for number, events in self._waiting.items():
+                if not ws or ws == str(number):
+                    for event in events:
+                        event.set()
