@@ -58,8 +58,8 @@ def list_(as_json: bool) -> None:
         found,
         as_json,
         "No members yet: members add SUBJECT.",
-        ("subject", "name", "role", "issuer"),
-        lambda one: (one.subject, one.name, one.role, one.issuer),
+        ("subject", "name", "role", "issuer", "own workspace"),
+        lambda one: (one.subject, one.name, one.role, one.issuer, one.personal),
     )
 
 

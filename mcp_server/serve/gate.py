@@ -6,6 +6,7 @@ Memberships are read at each call, so that a revoked one has no effect from the 
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,8 @@ from mcp_server.storage.members import AuditEntry, Members, Principal, Role, inc
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
+
+log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 10.0
 """Seconds between checks whether a client that listens to changes is still a member."""
@@ -188,7 +191,8 @@ class Gate:
         try:
             return await run_sync(self._members.sign_in, who.issuer, who.subject, who.name)
         except ContextManagerError as error:
-            raise MCPError(INTERNAL_ERROR, str(error)) from error
+            log.warning("nobody can sign in: %s", error)
+            raise MCPError(INTERNAL_ERROR, "the database of this memory does not answer; try again later") from error
 
     def _call(self, principal: Principal, name: str) -> Call | None:
         """Returns the call of a member; None for a stranger, whether or not the workspace exists."""
@@ -247,7 +251,10 @@ class Gate:
         try:
             await run_sync(self._members.record, call.workspace, entry)
         except ContextManagerError as error:
-            raise MCPError(INTERNAL_ERROR, f"the call could not be entered in the audit log: {error}") from error
+            log.warning("a call could not be entered in the audit log: %s", error)
+            raise MCPError(
+                INTERNAL_ERROR, "the call could not be entered in the audit log; check what it did"
+            ) from error
 
 
 NO_MEMBER = (

@@ -32,12 +32,13 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a workspace, as an operator sees it."""
+    """A member of a workspace, as an operator sees it. `personal` is the name of the member's own workspace."""
 
     subject: str
     name: str
     role: Role
     issuer: str
+    personal: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,7 +169,8 @@ class Stranger:
 
 @pytest.fixture
 async def stranger(team: list[Replica], login: Issuer) -> AsyncIterator[Stranger]:
-    async with http_client(team, login.token("mallory")) as http:
+    a_day = int(time.time()) + 86_400
+    async with http_client(team, login.token("mallory", exp=a_day)) as http:
         yield Stranger(http)
 
 

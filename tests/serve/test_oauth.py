@@ -84,7 +84,7 @@ async def test_any_other_token_is_refused_with_its_reason_and_where_to_sign_in(
 async def test_a_token_that_is_signed_with_what_everybody_knows_is_refused(login: Issuer) -> None:
     claims = jwt.decode(login.token("anna"), options={"verify_signature": False})
     async with door(login) as client:
-        for algorithm, key in (("HS256", "x" * 32), ("none", None)):
+        for algorithm, key in (("HS256", "x" * 32), ("none", "")):
             forged = jwt.encode(claims, key, algorithm, {"kid": "first"})
             assert (await tried(client, forged)).status_code == 401
         for other in ("", "x", "a.b.c", f"{login.token('anna')}x"):

@@ -182,7 +182,7 @@ def explained(address: Address) -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise Unavailable(f"{address.shown}: no connection became free within 30 s; try again") from error
+        raise Unavailable(f"{address.shown}: no connection became free; check the server, and try again") from error
     except psycopg.errors.LockNotAvailable as error:
         raise Unavailable(
             f"{address.shown}: another process has held a lock for {LOCK_SECONDS} s; end it if it hangs, and try again"

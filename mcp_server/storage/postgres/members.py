@@ -25,6 +25,9 @@ from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, prepare
 T = TypeVar("T")
 
 CONNECTIONS = 4
+SECONDS = 5.0
+"""Time limit of getting a connection: without the database nobody can sign in, and is told so."""
+
 TRIES = 20
 """Attempts to take the next number of a workspace that other replicas may take too."""
 
@@ -40,7 +43,7 @@ class TeamMembers:
             kwargs={"autocommit": True, **OPTIONS, "options": f"-c search_path={SCHEMA},public"},
             min_size=1,
             max_size=CONNECTIONS,
-            timeout=30.0,
+            timeout=SECONDS,
             check=ConnectionPool.check_connection,
             open=False,
         )
@@ -135,13 +138,13 @@ class TeamMembers:
         """Returns the members of a workspace."""
         rows = self._run(
             lambda connection: connection.execute(
-                "SELECT p.subject, p.name, m.role, p.issuer FROM membership m "
+                "SELECT p.subject, p.name, m.role, p.issuer, p.id FROM membership m "
                 "JOIN workspace w ON w.ws = m.ws JOIN principal p ON p.id = m.principal WHERE w.name = %s "
                 "ORDER BY p.subject",
                 (workspace,),
             ).fetchall()
         )
-        return [Member(*row) for row in rows]
+        return [Member(*row, personal=_personal(who)) for *row, who in rows]
 
     def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
         """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
