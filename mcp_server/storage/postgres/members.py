@@ -144,7 +144,7 @@ class TeamMembers:
                 (workspace,),
             ).fetchall()
         )
-        return [Member(*row, personal=_personal(who)) for *row, who in rows]
+        return [Member(subject, name, role, issuer, _personal(who)) for subject, name, role, issuer, who in rows]
 
     def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
         """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
