@@ -207,8 +207,9 @@ class Gate:
             reads = tool is not None and tool.annotations is not None and tool.annotations.read_only_hint
             needed = "reader" if reads else "owner" if _named(ctx) in OWNERS_TOOLS else "writer"
         elif ctx.method == "prompts/get":
-            action = str(((ctx.params or {}).get("arguments") or {}).get("action", ""))
-            needed = "writer" if action.strip().lower() in WRITING_ACTIONS else "reader"
+            arguments = (ctx.params or {}).get("arguments")
+            action = arguments.get("action") if isinstance(arguments, dict) else None
+            needed = "writer" if str(action).strip().lower() in WRITING_ACTIONS else "reader"
         if not includes(call.role, needed):
             raise Refused(
                 f"{_named(ctx)} changes the memory, and your role in the workspace {call.workspace} is {call.role}: it "

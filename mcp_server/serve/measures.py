@@ -39,18 +39,21 @@ def count(method: str, tool: str, outcome: str, seconds: float, **who: str | Non
 class JsonLines(logging.Formatter):
     """Writes each record as a line of JSON, without content.
 
-    Of other packages only the message without its values is written, because they may have a part of a request; of an
-    exception its type and place.
+    Of other packages and of exceptions only place and type are written, and of our rooms that handle texts the message
+    without its values, because the rest may have a part of a text.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line."""
-        ours = record.name.startswith("mcp_server")
+        message = f"{record.filename}:{record.lineno}"
+        if record.name.startswith("mcp_server"):
+            whole = record.name.startswith(("mcp_server.serve", "mcp_server.storage"))
+            message = record.getMessage() if whole else str(record.msg)
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage() if ours else str(record.msg)[:200],
+            "message": message,
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[0] is not None:

@@ -87,6 +87,9 @@ def _limited(app: ASGIApp, oauth: OAuth, limits: Limits) -> ASGIApp:
         if given not in (None, origin):
             await JSONResponse({"error": f"requests of pages of {given} are refused"}, 403)(scope, receive, send)
             return
+        if scope["method"] != "POST":  # there is no session to end, and no stream without a request
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
         wait = limits.wait((who.issuer, who.subject), time.monotonic())
         if wait:
             measures.REFUSED.labels("429").inc()

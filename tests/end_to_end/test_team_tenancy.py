@@ -23,7 +23,7 @@ from tests.serving import call, say
 
 pytestmark = pytest.mark.anyio
 
-CALLS = int(os.environ.get("CM_TENANCY_CALLS", "300"))
+CALLS = int(os.environ.get("CM_TENANCY_CALLS", "200"))
 """The long run has 10,000 calls (docs/team.md)."""
 
 SECRETS = ("zanzibar", "quagmire", "marzipan", "leopold")

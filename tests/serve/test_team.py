@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
 import httpx2
@@ -17,7 +20,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_server.app import open_members, open_memory
 from mcp_server.home import address_of
 from mcp_server.memory import Memory
-from mcp_server.serve import gate, http, team, workspaces
+from mcp_server.serve import gate, http, measures, team, workspaces
 from mcp_server.serve.oauth import settings_of
 from mcp_server.storage.members import Members
 from tests.conftest import KEYWORDS_ONLY
@@ -86,6 +89,10 @@ async def test_too_many_calls_and_pages_of_other_sites_are_refused(members: Memb
             if status == 429:
                 assert int(answer.headers["retry-after"]) <= 5
                 assert "over 12 calls a minute" in answer.text
+        for method in ("GET", "DELETE"):
+            answer = await client.request(method, f"{base}/mcp", headers=anna)
+            assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+            assert (await client.request(method, f"{base}/mcp")).status_code == 401
 
 
 async def test_a_server_without_its_database_is_alive_but_not_ready(members: Members, login: Issuer) -> None:
@@ -116,6 +123,25 @@ async def test_whoever_listens_is_sent_away_when_the_membership_ends(
         members.remove("main", "anna")
         with anyio.fail_after(60), pytest.raises(SubscriptionLost):
             await _last(events)
+
+
+def test_logs_have_no_content() -> None:
+    def line(name: str, message: str, *values: object) -> dict[str, Any]:
+        record = logging.LogRecord(name, logging.ERROR, "/lib/other.py", 7, message, values, None)
+        found: dict[str, Any] = json.loads(measures.JsonLines().format(record))
+        return found
+
+    assert line("mcp_server.storage.x", "%d notices", 3)["message"] == "3 notices"
+    assert line("mcp_server.knowledge.x", "left out: %s", "Zanzibar")["message"] == "left out: %s"
+    assert line("mcp.server", "bad request: Zanzibar %s", "Leopold")["message"] == "other.py:7"
+    try:
+        raise ValueError("Zanzibar")
+    except ValueError as error:
+        made = logging.LogRecord("x", 40, "x.py", 1, "m", (), (ValueError, error, error.__traceback__))
+        said = measures.JsonLines().format(made)
+    assert "Zanzibar" not in said
+    assert json.loads(said)["exception"] == "ValueError"
+    assert "test_team.py" in json.loads(said)["where"]
 
 
 async def _last(events: AsyncIterator[object]) -> None:
