@@ -222,7 +222,8 @@ def _beside_page(mcp: ASGIApp, page: ASGIApp) -> ASGIApp:
 def bound(host: str, port: int) -> socket.socket:
     """Returns a listening socket. Port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only if the protocol is named. Without it an answer takes 40 ms longer.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     if os.name != "nt":  # on Windows it would let another program take the port
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.errors import ContextManagerError, Refused
 from mcp_server.serve import Serving, _webhooks, main, run
-from mcp_server.serve.http import WebhookAccess, application, refuse_unprotected, token_of
+from mcp_server.serve.http import WebhookAccess, application, bound, refuse_unprotected, token_of
 from mcp_server.serve.server import build
 from mcp_server.topics.listing import list_topics
 from tests.end_to_end.killed import Killed
@@ -285,3 +286,19 @@ async def test_they_are_off_until_the_settings_say_so(prepared: Path) -> None:
     assert door.source == str(local / "webhook-token")
     assert (local / "webhook-token").stat().st_mode & 0o777 == 0o600
     assert door.most_bytes == 256 * 1024
+
+
+async def test_answers_are_sent_at_once_however_short_they_are() -> None:
+    without_delay: list[int] = []
+
+    async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        without_delay.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with bound("127.0.0.1", 0) as listening:
+        async with await asyncio.start_server(look, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+    assert without_delay == [1]
