@@ -38,15 +38,17 @@ class Replica:
 
 
 @contextmanager
-def replicas(address: str, folder: Path, environ: Mapping[str, str], number: int = 2) -> Iterator[list[Replica]]:
-    """Yields `number` servers on the database at `address`."""
+def replicas(
+    address: str, folder: Path, environ: Mapping[str, str], number: int = 2, port: int = 0
+) -> Iterator[list[Replica]]:
+    """Yields `number` servers on the database at `address`, on free ports unless there is only one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXT_MANAGER_")}
     given = {**kept, **PLAIN, **MANY_CALLS, **environ}
     with ExitStack() as stack:
         running = []
         for place in range(number):
             log = folder / f"replica-{place}.log"
-            command = python("-m", "mcp_server", "--workspace", address, "--http", "--port", "0")
+            command = python("-m", "mcp_server", "--workspace", address, "--http", "--port", str(port))
             stderr = stack.enter_context(log.open("w"))
             process = subprocess.Popen(command, stderr=stderr, stdin=subprocess.DEVNULL, env=given, cwd=ROOT)
             stack.callback(_ended, process)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -20,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import AnyUrl
 
 from mcp_server.serve.oauth import LEEWAY_SECONDS
+from tests.end_to_end.claude import usable_claude
 from tests.end_to_end.node import usable_node
 from tests.end_to_end.replicas import Replica, command, http_client, replicas
 from tests.issuing import AUDIENCE
@@ -134,11 +138,40 @@ async def test_a_person_signs_in_with_a_code_and_works_until_the_membership_ends
             await anna.call_tool("status", {})
 
 
+async def token_of(login: str, client: str, **asked: str) -> str:
+    """Returns a token that a program gets with its secret."""
+    async with httpx2.AsyncClient(auth=(client, "secret")) as http:
+        answer = await http.post(f"{login}/token", data={"grant_type": "client_credentials", **asked})
+    return str(answer.json()["access_token"])
+
+
+async def test_claude_code_takes_the_addresses_and_asks_to_sign_in(login: str, address: str, tmp_path: Path) -> None:
+    claude = usable_claude()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+    environ = {"CONTEXT_MANAGER_OAUTH_ISSUER": login, "CONTEXT_MANAGER_PUBLIC_URL": url}
+    quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER")
+    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **dict.fromkeys(quiet, "1")}
+
+    async def ran(*arguments: str) -> str:
+        done = await anyio.run_process([str(claude), "mcp", *arguments], env=home, cwd=str(tmp_path))
+        return done.stdout.decode()
+
+    with replicas(address, tmp_path, environ, 1, port):
+        token = await token_of(login, "bot", scope="memory", resource=url)
+        await ran("add", "--transport", "http", "atlas", f"{url}/atlas")
+        await ran("add", "--transport", "http", "own", url, "--header", f"Authorization: Bearer {token}")
+        listed = (await ran("list")).splitlines()
+    (atlas,) = [line for line in listed if line.startswith("atlas:")]
+    (own,) = [line for line in listed if line.startswith("own:")]
+    assert "Needs authentication" in atlas
+    assert "Connected" in own
+
+
 async def test_tokens_of_programs_are_checked_for_audience_scope_and_age(login: str, team: list[Replica]) -> None:
-    async def token(client: str, **asked: str) -> str:
-        async with httpx2.AsyncClient(auth=(client, "secret")) as http:
-            answer = await http.post(f"{login}/token", data={"grant_type": "client_credentials", **asked})
-        return str(answer.json()["access_token"])
+    token = partial(token_of, login)
 
     async def tried(token: str) -> tuple[int, str]:
         ping: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
