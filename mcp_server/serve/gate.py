@@ -54,6 +54,13 @@ LONGEST_TARGET, MOST_TARGETS = 200, 50
 _SESSION = re.compile(r"session: (\S+)")
 _TRANSCRIPT = re.compile(r"(raw/conversations/\d+/\d+/\d+/\d+)-((?:ses_[0-9a-f]{12})?)\S*")
 
+_ADDRESS = re.compile(r"postgresql://\S*\?workspace=")
+"""The address of the database in a message. It is for the log: members cannot do anything about it."""
+
+FAILED = (
+    "the database of this memory does not answer as it should; try again later, and tell the operator if it stays so"
+)
+
 addressed: ContextVar[str | None] = ContextVar("addressed", default=None)
 """The workspace in the address of the request; None for the personal one."""
 
@@ -176,11 +183,22 @@ class Gate:
                         raise MCPError(INVALID_REQUEST, str(error)) from error
                     said = [{"type": "text", "text": str(error)}]
                     return {"content": said, "isError": True, "resultType": "complete"}
-                except BaseException:  # also if the client has gone: the call may have changed something before
+                except (
+                    BaseException
+                ) as error:  # also if the client has gone: the call may have changed something before
                     with anyio.CancelScope(shield=True), contextlib.suppress(MCPError):
                         await self._record(call, ctx, None, outcome)
+                    if isinstance(error, MCPError) and _ADDRESS.search(error.error.message):
+                        log.warning("%s failed: %s", ctx.method, error.error.message)
+                        raise MCPError(INTERNAL_ERROR, FAILED) from error
                     raise
-                outcome = "error" if isinstance(result, dict) and result.get("isError") else "ok"
+                outcome = "ok"
+                if isinstance(result, dict) and result.get("isError"):
+                    outcome = "error"
+                    for block in result["content"]:
+                        if _ADDRESS.search(block.get("text", "")):
+                            log.warning("%s failed: %s", ctx.method, block["text"])
+                            block["text"] = FAILED
                 await self._record(call, ctx, result, outcome)
                 return result
         finally:
@@ -192,7 +210,7 @@ class Gate:
             return await run_sync(self._members.sign_in, who.issuer, who.subject, who.name)
         except ContextManagerError as error:
             log.warning("nobody can sign in: %s", error)
-            raise MCPError(INTERNAL_ERROR, "the database of this memory does not answer; try again later") from error
+            raise MCPError(INTERNAL_ERROR, FAILED) from error
 
     def _call(self, principal: Principal, name: str) -> Call | None:
         """Returns the call of a member; None for a stranger, whether or not the workspace exists."""

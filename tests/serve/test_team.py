@@ -95,19 +95,32 @@ async def test_too_many_calls_and_pages_of_other_sites_are_refused(members: Memb
             assert (await client.request(method, f"{base}/mcp")).status_code == 401
 
 
-async def test_a_server_without_its_database_is_alive_but_not_ready(members: Members, login: Issuer) -> None:
+async def test_a_server_without_its_database_is_alive_but_not_ready_and_does_not_name_it(
+    members: Members, login: Issuer
+) -> None:
     database = members._address.connection  # type: ignore[attr-defined]
     name = database.partition("@/")[2].partition("?")[0]
     async with served(members, login, team.Limits(600)) as base, httpx2.AsyncClient(timeout=60) as client:
         assert (await client.get(f"{base}/readyz")).status_code == 200
+        headers = {**ACCEPT, "authorization": f"Bearer {login.token('anna')}"}
+
+        async def told(method: str, **params: Any) -> str:
+            request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            return (await client.post(f"{base}/mcp", json=request, headers=headers)).text
+
+        path = "knowledge/memory/MEMORY.md"
+        assert "Core Memory" in await told("tools/call", name="read", arguments={"path": path})
+        with psycopg.connect(database, autocommit=True) as administrator:
+            administrator.execute("ALTER TABLE context_manager.file RENAME TO elsewhere")
+        said = [await told("tools/call", name="read", arguments={"path": path})]
+        said.append(await told("resources/read", uri=f"memory://{path}"))
         with psycopg.connect(server().address("postgres"), autocommit=True) as administrator:
             administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
         assert (await client.get(f"{base}/readyz")).status_code == 503
         assert (await client.get(f"{base}/healthz")).status_code == 200
-        headers = {**ACCEPT, "authorization": f"Bearer {login.token('anna')}"}
-        answer = (await client.post(f"{base}/mcp", json=PING, headers=headers)).text
-        assert "the database of this memory does not answer" in answer
-        assert "postgres" not in answer
+        for answer in (*said, await told("ping")):
+            assert "the database of this memory does not answer" in answer
+            assert "postgres" not in answer
 
 
 async def test_whoever_listens_is_sent_away_when_the_membership_ends(
