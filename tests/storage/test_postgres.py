@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -18,6 +19,7 @@ from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.search.query import parse_query
 from mcp_server.storage.postgres import locks, postings
 from mcp_server.storage.postgres.address import parse
+from mcp_server.storage.postgres.connections import CONNECTIONS
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, SHARED_TABLES, prepare
 from mcp_server.storage.postgres.opening import TeamStorage, open_storage
@@ -406,3 +408,26 @@ async def test_replicas_that_start_together_prepare_an_empty_database_once() -> 
         for _ in range(6):
             tasks.start_soon(start)
     assert numbers == [1] * 6
+
+
+async def test_the_workspaces_of_a_process_share_its_connections_and_close_them(address: str) -> None:
+    select = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(address, autocommit=True) as administrator:
+
+        def connections() -> int:
+            row = administrator.execute(select).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        async with AsyncExitStack() as stack:
+            several = [
+                await stack.enter_async_context(open_storage(f"{address}&workspace=w{number}")) for number in range(20)
+            ]
+            async with anyio.create_task_group() as tasks:
+                for storage in several:
+                    tasks.start_soon(storage.state.put, "n", "k", 1)
+            assert 2 <= connections() <= CONNECTIONS + 1
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("change ")]
+        with anyio.fail_after(60):
+            while connections():  # noqa: ASYNC110 - PostgreSQL gives us no event
+                await anyio.sleep(0.05)
