@@ -109,6 +109,20 @@ async def test_the_answer_to_a_question_counts_at_the_other_replica_and_only_for
     assert "appended" in str(accepted["result"])
 
 
+async def test_a_change_that_an_older_client_cannot_ask_about_waits_for_the_operator(team: Team) -> None:
+    team.operator("eta", "members", "add", "olga")
+
+    async def never(context: object, params: Any) -> ElicitResult:
+        raise AssertionError(params.message)
+
+    async with team.connected("olga", "eta", "legacy", elicitation_callback=never) as olga:
+        said = await call(olga, "remember", content="Answers are in Greek.", kind="identity")
+        proposal = said.partition("context-manager approve ")[2].partition("`")[0]
+        assert "Greek" not in await call(olga, "read", path="knowledge/identity/USER.md")
+        team.operator("eta", "approve", proposal, "--apply")
+        assert "Greek" in await call(olga, "read", path="knowledge/identity/USER.md")
+
+
 async def _posted(team: Team, who: str, method: str, capabilities: dict[str, Any], **params: Any) -> dict[str, Any]:
     """Returns the answer to a request of the modern protocol, sent without the SDK's client."""
     meta = {
