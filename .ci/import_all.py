@@ -6,7 +6,7 @@ import sys
 import traceback
 
 PACKAGES = ("mcp_server", "tools", "resources", "prompts")
-OF_EXTRAS = ("psycopg", "psycopg_pool")
+OF_EXTRAS = ("prometheus_client", "psycopg", "psycopg_pool")
 """Packages that a default install lacks; a module that imports one is left out where it is missing."""
 
 

@@ -210,7 +210,7 @@ async def _folder_parts(
 async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExitStack) -> _Parts:
     """Opens a workspace on PostgreSQL. Raises Invalid for a malformed address, Unavailable if the server does not
     answer or the extra is not installed."""
-    with _needs_extra():
+    with needs_extra():
         from mcp_server.storage.postgres.opening import open_storage
     storage = await stack.enter_async_context(open_storage(address))
     await storage.create({CONFIG: default_document()})
@@ -234,7 +234,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
 def open_members(address: str) -> Iterator[Members]:
     """Opens the members of all workspaces of a team's database, and creates the workspace of the address. Blocks.
     Raises as `open_memory` does."""
-    with _needs_extra():
+    with needs_extra():
         from mcp_server.storage.postgres.address import parse
         from mcp_server.storage.postgres.members import TeamMembers
     members = TeamMembers(parse(address))
@@ -245,7 +245,8 @@ def open_members(address: str) -> Iterator[Members]:
 
 
 @contextlib.contextmanager
-def _needs_extra() -> Iterator[None]:
+def needs_extra() -> Iterator[None]:
+    """Raises Unavailable, with what to install, if an import in the block fails."""
     try:
         yield
     except ImportError as error:

@@ -138,9 +138,9 @@ def _run_team_http(serving: Serving, environ: Mapping[str, str]) -> None:
     app = _load()
     address = team_address(serving.workspace, environ)
     assert address is not None
-    with app.open_members(address) as members:
+    with app.needs_extra():
         from mcp_server.serve import team
-
+    with app.open_members(address) as members:
         limits = team.Limits(_number(environ, team.RATE_VARIABLE, team.CALLS_PER_MINUTE))
 
         def enter(workspace: str) -> AbstractAsyncContextManager[Memory]:
