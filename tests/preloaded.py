@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mcp_server.tokens import TokenCounter
+from mcp_server.understanding.model import recognizer
 
 _ROOT = Path(__file__).parent.parent
 _OURS = ("mcp_server", "tools", "resources", "prompts")
@@ -152,6 +153,7 @@ def _preload(address: str) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     TokenCounter().count("This loads the vocabulary of tokens.")
+    recognizer()
     sys.executable = str(Path(address).with_name("python"))  # what a forked process starts has its imports done too
     gc.freeze()  # no forked process looks through all this for garbage
 
