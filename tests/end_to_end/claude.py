@@ -21,7 +21,7 @@ import pytest
 
 from tests.end_to_end.fake_anthropic import FakeAnthropic
 from tests.end_to_end.node import BIN_VARIABLE
-from tests.preloaded import python
+from tests.preloaded import programs, python
 
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = ROOT / "plugin"
@@ -75,11 +75,10 @@ class Desk:
     @property
     def env(self) -> dict[str, str]:
         """The environment of the client, and so of its hooks and servers."""
-        scripts = str(Path(sys.executable).parent)
         outside = _outside()
         return {
             **outside,
-            "PATH": self.path or os.pathsep.join([scripts, outside["PATH"]]),
+            "PATH": self.path or os.pathsep.join([str(programs()), str(Path(sys.executable).parent), outside["PATH"]]),
             "HOME": str(self.home),
             "CONTEXT_MANAGER_HOME": str(self.workspace),
             "ANTHROPIC_BASE_URL": self.api.url,
@@ -288,7 +287,12 @@ def unhurried(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
 
 
 def patient(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
-    """A change for `variant`: as `unhurried`, and the server has its imports done, which take over a second of CPU."""
+    """A change for `variant`: as `unhurried`, and with a `quick` server."""
     unhurried(servers, hooks)
+    quick(servers, hooks)
+
+
+def quick(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
+    """A change for `variant`: the server has its imports done, which take over a second of CPU."""
     command, *arguments = python("-m", "mcp_server", *servers["memory"]["args"])
     servers["memory"] |= {"command": command, "args": arguments}
