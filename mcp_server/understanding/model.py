@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import lzma
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from operator import add
@@ -45,7 +45,7 @@ class Logistic:
 
     outputs: tuple[str, ...]
     bias: tuple[float, ...]
-    weights: dict[str, str | tuple[float, ...]]
+    weights: Mapping[str, str | tuple[float, ...]]
 
     def probabilities(self, features: Features) -> dict[str, float]:
         """Returns the probability of each output, 0 to 1."""
@@ -53,7 +53,7 @@ class Logistic:
         for name, value in features.items():
             row = self.weights.get(name)
             if isinstance(row, str):
-                row = self.weights[name] = _numbers(row)
+                row = _numbers(row)
             if row is not None:  # `map` makes no loop of ours: this is called for each sentence
                 totals = list(map(add, totals, row if value == 1.0 else [weight * value for weight in row]))
         return {name: _sigmoid(total) for name, total in zip(self.outputs, totals, strict=True)}
@@ -110,6 +110,7 @@ def _short(weight: float) -> str:
     return f"{weight:.2f}".replace("-0.00", "0.00").removesuffix("0.00") or ""
 
 
+@cache
 def _numbers(row: str) -> tuple[float, ...]:
     return tuple(float(number) if number else 0.0 for number in row.split("\t"))
 
