@@ -175,7 +175,7 @@ sys.exit(main(sys.argv[1:], os.environ))
 
 def test_a_connection_with_half_a_request_is_closed(tmp_path: Path) -> None:
     arguments = ["--workspace", str(tmp_path / "memory"), "--http", "--port", "0", "--no-token"]
-    command = [sys.executable, "-c", HASTY, *arguments]
+    command = python("-c", HASTY, *arguments)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
