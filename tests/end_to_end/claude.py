@@ -180,6 +180,7 @@ class Window:
         self._screen = _Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self._screen)
         self._typed = ""
+        self._shown: str | None = None
 
     def __enter__(self) -> Window:
         return self
@@ -195,7 +196,9 @@ class Window:
     @property
     def text(self) -> str:
         """The screen as it is now, without blank lines."""
-        return "\n".join(line.rstrip() for line in self._screen.display if line.strip())
+        if self._shown is None:  # a wait asks for it many times a second
+            self._shown = "\n".join(line.rstrip() for line in self._screen.display if line.strip())
+        return self._shown
 
     def wait_for(self, holds: Any, what: str) -> None:
         """Reads what is shown until `holds()` is true; fails, with the screen, when it does not become so."""
@@ -251,6 +254,7 @@ class Window:
         if ready:
             try:
                 self._stream.feed(os.read(self._terminal, 65536))
+                self._shown = None
             except OSError:
                 return False
         return True
