@@ -7,9 +7,9 @@ import os
 import socket
 import sys
 
-address, pid_file, *arguments = sys.argv[1:]
+address, pid_file, mounts, *arguments = sys.argv[1:]
 variables = [f"{name}={value}" for name, value in os.environ.items()]
-request = os.fsencode("\0".join([os.getcwd(), pid_file, str(len(arguments)), *arguments, *variables]))  # noqa: PTH109 - pathlib is slow to import
+request = os.fsencode("\0".join([os.getcwd(), pid_file, mounts, str(len(arguments)), *arguments, *variables]))  # noqa: PTH109 - pathlib is slow to import
 with socket.socket(socket.AF_UNIX) as connection:
     connection.connect(address)
     socket.send_fds(connection, [len(request).to_bytes(8)], [0, 1, 2])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
+import json
 import os
 import pkgutil
 import runpy
@@ -25,11 +27,13 @@ import threading
 import time
 import traceback
 import types
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 from mcp_server.tokens import TokenCounter
+from mcp_server.understanding.model import recognizer
 
 _ROOT = Path(__file__).parent.parent
 _OURS = ("mcp_server", "tools", "resources", "prompts")
@@ -39,24 +43,26 @@ _THEIRS = (
 )
 """Packages that our modules import only when they need them."""
 
+_NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000  # CLONE_NEWNS and CLONE_NEWUSER of Linux
 
 FORKS = sys.platform == "linux"
 """Elsewhere a process may not survive a fork after it has loaded system libraries."""
 
 
-def python(*arguments: str, pid_file: Path | None = None) -> list[str]:
+def python(*arguments: str, pid_file: Path | None = None, mounts: Sequence[str] = ()) -> list[str]:
     """Returns a command that does what `python *arguments` does: `-m MODULE …` or `-c CODE …`.
 
     Where processes fork, `pid_file` gets the id of the one that runs it; the command's own process only waits for it.
+    That process has `mounts` of its own: a command of `unshare` that would mount them and then run another command.
     """
     if not FORKS:
-        return [sys.executable, *arguments]
+        return [*mounts, sys.executable, *arguments]
     launcher = str(Path(__file__).with_name("launcher.py"))
-    return [sys.executable, "-IS", launcher, _address(), str(pid_file or ""), *arguments]
+    return [sys.executable, "-IS", launcher, _address(), str(pid_file or ""), json.dumps(mounts), *arguments]
 
 
 def _write_programs(folder: Path, address: str) -> None:
-    launch = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("launcher.py")), address, ""])
+    launch = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("launcher.py")), address, "", "[]"])
     cli = shlex.quote("from mcp_server.cli.start import main; raise SystemExit(main())")
     for name, program in {
         "context-manager": f'exec {launch} -c {cli} "$@"',
@@ -152,6 +158,7 @@ def _preload(address: str) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     TokenCounter().count("This loads the vocabulary of tokens.")
+    recognizer()
     sys.executable = str(Path(address).with_name("python"))  # what a forked process starts has its imports done too
     gc.freeze()  # no forked process looks through all this for garbage
 
@@ -172,7 +179,7 @@ def _ended(running: dict[int, socket.socket]) -> list[tuple[int, int]]:
 
 def _run(request: list[str]) -> None:
     """Runs a request as the main program of this process."""
-    folder, pid_file, count, *rest = request
+    folder, pid_file, mounts, count, *rest = request
     arguments, variables = rest[: int(count)], rest[int(count) :]
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -186,6 +193,8 @@ def _run(request: list[str]) -> None:
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     if pid_file:
         Path(pid_file).write_text(str(os.getpid()))
+    if mounts != "[]":
+        _mount(json.loads(mounts))
     sys.path[0] = ""
     if "PYTHONPATH" in os.environ:
         sys.path[1:1] = os.environ["PYTHONPATH"].split(os.pathsep)
@@ -199,6 +208,20 @@ def _run(request: list[str]) -> None:
         sys.argv[0] = option
         sys.modules["__main__"] = main = types.ModuleType("__main__")
         exec(compile(program, "<string>", "exec"), main.__dict__)
+
+
+def _mount(command: list[str]) -> None:
+    """Does in this process what a command of `unshare` does before it runs another command."""
+    user, group = os.geteuid(), os.getegid()
+    as_root = "--map-root-user" in command
+    if ctypes.CDLL(None).unshare(_NEW_MOUNTS | (_NEW_USER if as_root else 0)) != 0:
+        raise OSError("this process can have no mounts of its own")
+    if as_root:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    for mounting in (["mount", "--make-rprivate", "/"], [*command[command.index("sh") :], "true"]):
+        subprocess.run(mounting, check=True, stdin=subprocess.DEVNULL)
 
 
 def _exit_code(request: list[str]) -> int:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def memory(workspace: Path) -> AsyncIterator[AgentMemory]:
+async def memory(workspace: Path, empty_memory: None) -> AsyncIterator[AgentMemory]:
     async with AgentMemory.open(workspace, project="boat", environ=KEYWORDS_ONLY) as opened:
         yield opened
 

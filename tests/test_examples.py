@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.preloaded import python
+
 ROOT = Path(__file__).parent.parent
+RUN = """
+import runpy, sys, warnings
+warnings.simplefilter("error")
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 EXAMPLES = {
     "pydantic_ai_agent.py": [
         "agent: The boiler runs at 2 bar.",
@@ -35,7 +42,7 @@ def test_it_runs_and_shows_what_it_says(name: str, tmp_path: Path) -> None:
     if name.startswith("pydantic_ai"):
         pytest.importorskip("pydantic_ai", reason="needs pydantic-ai-slim[mcp], which the extra `dev` brings")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
-    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), str(tmp_path / "memory")]
+    command = python("-c", RUN, str(ROOT / "examples" / name), str(tmp_path / "memory"))
     done = subprocess.run(
         command, cwd=tmp_path, env={**kept, "HOME": str(tmp_path)}, capture_output=True, text=True, encoding="utf-8"
     )

@@ -38,17 +38,22 @@ def recognizer(path: Path = SHIPPED) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Logistic:
-    """Several logistic regressions over the same features: `weights[feature][k]` belongs to `outputs[k]`."""
+    """Several logistic regressions over the same features: number `k` of `weights[feature]` belongs to `outputs[k]`.
+
+    A row of a file stays text until a feature needs it: a message needs a few hundred of 130,000 rows.
+    """
 
     outputs: tuple[str, ...]
     bias: tuple[float, ...]
-    weights: Mapping[str, tuple[float, ...]]
+    weights: Mapping[str, str | tuple[float, ...]]
 
     def probabilities(self, features: Features) -> dict[str, float]:
         """Returns the probability of each output, 0 to 1."""
         totals: Iterable[float] = self.bias
         for name, value in features.items():
             row = self.weights.get(name)
+            if isinstance(row, str):
+                row = _numbers(row)
             if row is not None:  # `map` makes no loop of ours: this is called for each sentence
                 totals = list(map(add, totals, row if value == 1.0 else [weight * value for weight in row]))
         return {name: _sigmoid(total) for name, total in zip(self.outputs, totals, strict=True)}
@@ -77,7 +82,8 @@ def dump(model: Model) -> str:
         logistic: Logistic = getattr(model, name)
         lines.append("\t".join((f"[{name}]", *logistic.outputs)))
         lines.append("\t".join(("(bias)", *map(_short, logistic.bias))))
-        for feature, row in sorted(logistic.weights.items()):
+        for feature, kept in sorted(logistic.weights.items()):
+            row = _numbers(kept) if isinstance(kept, str) else kept
             if any(abs(weight) >= 0.005 for weight in row):
                 lines.append("\t".join((feature, *map(_short, row))))
     return "\n".join(lines) + "\n"
@@ -89,8 +95,11 @@ def parse(text: str) -> Model:
     for section in text.split("\n["):
         header, bias, *rows = section.removeprefix("[").splitlines()
         name, *outputs = header.split("\t")
-        weights = {feature: tuple(map(_number, row)) for feature, *row in (line.split("\t") for line in rows)}
-        parts[name.removesuffix("]")] = Logistic(tuple(outputs), tuple(map(_number, bias.split("\t")[1:])), weights)
+        weights: dict[str, str | tuple[float, ...]] = {}
+        for line in rows:
+            feature, _, row = line.partition("\t")
+            weights[feature] = row
+        parts[name.removesuffix("]")] = Logistic(tuple(outputs), _numbers(bias.partition("\t")[2]), weights)
     try:
         return Model(*(parts[name] for name in SECTIONS))
     except KeyError as error:
@@ -101,8 +110,9 @@ def _short(weight: float) -> str:
     return f"{weight:.2f}".replace("-0.00", "0.00").removesuffix("0.00") or ""
 
 
-def _number(text: str) -> float:
-    return float(text) if text else 0.0
+@cache
+def _numbers(row: str) -> tuple[float, ...]:
+    return tuple(float(number) if number else 0.0 for number in row.split("\t"))
 
 
 def _sigmoid(total: float) -> float:

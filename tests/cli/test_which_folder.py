@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import KEYWORDS_ONLY, Run
 from tests.end_to_end.servers import files_below, served
 from tests.gitting import git
+from tests.preloaded import python
 
 READING = [
     ("search", "x"),
@@ -189,7 +190,7 @@ async def test_a_server_creates_a_memory_in_an_empty_folder(workspace: Path) -> 
 
 def test_a_server_over_http_writes_no_token_into_another_repository(code: Path) -> None:
     before = files_below(code)
-    command = [sys.executable, "-m", "mcp_server", "--workspace", str(code), "--http", "--port", "0"]
+    command = python("-m", "mcp_server", "--workspace", str(code), "--http", "--port", "0")
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

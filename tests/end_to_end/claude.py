@@ -21,7 +21,7 @@ import pytest
 
 from tests.end_to_end.fake_anthropic import FakeAnthropic
 from tests.end_to_end.node import BIN_VARIABLE
-from tests.preloaded import python
+from tests.preloaded import programs, python
 
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = ROOT / "plugin"
@@ -75,11 +75,10 @@ class Desk:
     @property
     def env(self) -> dict[str, str]:
         """The environment of the client, and so of its hooks and servers."""
-        scripts = str(Path(sys.executable).parent)
         outside = _outside()
         return {
             **outside,
-            "PATH": self.path or os.pathsep.join([scripts, outside["PATH"]]),
+            "PATH": self.path or os.pathsep.join([str(programs()), str(Path(sys.executable).parent), outside["PATH"]]),
             "HOME": str(self.home),
             "CONTEXT_MANAGER_HOME": str(self.workspace),
             "ANTHROPIC_BASE_URL": self.api.url,
@@ -181,6 +180,7 @@ class Window:
         self._screen = _Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self._screen)
         self._typed = ""
+        self._shown: str | None = None
 
     def __enter__(self) -> Window:
         return self
@@ -196,7 +196,9 @@ class Window:
     @property
     def text(self) -> str:
         """The screen as it is now, without blank lines."""
-        return "\n".join(line.rstrip() for line in self._screen.display if line.strip())
+        if self._shown is None:  # a wait asks for it many times a second
+            self._shown = "\n".join(line.rstrip() for line in self._screen.display if line.strip())
+        return self._shown
 
     def wait_for(self, holds: Any, what: str) -> None:
         """Reads what is shown until `holds()` is true; fails, with the screen, when it does not become so."""
@@ -252,6 +254,7 @@ class Window:
         if ready:
             try:
                 self._stream.feed(os.read(self._terminal, 65536))
+                self._shown = None
             except OSError:
                 return False
         return True
@@ -288,7 +291,12 @@ def unhurried(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
 
 
 def patient(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
-    """A change for `variant`: as `unhurried`, and the server has its imports done, which take over a second of CPU."""
+    """A change for `variant`: as `unhurried`, and with a `quick` server."""
     unhurried(servers, hooks)
+    quick(servers, hooks)
+
+
+def quick(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
+    """A change for `variant`: the server has its imports done, which take over a second of CPU."""
     command, *arguments = python("-m", "mcp_server", *servers["memory"]["args"])
     servers["memory"] |= {"command": command, "args": arguments}

@@ -42,6 +42,9 @@ class Program:
     """True if its hooks report the end of a session that has one prompt."""
 
 
+_AT_ONCE = {"GEMINI_CLI_NO_RELAUNCH": "true", "QWEN_CODE_NO_RELAUNCH": "true"}
+"""Programs that would start Node a second time, with more memory, do not."""
+
 CODEX = Program(
     "codex",
     "codex",
@@ -61,7 +64,7 @@ QWEN = Program(
     lambda url: {
         ".qwen/settings.json": '{\n  "privacy": {"usageStatisticsEnabled": false}, // of the test\n  "$version": 4\n}\n'
     },
-    lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "fake", "OPENAI_MODEL": "fake"},
+    lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "fake", "OPENAI_MODEL": "fake", **_AT_ONCE},
     reports_the_end=False,
 )
 GEMINI = Program(
@@ -74,7 +77,7 @@ GEMINI = Program(
             "privacy": {"usageStatisticsEnabled": False},
         }
     },
-    lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "fake"},
+    lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "fake", **_AT_ONCE},
 )
 COPILOT = Program(
     "copilot",
@@ -146,7 +149,8 @@ class Desk:
 
     @property
     def env(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "NPM_CONFIG_USERCONFIG") if name in os.environ}
+        outside = ("LANG", "TMPDIR", "NPM_CONFIG_USERCONFIG", "NODE_COMPILE_CACHE")
+        kept = {name: os.environ[name] for name in outside if name in os.environ}
         path = os.pathsep.join(filter(None, [os.environ.get(BIN_VARIABLE), os.environ["PATH"]]))
         patience = {"CONTEXT_MANAGER_HOOK_SECONDS": str(PATIENCE / 3)}
         return {**kept, "HOME": str(self.home), "PATH": path, **patience, **self.settings}

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -113,7 +112,7 @@ async def served(
     cwd: Path | None = None,
     beside: Path | None = None,
 ) -> AsyncIterator[Served]:
-    """A server on the workspace at `root`, in a folder that has no project. `prefix` is a command that starts it.
+    """A server on the workspace at `root`, in a folder that has no project. `prefix` is what `mounting` returned.
 
     Its process id and its stderr are kept `beside` the workspace.
     """
@@ -121,11 +120,10 @@ async def served(
     beside.mkdir(exist_ok=True)
     named = beside / f"{len(list(beside.iterdir()))}.pid"
     log = named.with_suffix(".log")
-    if prefix or not preloaded.FORKS:
+    start = preloaded.python("-m", "mcp_server", pid_file=named, mounts=prefix)
+    if not preloaded.FORKS:
         shell = shutil.which("sh") or "sh"  # found here: the server itself may be without any PATH
-        start = [*prefix, shell, "-c", _NAMING_ITSELF, str(named), sys.executable, "-m", "mcp_server"]
-    else:
-        start = preloaded.python("-m", "mcp_server", pid_file=named)
+        start = [shell, "-c", _NAMING_ITSELF, str(named), *start]
     parameters = StdioServerParameters(
         command=start[0],
         args=start[1:],
@@ -159,7 +157,7 @@ async def command(
 ) -> subprocess.CompletedProcess[str]:
     """A CLI command on the workspace at `root`, done; `said` comes on its stdin."""
     done = await anyio.run_process(
-        [*prefix, sys.executable, *_CLI, *arguments] if prefix else preloaded.python(*_CLI, *arguments),
+        preloaded.python(*_CLI, *arguments, mounts=prefix),
         input=said.encode(),
         env={**environment(root), **(env or {})},
         cwd=str(cwd or root.parent),

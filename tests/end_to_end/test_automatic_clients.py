@@ -26,7 +26,6 @@ KNOWN, QUESTION, KEY = FACTS[1]
 ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"
 PUSHED = "Memory for this message."
 WITH_THE_PROMPT = "search gives more"  # ends what is pushed with a prompt; a brief has no such line
-SMALL_TALK = "Thanks, great!"
 
 
 @pytest.fixture
@@ -51,21 +50,21 @@ async def test_a_fact_of_one_session_comes_into_the_next_and_the_transcript_is_r
     with desk.patient():
         async with served(desk.workspace, env=desk.env):  # a client's own server may start too slowly
             desk.wait_for_server()
-            for prompt in (FACT, ABOUT_IT, SMALL_TALK):
+            for prompt in (FACT, ABOUT_IT):
                 desk.ask(program, prompt)
                 desk.wait_for_record(prompt)
-    bearing, thanks = (
-        next(request for request in api.requests if prompt in request.everything) for prompt in (ABOUT_IT, SMALL_TALK)
+    told, bearing = (
+        next(request for request in api.requests if prompt in request.everything) for prompt in (FACT, ABOUT_IT)
     )
+    assert RULE in told.everything
+    assert KEY not in told.everything
+    assert WITH_THE_PROMPT not in told.everything
     assert RULE in bearing.everything
     assert "port 6543" in bearing.everything
     assert KEY in bearing.everything
     assert WITH_THE_PROMPT in bearing.everything
-    assert RULE in thanks.everything
-    assert KEY not in thanks.everything
-    assert WITH_THE_PROMPT not in thanks.everything
     sessions = json.loads(desk.our("session", "list", "--json"))
-    assert not program.reports_the_end or [row["status"] for row in sessions] == ["closed"] * 3
+    assert not program.reports_the_end or [row["status"] for row in sessions] == ["closed"] * 2
     desk.our("uninstall", program.client)
     assert {name: data for name, data in desk.files().items() if name in before} == before
 

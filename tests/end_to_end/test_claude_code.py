@@ -19,7 +19,7 @@ import pytest
 
 from mcp_server.clients.hooks import protocol
 from tests.clients.hooks.boathouse import FACTS
-from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, unhurried, usable_claude, variant
+from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, quick, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 from tests.end_to_end.servers import served, turns
 
@@ -220,7 +220,9 @@ def test_a_session_that_follows_at_once_gets_the_fact_of_the_one_before_it(desk:
     settled(desk)
 
 
-async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_without_it(desk: Desk) -> None:
+async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_without_it(
+    desk: Desk, tmp_path: Path
+) -> None:
     async with served(desk.workspace, env=desk.env) as other_window:
         await other_window.call("remember", content=FACT)
         await _listening(desk, other_window.pid)
@@ -228,7 +230,7 @@ async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_
         assert "port 6543" in from_hooks(desk.api.asked[-1])
         desk.ask(ABOUT_IT, "--resume", session)
         assert desk.api.asked[-1].everything.count("port 6543") == 1  # it is in the window already
-        desk.settings, desk.plugin = {"CONTEXT_MANAGER_HOOK_SECONDS": "1.5"}, PLUGIN
+        desk.settings, desk.plugin = {"CONTEXT_MANAGER_HOOK_SECONDS": "1.5"}, variant(tmp_path / "shipped hooks", quick)
         os.kill(other_window.pid, signal.SIGSTOP)  # it accepts connections and answers nothing
         try:
             answered = desk.ask("Thanks.", "--resume", session)
@@ -240,9 +242,8 @@ async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_
 
 
 def test_a_compacted_session_that_is_resumed_carries_its_checkpoint_and_an_import_of_it_adds_nothing(
-    desk: Desk, api: FakeAnthropic, tmp_path: Path
+    desk: Desk, api: FakeAnthropic
 ) -> None:
-    desk.plugin = variant(tmp_path / "own imports", unhurried)  # the client ends and kills this server itself
     session = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
     for prompt in ("Which store shall the ledger have?", "yes, do it", "/compact", "Where were we?"):
         settled(desk)  # each server lives only for one prompt
@@ -327,6 +328,7 @@ def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: 
     fields = ("session_id", "transcript_path", "cwd", "prompt", "source", "trigger", "last_assistant_message")
 
     def with_tools(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
+        quick(servers, hooks)
         for event in ("UserPromptSubmit", "PostToolUse", "Stop", "PreCompact", "PostCompact"):
             given = {"event": event, **{name: f"${{{name}}}" for name in fields}}
             call = {"type": "mcp_tool", "server": "plugin:memory:memory", "tool": "hook", "input": given}

@@ -73,9 +73,10 @@ def hostile(canary: Path) -> str:
     return f"walrus $({run}) `{run}` !`{run}` \"; {run}; ' && {run} # ${{CLAUDE_SESSION_ID}}"
 
 
-def test_why_shows_what_was_added_to_this_sessions_prompts_and_why(desk: Desk) -> None:
+def test_why_shows_what_was_added_to_this_sessions_prompts_and_why_and_costs_nothing_before(desk: Desk) -> None:
     session = desk.ask(ASKS).session
     desk.ask("What is a monad?", "--resume", session)
+    assert not any("memory:why" in asked.everything for asked in desk.api.asked)
     desk.ask("/memory:why", "--resume", session)
     shown = desk.api.asked[-1].prompt
     assert FACT in shown
@@ -189,11 +190,6 @@ def test_page_opens_the_page_and_allows_no_other_command(
     assert "http://127.0.0.1" not in "".join(refused)
     assert not canary.exists()
     assert "No browser could be opened here" in opened
-
-
-def test_the_commands_cost_a_session_that_does_not_use_them_no_tokens(desk: Desk) -> None:
-    desk.ask("What is a monad?")
-    assert "memory:why" not in desk.api.asked[-1].everything
 
 
 def test_every_command_of_the_plugin_is_documented_and_tested() -> None:

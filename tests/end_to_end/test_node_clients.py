@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.node import Node, usable_node
-from tests.preloaded import python
+from tests.preloaded import programs, python
 from tests.serving import ROOT, environment
 
 INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
@@ -124,7 +123,7 @@ def test_a_client_of_the_typescript_sdk_is_told_of_turns_and_of_edits_by_hand(no
     # Node looks for packages beside the script.
     script = Path(shutil.copy(Path(__file__).parent / "clients" / "subscribe.mjs", node.folder))
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = node.run(script, sys.executable, str(tmp_path), env=env)
+    done = node.run(script, str(programs() / "python"), str(tmp_path), env=env)
     assert done.stdout.splitlines() == [
         "updated after an observe",
         "updated after an edit by hand",

@@ -170,7 +170,7 @@ async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, workspace:
     assert kept.files == ("notes/forgotten.txt",)
 
 
-@pytest.mark.parametrize("stage", ["transcripts", "files", "state", "index", "git", "backup of the history"])
+@pytest.mark.parametrize("stage", ["files", "backup of the history"])  # tests/end_to_end/test_forget.py has the others
 async def test_what_was_interrupted_is_carried_on(memory: Memory, workspace: Path, stage: str) -> None:
     await filled(memory)
 

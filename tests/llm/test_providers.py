@@ -36,7 +36,7 @@ from tests.knowledge.test_extract import ANA, LINE, talk
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 from tests.pressure.test_reword import BETTER, KNOBS, compact
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory")]
 
 PROVIDERS = ("anthropic", "openai")
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+
+from tests.preloaded import python
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -32,7 +33,7 @@ _ADDRESS = re.compile(r"http://\S+/open#\S+")
 def serving(workspace: Path, **environ: str) -> Iterator[str]:
     """Gives the one-time address of a page that runs until the end of the block."""
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "--workspace", str(workspace), "page", "--no-browser"],
+        python("-c", COMMAND, "--workspace", str(workspace), "page", "--no-browser"),
         env={**os.environ, **environ},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -22,6 +22,7 @@ from mcp_server.page.door import CODE_SECONDS, MAX_CODES, Door
 from mcp_server.page.site import application
 from tests.conftest import KEYWORDS_ONLY, Run
 from tests.page.browsing import COMMAND, serving
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 
@@ -265,7 +266,7 @@ def test_the_code_is_in_a_private_file_and_not_in_the_browsers_arguments(
     workspace: Path, fake: str, told: Path
 ) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "--workspace", str(workspace), "page"],
+        python("-c", COMMAND, "--workspace", str(workspace), "page"),
         env={**os.environ, **KEYWORDS_ONLY, "BROWSER": fake},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -414,7 +414,7 @@ def test_the_line_that_holds_most_of_a_query_is_shown() -> None:
 
 
 @pytest.fixture
-async def memory(workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
+async def memory(workspace: Path, empty_memory: None, clock: Clock) -> AsyncIterator[Memory]:
     async with small_memory(workspace, clock) as opened:
         yield opened
 

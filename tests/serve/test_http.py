@@ -1,9 +1,10 @@
 """HTTP: who may come in."""
 
 from __future__ import annotations
-
 import asyncio
+import httpx2
 import os
+import pytest
 import re
 import signal
 import socket
@@ -11,17 +12,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-
-import httpx2
-import pytest
-
 from mcp_server.app import open_memory
 from mcp_server.errors import ContextManagerError, Refused
-from mcp_server.serve import Serving, _webhooks, main, run
-from mcp_server.serve.http import WebhookAccess, application, bound, refuse_unprotected, token_of
+from mcp_server.serve import (Serving, _webhooks, main, run)
+from mcp_server.serve.http import (WebhookAccess, application, bound, refuse_unprotected, token_of)
 from mcp_server.serve.server import build
 from mcp_server.topics.listing import list_topics
+from pathlib import Path
 from tests.end_to_end.killed import Killed
 from tests.preloaded import python
 from tests.serving import PLAIN, ROOT, opener
@@ -176,7 +173,7 @@ sys.exit(main(sys.argv[1:], os.environ))
 
 def test_a_connection_with_half_a_request_is_closed(tmp_path: Path) -> None:
     arguments = ["--workspace", str(tmp_path / "memory"), "--http", "--port", "0", "--no-token"]
-    command = [sys.executable, "-c", HASTY, *arguments]
+    command = python("-c", HASTY, *arguments)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -160,7 +160,7 @@ async def test_files_whose_names_cannot_be_used_are_named(memory: Memory) -> Non
 
 
 @pytest.fixture
-async def memory(workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
+async def memory(workspace: Path, empty_memory: None, clock: Clock) -> AsyncIterator[Memory]:
     async with small_memory(workspace, clock) as opened:
         yield opened
 

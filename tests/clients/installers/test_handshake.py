@@ -10,6 +10,7 @@ import pytest
 
 from mcp_server import __version__
 from mcp_server.clients.installers.handshake import handshake
+from tests import preloaded
 from tests.serving import PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +21,7 @@ def python(code: str) -> list[str]:
 
 
 async def test_our_server_answers_with_its_version_and_tools(workspace: Path) -> None:
-    words = [sys.executable, "-m", "mcp_server", "--workspace", str(workspace)]
+    words = preloaded.python("-m", "mcp_server", "--workspace", str(workspace))
     found = await handshake(words, os.environ, PLAIN)
     assert found.problem == ""
     assert found.version == __version__
