@@ -46,7 +46,7 @@ they may close."""
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
-LEAST_PLAIN = 0.15
+LEAST_PLAIN = 0.07
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
