@@ -134,7 +134,7 @@ def _recognizers(paths: Sequence[Path], folds: int) -> dict[str, Model]:
     found = {}
     for fold in range(folds):
         others = [one for place, one in enumerate(some) if place % folds != fold and usable[place]]
-        model = train_recognizer.train(others)
+        model, _ = train_recognizer.train(others)
         found.update({one.label["name"]: model for place, one in enumerate(some) if place % folds == fold})
     return found
 

@@ -4,6 +4,8 @@
     python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--out FILE]
     python -m benchmarks understand FILES --weights FILE     # measures them, best on other conversations
 
+With `--settling` it also prints the weights of `mcp_server/understanding/settling.py`, which are copied by hand.
+
 A conversation is a JSON file as `benchmarks/README.md` describes it. Each model sees what the models before it give for
 conversations that they were not fitted on, or it would trust them too much.
 """
@@ -17,7 +19,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from mcp_server.understanding.features import (
     word_list,
 )
 from mcp_server.understanding.model import Logistic, Model, dump
+from mcp_server.understanding.settling import Rarity, Statement, closing_features, replacement_features
 
 USER_ACTS = (
     "accept", "refuse", "amend", "directive", "revise", "task", "question",
@@ -45,10 +48,14 @@ USER_ACTS = (
 AGENT_ACTS = ("propose", "options", "done", "decides", "explain", "ask", "talk")
 KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
 STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES, STRENGTH_PROMPTS = 0.3, 0.1, 0.03, 0.3
+STRENGTH_SETTLING = 0.1
 """Inverse regularization strengths of the logistic regressions."""
 
 FOLDS = 5
 """Parts of the conversations that are left out in turn."""
+
+FOLLOWING = 2
+"""Conversations of others that follow a conversation when the weights of closing are fitted."""
 
 LEAST_CONVERSATIONS = 2
 """A feature is used if at least this many conversations contain it."""
@@ -208,8 +215,9 @@ def give_acts(one: Conversation, user: Logistic, agent: Logistic) -> None:
             message.acts = (user if message.role == "user" else agent).probabilities(message_features(message))
 
 
-def train(some: Sequence[Conversation]) -> Model:
-    """Returns the model that is fitted on labeled conversations."""
+def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
+    """Returns the model that is fitted on labeled conversations, and the items that models find in each conversation
+    that were fitted without it."""
     for fold in range(FOLDS):
         acts = fit_acts([one for place, one in enumerate(some) if not _in_fold(place, some, fold)])
         for place, one in enumerate(some):
@@ -230,6 +238,7 @@ def train(some: Sequence[Conversation]) -> Model:
         for kind, parts in wanted.items():
             parts.append([kind in mark for mark in marks])
     lines: list[tuple[Features, bool]] = []
+    without: list[Logistic] = []
     for fold in range(FOLDS):
         left = [place for place in range(len(some)) if not _in_fold(place, some, fold)]
         items = fit(
@@ -240,9 +249,10 @@ def train(some: Sequence[Conversation]) -> Model:
         for place, one in enumerate(some):
             if _in_fold(place, some, fold):
                 lines += decision_lines(one, items)
+                without.append(items)
     user, agent = fit_acts(some)
-    items = fit(rows, wanted, STRENGTH_ITEMS)
-    return Model(user, agent, items, fit_lines(lines), fit_prompts(some))
+    model = Model(user, agent, fit(rows, wanted, STRENGTH_ITEMS), fit_lines(lines), fit_prompts(some))
+    return model, [statements(one, replace(model, items=items)) for one, items in zip(some, without, strict=True)]
 
 
 def _in_fold(place: int, some: Sequence[Conversation], fold: int) -> bool:
@@ -262,20 +272,88 @@ def decision_lines(one: Conversation, items: Logistic) -> list[tuple[Features, b
     return found
 
 
+def statements(one: Conversation, model: Model) -> list[Statement]:
+    """Returns the items that a model finds in a conversation whose messages have their acts."""
+    found = []
+    for number, (messages, places) in enumerate(zip(one.messages, one.places, strict=True)):
+        turns = [one.turns[number][place] for place in places]
+        of = recognizer.judging(messages, model.items)
+        for place in range(len(messages)):
+            for item in recognizer._items(turns, messages, place, of, model):
+                order = (item.at, f"{number:03}", item.turn)
+                found.append(Statement(item.kind, item.text, order, item.changes, frozenset(item.heard)))
+    return found
+
+
+def fit_closing(some: Sequence[Conversation], said: Sequence[Sequence[Statement]]) -> list[float]:
+    """Returns bias and weights of `closing_features`. Pairs are an open item and a report that shares a word with it,
+    in one conversation and in the `FOLLOWING` conversations, whose reports close nothing."""
+    rows, right = [], []
+    for place, (one, own) in enumerate(zip(some, said, strict=True)):
+        others = [said[(place + step * len(some) // (FOLLOWING + 1)) % len(some)] for step in range(1, FOLLOWING + 1)]
+        for foreign in (False, True):
+            ordered = sorted(own, key=lambda line: line.order)
+            for other in others if foreign else ():
+                ordered += sorted(other, key=lambda line: line.order)
+            rarity = Rarity(ordered)
+            for at, new in enumerate(ordered):
+                if new.kind != "report" or foreign != (at >= len(own)):
+                    continue
+                olds = [(was, old) for was, old in enumerate(ordered[: min(at, len(own))]) if old.kind == "open"]
+                weights = [rarity.of(old.stems & new.stems) for _, old in olds]
+                for (was, old), weight in zip(olds, weights, strict=True):
+                    if weight and (foreign or old.order < new.order):
+                        is_nearest = weight == max(weights)
+                        rows.append(closing_features(old, new, rarity, weight, is_nearest, at - was))
+                        right.append(not foreign and _closes(one, old, new))
+    return fitted(rows, right, STRENGTH_SETTLING)
+
+
+def _closes(one: Conversation, old: Statement, new: Statement) -> bool:
+    """Returns whether a label says that an open item was closed in the message of a report."""
+    return any(
+        item.get("closed_at") and holds(item, old.text) and _said_at(new) == tuple(item["closed_at"])
+        for item in one.label["open_items"]
+    )
+
+
+def _said_at(line: Statement) -> tuple[int, int]:
+    return int(line.order[1]), line.order[2] - 1
+
+
+def fit_replacement(some: Sequence[Conversation], said: Sequence[Sequence[Statement]]) -> list[float]:
+    """Returns bias and weights of `replacement_features`, fitted on the pairs of decisions that share a word."""
+    rows, right = [], []
+    for one, own in zip(some, said, strict=True):
+        labels = {item["id"]: item for item in one.label["decisions"]}
+        replaced = [(item, labels[item["superseded_by"]]) for item in labels.values() if item.get("superseded_by")]
+        rarity = Rarity(own)
+        decisions = sorted((line for line in own if line.kind == "decision"), key=lambda line: line.order)
+        for place, new in enumerate(decisions):
+            for old in decisions[:place]:
+                if old.order < new.order and old.stems & new.stems:
+                    rows.append(replacement_features(old, new, rarity))
+                    right.append(any(holds(a, old.text) and holds(b, new.text) for a, b in replaced))
+    return fitted(rows, right, STRENGTH_SETTLING)
+
+
+def fitted(rows: Sequence[Sequence[float]], right: Sequence[bool], strength: float) -> list[float]:
+    """Returns bias and weights of a logistic regression. The regularization sees all features on one scale; the weights
+    belong to raw values."""
+    matrix = np.asarray(rows)
+    mean, spread = matrix.mean(axis=0), np.maximum(matrix.std(axis=0), 0.01)
+    found = LogisticRegression(C=strength, max_iter=1000).fit((matrix - mean) / spread, right)
+    weights = np.round(found.coef_[0] / spread, 2)
+    return [float(found.intercept_[0] - found.coef_[0] @ (mean / spread)), *map(float, weights)]
+
+
 def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
-    """Fits the model of lines. The regularization sees all features on one scale; the weights belong to raw values."""
+    """Fits the model of lines."""
     vectorizer = DictVectorizer(sparse=False)
     matrix = vectorizer.fit_transform([features for features, _ in lines])
-    mean, spread = matrix.mean(axis=0), np.maximum(matrix.std(axis=0), 0.01)
-    found = LogisticRegression(C=STRENGTH_LINES, max_iter=1000).fit(
-        (matrix - mean) / spread, [is_right for _, is_right in lines]
-    )
-    weights = np.round(found.coef_[0] / spread, 2)
-    bias = float(found.intercept_[0] - found.coef_[0] @ (mean / spread))
+    bias, *weights = fitted(matrix, [is_right for _, is_right in lines], STRENGTH_LINES)
     names = vectorizer.get_feature_names_out()
-    return Logistic(
-        ("decision",), (bias,), {name: (float(weight),) for name, weight in zip(names, weights, strict=True)}
-    )
+    return Logistic(("decision",), (bias,), {name: (weight,) for name, weight in zip(names, weights, strict=True)})
 
 
 def fit_prompts(some: Sequence[Conversation]) -> Logistic:
@@ -289,14 +367,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--settling", action="store_true")
     options = parser.parse_args()
     some = [one for path in options.files for one in load(path)]
-    text = dump(train(some))
+    model, said = train(some)
+    text = dump(model)
     options.out.write_bytes(lzma.compress(text.encode()))
     print(
         f"{len(some)} conversations, {text.count(chr(10)):,} weights lines, {options.out.stat().st_size:,} bytes",
         file=sys.stderr,
     )
+    if options.settling:
+        for name, of in (("CLOSING", fit_closing), ("REPLACEMENT", fit_replacement)):
+            print(name, "=", tuple(round(value, 2) for value in of(some, said)))
 
 
 if __name__ == "__main__":

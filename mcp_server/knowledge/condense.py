@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 from mcp_server.knowledge import summaries
 from mcp_server.knowledge.editing import despite_editors, stamped
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.prune_knowledge import archive_journals, prune_memory
+from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, prune_memory
 from mcp_server.knowledge.writing import ChangedFile, renew_links, renew_memory
 from mcp_server.memory import Memory
 from mcp_server.storage.values import Change
@@ -115,13 +115,13 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
         would = "would move" if done.dry_run else "moved"
         done.notes.append(f"{len(moved.of_fate('gone'))} journals {would} to archive/journal/")
         done.notes += [f"bring back: recover {one}" for one in moved.undo]
-    today = date.fromisoformat(memory.local_date(memory.clock()))
+    today = await run_sync(last_day, memory)
 
     await _locked(memory, done, lambda: _outdated(memory, today, done))
 
 
 async def _indexes(memory: Memory, done: Condensed) -> None:
-    today = date.fromisoformat(memory.local_date(memory.clock()))
+    today = await run_sync(last_day, memory)
 
     def write() -> list[str]:
         changed = []
@@ -176,7 +176,7 @@ def _people(memory: Memory) -> dict[str, summaries.Summary]:
 
 
 def _projects(memory: Memory, today: date) -> dict[str, summaries.Summary]:
-    """Returns a line for each project with an item of the last ACTIVE_DAYS days, by its name."""
+    """Returns a line for each project with an item of the last ACTIVE_DAYS days before `today`, by its name."""
     bodies: dict[str, list[str]] = {}
     for stat in memory.files.walk(PROJECTS):
         parts = stat.path.split("/")

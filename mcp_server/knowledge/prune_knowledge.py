@@ -53,14 +53,21 @@ def journal_days(memory: Memory) -> dict[str, date]:
     return found
 
 
-async def archive_journals(memory: Memory, dry_run: bool) -> Pruned:
-    """Moves journals older than `lifecycle.journal_retention_days` to `archive/`, except anchored ones."""
+def last_day(memory: Memory) -> date:
+    """Returns the day of the newest journal, or today if that is earlier or there is no journal. Knowledge ages up to
+    this day: an import of last year is as fresh as it was when its conversations ended."""
     today = date.fromisoformat(memory.local_date(memory.clock()))
+    return min(today, max(journal_days(memory).values(), default=today))
+
+
+async def archive_journals(memory: Memory, dry_run: bool) -> Pruned:
+    """Moves journals to `archive/` that are more than `lifecycle.journal_retention_days` older than `last_day`, except
+    anchored ones."""
     most = memory.settings.lifecycle.journal_retention_days
 
     def old() -> list[str]:
-        days, held = journal_days(memory), anchored_files(memory)
-        return sorted(path for path, day in days.items() if (today - day).days > most and path not in held)
+        days, held, last = journal_days(memory), anchored_files(memory), last_day(memory)
+        return sorted(path for path, day in days.items() if (last - day).days > most and path not in held)
 
     return await _archived(memory, await run_sync(old), f"older than {most} days", "journals", dry_run)
 

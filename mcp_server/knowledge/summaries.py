@@ -17,7 +17,7 @@ from mcp_server.text import entries
 from mcp_server.text.derived_lines import LINKED_FROM, STATE, Source, entry, is_state, shortened, without_sources
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import Entry
-from mcp_server.text.markdown import sections
+from mcp_server.text.markdown import sections, without_comments
 from mcp_server.text.words import content_words
 
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
@@ -196,10 +196,11 @@ def index_with(body: str, lines: Mapping[str, Summary]) -> str:
     (`[[ana]]`, `[[atlas/context|atlas]]`). A name that a hand-written line has, also as `**atlas**`, gets no second
     line."""
     own = entries.without(body.rstrip("\n"), entries.derived(body)).rstrip()
+    named = without_comments(own)  # the example in a comment names nothing
     new = [
         f"- {name} — {line.text} {line.source.mark}"
         for name, line in sorted(lines.items())
-        if name not in own and f"**{name.rpartition('|')[2].rstrip(']')}**" not in own
+        if name not in named and f"**{name.rpartition('|')[2].rstrip(']')}**" not in named
     ]
     gap = [""] if new and own and not own.rpartition("\n")[2].startswith("- ") else []
     return "\n".join([*([own] if own else []), *gap, *new]) + "\n"

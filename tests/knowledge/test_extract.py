@@ -323,6 +323,7 @@ async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes
 
 async def test_of_a_day_that_is_archived_the_journal_goes_on_in_the_archive(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
+    await record_session(memory, talk("I sold my boat yesterday.", "Oh!", session="new", days=200))
     await extract(memory)
     await archive_journals(memory, False)
     first = memory.files.read_text("archive/journal/2023-05-08.md")

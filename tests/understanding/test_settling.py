@@ -108,3 +108,28 @@ def test_no_report_closes_an_item_of_its_own_message() -> None:
     item = Statement("open", "somebody must write a runbook page for the spool", (START, "", 1))
     settle([item, Statement("report", "the runbook page for the spool is half done", (START, "", 1), 0.9)])
     assert item.state == "current"
+
+
+def test_what_is_said_long_after_about_something_else_closes_nothing() -> None:
+    texts = ("capsule images must still go to Steamworks, three sizes", "the village needs a name before the demo")
+    items = [Statement("open", text, (START, "", turn)) for turn, text in enumerate(texts)]
+    trips = [f"stop {number} of the trip was a bakery near the harbor" for number in range(60)]
+    told = [Statement("fact", text, (START + timedelta(days=3), "", 10 + turn)) for turn, text in enumerate(trips)]
+    reports = (
+        "Mira sent her images of the coast to a small gallery in the old town on Sunday and they liked them a lot",
+        "my sister and her husband finally found a name for the baby after three weeks of quarrels with both families",
+    )
+    later = [
+        Statement("report", text, (START + timedelta(days=9), "", 90 + turn), 0.1) for turn, text in enumerate(reports)
+    ]
+    settle([*items, *told, *later])
+    assert [item.state for item in items] == ["current", "current"]
+
+
+def test_a_report_about_an_item_closes_it_however_long_after() -> None:
+    item = Statement("open", "capsule images must still go to Steamworks, three sizes", (START, "", 1))
+    trips = [f"stop {number} of the trip was a bakery near the harbor" for number in range(60)]
+    told = [Statement("fact", text, (START + timedelta(days=3), "", 10 + turn)) for turn, text in enumerate(trips)]
+    uploaded = "the capsule images are on Steamworks, all sizes"
+    settle([item, *told, Statement("report", uploaded, (START + timedelta(days=9), "", 90), 0.7)])
+    assert item.state == "closed"
