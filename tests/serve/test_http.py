@@ -1,10 +1,9 @@
 """HTTP: who may come in."""
 
 from __future__ import annotations
+
 import asyncio
-import httpx2
 import os
-import pytest
 import re
 import signal
 import socket
@@ -12,13 +11,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.errors import ContextManagerError, Refused
-from mcp_server.serve import (Serving, _webhooks, main, run)
-from mcp_server.serve.http import (WebhookAccess, application, bound, refuse_unprotected, token_of)
+from mcp_server.serve import Serving, _webhooks, main, run
+from mcp_server.serve.http import WebhookAccess, application, bound, refuse_unprotected, token_of
 from mcp_server.serve.server import build
 from mcp_server.topics.listing import list_topics
-from pathlib import Path
 from tests.end_to_end.killed import Killed
 from tests.preloaded import python
 from tests.serving import PLAIN, ROOT, opener
