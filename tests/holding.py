@@ -6,9 +6,14 @@ import subprocess
 from pathlib import Path
 
 
-def holding(root: Path, text: str) -> list[str]:
-    """Files outside of git's folder whose bytes hold the text in upper, lower or its own case; databases too."""
+def holding(root: Path | str, text: str) -> list[str]:
+    """Files outside of git's folder whose bytes hold the text in upper, lower or its own case; databases too. For the
+    address of a memory on PostgreSQL: tables with such a row."""
     wanted = text.lower().encode()
+    if isinstance(root, str):
+        from tests.postgres import tables
+
+        return [name for name, rows in tables(root) if wanted in rows.lower()]
     return [
         str(path.relative_to(root))
         for path in sorted(root.rglob("*"))
