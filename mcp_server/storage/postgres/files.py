@@ -132,6 +132,34 @@ class TeamFiles:
         """Yields nothing: no file has a name that is not allowed in a path."""
         return iter(())
 
+    def everything(self) -> Iterator[str]:
+        """Yields the paths of all files, hidden ones and `.local/` too."""
+        return (path for (path,) in self._rows("SELECT path FROM file WHERE ws = %s ORDER BY path", ()))
+
+    def unnamed(self, path: str, most: int) -> None:
+        """Returns None: no file has a name that is not allowed in a path."""
+
+    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yields path, number and bytes of all versions that are not a file's current one; a deletion has no bytes."""
+        rows = self._rows(
+            "SELECT v.path, v.version, v.size FROM file_version v LEFT JOIN file f ON f.ws = v.ws AND f.path = v.path "
+            "AND f.version = v.version WHERE v.ws = %s AND f.path IS NULL ORDER BY 1, 2",
+            (),
+        )
+        for path, number, size in rows:
+            yield path, number, b"" if size is None else self.content_of(path, number)
+
+    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:
+        """Deletes earlier versions."""
+        paths, numbers = zip(*versions, strict=True) if (versions := list(versions)) else ((), ())
+        self._database.run(
+            lambda connection: connection.execute(
+                "DELETE FROM file_version v USING unnest(%s::text[], %s::bigint[]) AS o (path, version) "
+                "WHERE v.ws = %s AND v.path = o.path AND v.version = o.version",
+                (list(paths), list(numbers), self._ws),
+            )
+        )
+
     def count(self) -> Counter[str]:
         """Returns the number of markdown files of each category; "other" for files in other folders."""
         known = set(get_args(Category))
@@ -314,6 +342,9 @@ class TeamFiles:
             lambda connection: [self._drop(connection, found) for found in self.paths_below(connection, folder)]
         )
 
+    def remove_empty(self, folder: str) -> None:
+        """Does nothing: a folder without a file does not exist."""
+
     def erase(self, path: str) -> None:
         """Deletes a file and all its versions. Does nothing if it is missing."""
         clean = self.relative(path)
@@ -395,7 +426,7 @@ class TeamFiles:
         connection.execute(
             f"UPDATE file SET version = %s, size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1), sealed = %s "
             "WHERE ws = %s AND path = %s",
-            (version, len(data), sealed, self._ws, path),
+            (version, len(data), sealed or row[3], self._ws, path),
         )
         self._add_version(connection, path, version, data)
 

@@ -19,7 +19,7 @@ from mcp_server.model import Exchange
 from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index.candidates import passage_of
-from mcp_server.storage.local.index.file_reader import FileContent, IndexedFile, TranscriptPosition, read_content
+from mcp_server.storage.local.index.file_reader import FileContent, IndexedFile, Scan, TranscriptPosition, read_content
 from mcp_server.storage.local.index.generations import Stems, import_numpy, numpy_is_there
 from mcp_server.storage.local.index.vectors import LEADING, in_bytes
 from mcp_server.storage.local.index.writer import Plan, Row, Signals, plan, signals_of
@@ -91,6 +91,7 @@ class TeamIndex:
     ) -> None:
         self._database = database
         self._files = files
+        self._scan = Scan(files)
         self._embedder = embedder
         self._name = name or (embedder.name if embedder else "none")
         self._dimensions = embedder.dimensions if embedder else dimensions
@@ -135,6 +136,8 @@ class TeamIndex:
                     connection, self._database.ws, self._stemmer(), text, filters, depth, asked, self._compared
                 )
                 planned, found = searching.candidates(mode)
+            if not planned.all_passages and self._waiting(connection):
+                return self._scan.search(text, filters, "missing")
             if mode == "vector" and asked is not None:
                 found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
             used: Mode = "keyword" if asked is None else mode
@@ -312,12 +315,10 @@ class TeamIndex:
     @property
     def needs_care(self) -> bool:
         """True if the maintainer should `refresh` at once: files wait that no change notice named."""
-        found = self._database.run(
-            lambda connection: connection.execute(
-                "SELECT 1 FROM unindexed WHERE ws = %s LIMIT 1", (self._ws,)
-            ).fetchone()
-        )
-        return found is not None
+        return self._database.run(self._waiting)
+
+    def _waiting(self, connection: Connection) -> bool:
+        return bool(connection.execute("SELECT 1 FROM unindexed WHERE ws = %s LIMIT 1", (self._ws,)).fetchone())
 
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files. Returns their number. Any process may call it."""

@@ -20,9 +20,9 @@ from typing import Any
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
-from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.candidates import Found
 from mcp_server.storage.local.index.generations import import_numpy
+from mcp_server.storage.ports import Files
 from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
 from mcp_server.text import transcript, yaml
 from mcp_server.text.derived_lines import sources_of
@@ -38,15 +38,20 @@ MOST_BYTES = 64_000_000
 class Scan:
     """Searches the files. The passages are cached while no file changes."""
 
-    files: WorkspaceFiles
+    files: Files
     _seen: tuple[tuple[str, int, int], ...] | None = None
     _passages: tuple[Passage, ...] = ()
     _words: tuple[tuple[str, ...], ...] = ()
     _mtimes: dict[str, float] | None = None
     _complete: bool = True
 
-    def search(self, text: str, filters: Filters, message: str) -> Candidates:
-        """Returns the candidates for a query, without cosines, and a message. Blocks: call it in a worker thread."""
+    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
+        """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
+        call it in a worker thread."""
+        message = (
+            f"the search index is {absence}: the files were read instead, by keywords only. "
+            "The server rebuilds it, or `context-manager reset --index --apply`"
+        )
         self._read()
         mtimes = self._mtimes or {}
         kept = [index for index, p in enumerate(self._passages) if _inside(p, filters, mtimes.get(p.path, 0.0))]
@@ -230,7 +235,7 @@ class FileContent:
     problem: str | None = None
 
 
-def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
+def read_file(files: Files, path: str, known: IndexedFile | None) -> FileContent:
     """Reads a file and splits it into passages. Never raises.
 
     A symbolic link, and anything but a plain file, counts as gone: a link in somebody's commit may lead to `.local/`,

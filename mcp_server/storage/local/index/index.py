@@ -135,11 +135,7 @@ class Index(Maintenance):
     async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
 
-        message = (
-            f"the search index is {self._health.absence}: the files were read instead, by keywords only. "
-            "The server rebuilds it, or `context-manager reset --index --apply`"
-        )
-        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, message)))
+        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, self._health.absence)))
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
