@@ -27,7 +27,7 @@ from mcp_server.knowledge.approve import waiting_sentence
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import expired_records
 from mcp_server.storage.cold_storage import path_of
-from mcp_server.storage.local.database import driver
+from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FileStat
 from mcp_server.topics import front_matter
 

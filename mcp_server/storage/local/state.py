@@ -18,8 +18,9 @@ from typing import Any, TypeVar, get_args
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
 from mcp_server.storage.local import scrubbing
-from mcp_server.storage.local.database import StateFile, driver
+from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
 

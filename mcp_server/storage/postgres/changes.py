@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.local.changes import Changes
+from mcp_server.storage.changes import Changes
 from mcp_server.storage.postgres.database import OPTIONS, Connection, Database
 from mcp_server.storage.values import Change
 
