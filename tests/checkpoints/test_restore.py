@@ -124,6 +124,7 @@ async def test_where_the_client_keeps_its_window_later_turns_are_hidden_too(memo
     assert "weigh" not in compiled.text
 
 
+@pytest.mark.both_engines
 async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: Memory) -> None:
     first = await two_states(memory)
     second = await make(memory, "s", "asked")
@@ -320,6 +321,7 @@ async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory
     assert [one.id for one in await recoverable(memory, "hull") if one.kind == "checkpoint"] == [made.id]
 
 
+@pytest.mark.both_engines
 async def test_two_checkpoints_are_compared(memory: Memory) -> None:
     first = await two_states(memory)
     second = await make(memory, "s", "asked")

@@ -95,6 +95,7 @@ async def test_reading_a_file_makes_its_passages_count_for_more(past: Memory) ->
     assert differing_fields(before.receipt.inputs, after.receipt.inputs) == ("hits",)
 
 
+@pytest.mark.both_engines
 async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_come(past: Memory) -> None:
     untouched = await compiled(past, "Where is my passport?")
     assert "<!-- identity" not in untouched.text
@@ -129,6 +130,7 @@ async def test_a_tool_is_told_that_a_budget_is_too_small_and_a_resource_is_cut(p
     assert cut.tokens <= 20
 
 
+@pytest.mark.both_engines
 async def test_without_any_index_the_files_are_read_and_the_receipt_says_so(memory: Memory) -> None:
     await say(memory, "My passport lies in the blue drawer of the kitchen.", "old")
     result = await compiled(memory, "Where is my passport?")

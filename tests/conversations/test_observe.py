@@ -28,7 +28,7 @@ from tests.checkpoints.injected import ALL, INJECTED, NOW
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.holding import holding
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 
 ASKS = Caller(explicit_sessions=True)
 

@@ -29,6 +29,7 @@ from tests.holding import holding, in_git, named
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.both_engines
 async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(
     memory: Memory, place: Path | str
 ) -> None:
@@ -177,6 +178,7 @@ async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, place: Pat
 
 
 @pytest.mark.parametrize("stage", ["transcripts", "files", "state", "index", "git", "backup of the history"])
+@pytest.mark.both_engines
 async def test_what_was_interrupted_is_carried_on(memory: Memory, place: Path | str, stage: str) -> None:
     await filled(memory)
     if isinstance(place, str) and stage in ("git", "backup of the history"):
@@ -284,6 +286,7 @@ async def test_a_short_turn_is_forgotten_only_where_it_was_said(memory: Memory) 
     assert (await record_session(memory, said("Hello there", "Yes", "Yes", "Fine", ids=False))).new_turns == 0
 
 
+@pytest.mark.both_engines
 async def test_a_whole_conversation_is_forgotten_and_stays_so(memory: Memory, place: Path | str) -> None:
     await filled(memory)
     await forget(memory, ForgetTarget(session="open"))

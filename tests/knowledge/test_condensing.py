@@ -45,6 +45,7 @@ def snapshot(memory: Memory) -> dict[str, bytes]:
     return {path: data for folder in ("knowledge", "archive") for path, data in memory.files.contents(folder)}
 
 
+@pytest.mark.both_engines
 async def test_a_conversation_becomes_a_page_a_journal_and_lines_of_memory_at_once(
     memory: Memory, clock: Clock
 ) -> None:

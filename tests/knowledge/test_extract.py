@@ -60,6 +60,7 @@ async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
     assert 'sessions: ["talk-1"]' in journal
 
 
+@pytest.mark.both_engines
 async def test_doing_it_again_changes_nothing_also_after_the_state_is_lost(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     await extract(memory)

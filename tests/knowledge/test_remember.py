@@ -236,6 +236,7 @@ async def test_hand_written_text_that_alone_is_over_the_cap_is_left_and_named(me
         await remember(memory, NewFact("one more"), CALLER)
 
 
+@pytest.mark.both_engines
 async def test_what_an_editor_saved_in_between_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     write = type(memory.files).write_atomic
     saved: list[str] = []

@@ -259,6 +259,7 @@ async def test_identity_files_and_anchors_are_the_essential_tier(
     assert not verdicts["claracore"].keep
 
 
+@pytest.mark.both_engines
 async def test_the_block_is_in_the_compiled_text_and_in_its_receipt_and_within_its_tokens(memory: Memory) -> None:
     await said(memory, "ClaraCore")
     await said(memory, "ClaraCore " + " ".join(f"NewThing{number} new_tool_{number}" for number in range(18)))

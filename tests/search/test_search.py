@@ -22,7 +22,7 @@ from mcp_server.search.search import SearchRequest, find, search, snippet, weigh
 from mcp_server.settings_file import read_settings
 from mcp_server.storage.values import Depth
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 
 
 def write(memory: Memory, path: str, text: str) -> None:
