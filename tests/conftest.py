@@ -63,10 +63,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what `--engine` does not ask for, and orders the tests."""
-    if config.getoption("--engine"):
-        items[:] = [item for item in items if "engine" in getattr(item, "fixturenames", ())]
-    if config.getoption("--engine") == "postgres":
-        items[:] = [item for item in items if item.get_closest_marker("folder_only") is None]
+    chosen = config.getoption("--engine")
+    if chosen:
+        wanted = [
+            item
+            for item in items
+            if "engine" in getattr(item, "fixturenames", ())
+            and (chosen == "folder" or item.get_closest_marker("folder_only") is None)
+        ]
+        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+        items[:] = wanted
     order(items)
 
 

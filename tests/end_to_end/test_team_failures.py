@@ -66,8 +66,8 @@ async def written(address: str, running: list[subprocess.Popen[str]]) -> float:
         shown = await sessions.show_session(memory, "ses_team")
         assert [turn.number for turn in shown.turns] == list(range(1, 2 * TURNS + 1))
         for name in ("a", "b"):
-            said = [turn.content for turn in shown.turns if turn.content.startswith(f"{name} says")]
-            assert said == [f"{name} says {number}" for number in range(TURNS)]
+            heard = [turn.content for turn in shown.turns if turn.content.startswith(f"{name} says")]
+            assert heard == [f"{name} says {number}" for number in range(TURNS)]
         assert await memory.state.last_number("ses_team") == 2 * TURNS
         assert memory.files.stat(shown.row.path).size == shown.row.size
     print("longest turn", max(waits))
