@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -44,8 +45,14 @@ class Workbench:
     show: Show = unseen
 
     def open(self, folder: Path, overrides: Mapping[str, str]) -> AbstractAsyncContextManager[Memory]:
-        """Opens a workspace. `overrides` are `CONTEXT_MANAGER_…` variables that replace those of `environ`."""
-        return open_memory(folder, {**self.environ, **overrides})
+        """Opens a workspace. `overrides` are `CONTEXT_MANAGER_…` variables that replace those of `environ`. If
+        CM_BENCH_ADDRESS names a database, opens a workspace there for each folder."""
+        address = self.environ.get("CM_BENCH_ADDRESS")
+        if not address:
+            return open_memory(folder, {**self.environ, **overrides})
+        name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        joined = "&" if "?" in address else "?"
+        return open_memory(f"{address}{joined}workspace=bench-{name}", {**self.environ, **overrides})
 
     @asynccontextmanager
     async def temporary(self, overrides: Mapping[str, str] | None = None) -> AsyncIterator[tuple[Memory, Path]]:

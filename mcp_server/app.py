@@ -36,10 +36,10 @@ from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
+from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.llm_ledger import LlmLedger
-from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git

@@ -49,7 +49,34 @@ class Clock:
         self.now += timedelta(**duration)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=("folder", "postgres"), help="run only what uses a memory, on this engine")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs tests that are marked with `both_engines` once on each."""
+    chosen = metafunc.config.getoption("--engine")
+    if "engine" in metafunc.fixturenames and not chosen and metafunc.definition.get_closest_marker("both_engines"):
+        folder_only = metafunc.definition.get_closest_marker("folder_only")
+        metafunc.parametrize("engine", ["folder"] if folder_only else ["folder", "postgres"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what `--engine` does not ask for, and orders the tests."""
+    chosen = config.getoption("--engine")
+    if chosen:
+        wanted = [
+            item
+            for item in items
+            if "engine" in getattr(item, "fixturenames", ())
+            and (chosen == "folder" or item.get_closest_marker("folder_only") is None)
+        ]
+        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+        items[:] = wanted
+    order(items)
+
+
+def order(items: list[pytest.Item]) -> None:
     """Lets each worker of a parallel run begin with its share of the slow tests, so that none ends alone with one.
 
     pytest-xdist gives each worker an equal, contiguous part of the list; a worker that has finished takes tests from
@@ -79,7 +106,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    if "engine" in request.fixturenames:
+        assert request.getfixturevalue("engine") == "folder", "mark this test with folder_only, or ask for `place`"
     return tmp_path / "memory"
 
 
@@ -119,12 +148,27 @@ def empty_memory(workspace: Path, new_workspace: Path) -> None:
 
 
 @pytest.fixture
-async def memory(
-    workspace: Path, new_workspace: Path, clock: Clock, new_id: Callable[[], str]
-) -> AsyncIterator[Memory]:
-    """A real memory, real files, real git, real SQLite; keywords only, so that it opens fast."""
-    copied(new_workspace, workspace)
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as opened:
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine of `memory`: "folder" or "postgres"."""
+    return request.config.getoption("--engine") or "folder"
+
+
+@pytest.fixture
+def place(engine: str, request: pytest.FixtureRequest) -> Path | str:
+    """Where `memory` is, for tests that open it again: a folder, or the address of a new database."""
+    if engine == "postgres":
+        from tests.postgres import server
+
+        return server().new_memory()
+    workspace: Path = request.getfixturevalue("workspace")
+    copied(request.getfixturevalue("new_workspace"), workspace)
+    return workspace
+
+
+@pytest.fixture
+async def memory(place: Path | str, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
+    """A real memory: files, git and SQLite, or PostgreSQL. Keywords only, so that it opens fast."""
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id) as opened:
         yield opened
 
 

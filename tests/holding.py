@@ -6,9 +6,14 @@ import subprocess
 from pathlib import Path
 
 
-def holding(root: Path, text: str) -> list[str]:
-    """Files outside of git's folder whose bytes hold the text in upper, lower or its own case; databases too."""
+def holding(root: Path | str, text: str) -> list[str]:
+    """Files outside of git's folder whose bytes hold the text in upper, lower or its own case; databases too. For the
+    address of a memory on PostgreSQL: tables with such a row."""
     wanted = text.lower().encode()
+    if isinstance(root, str):
+        from tests.postgres import tables
+
+        return [name for name, rows in tables(root) if wanted in rows.lower()]
     return [
         str(path.relative_to(root))
         for path in sorted(root.rglob("*"))
@@ -16,13 +21,18 @@ def holding(root: Path, text: str) -> list[str]:
     ]
 
 
-def named(root: Path, text: str) -> list[str]:
-    """Files and folders whose names hold the text."""
+def named(root: Path | str, text: str) -> list[str]:
+    """Files and folders whose names hold the text; none on PostgreSQL, where `holding` finds paths."""
+    if isinstance(root, str):
+        return []
     return [str(path.relative_to(root)) for path in sorted(root.rglob("*")) if text.lower() in path.name.lower()]
 
 
-def in_git(root: Path, text: str) -> list[str]:
-    """Objects of git (loose, packed, reachable or not, inflated) and files of its folder that hold the text."""
+def in_git(root: Path | str, text: str) -> list[str]:
+    """Objects of git (loose, packed, reachable or not, inflated) and files of its folder that hold the text.
+    None on PostgreSQL."""
+    if isinstance(root, str):
+        return []
     wanted = text.lower().encode()
     found: list[str] = []
     rest = subprocess.run(

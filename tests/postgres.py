@@ -13,14 +13,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import anyio
 import psycopg
 import pytest
+from psycopg import sql
 
 _numbers = itertools.count(1)
 
@@ -81,13 +84,35 @@ class Server:
 
     def new_database(self) -> str:
         """Creates a database with all tables, from a template, and returns its address."""
+        return self._copy(self._prepared())
+
+    def new_memory(self) -> str:
+        """Creates a database with a new memory and returns its address."""
+        return self._copy(self._opened())
+
+    def _copy(self, template: str) -> str:
         name = f"test_{next(_numbers)}"
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {self._template()} STRATEGY file_copy")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return self.address(name)
 
     @cache  # noqa: B019 - there is one server
-    def _template(self) -> str:
+    def _opened(self) -> str:
+        from mcp_server.app import open_memory
+
+        address = self.new_database()
+
+        async def make() -> None:
+            async with open_memory(address, {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}):
+                pass
+
+        thread = threading.Thread(target=anyio.run, args=(make,))  # a test may have an event loop in this one
+        thread.start()
+        thread.join()
+        return address.partition("@/")[2].partition("?")[0]
+
+    @cache  # noqa: B019 - there is one server
+    def _prepared(self) -> str:
         from mcp_server.storage.postgres.address import parse
         from mcp_server.storage.postgres.migrate import prepare
 
@@ -100,6 +125,18 @@ class Server:
         environ = {**os.environ, "HOME": str(self.folder), "LC_ALL": "C"}
         command = [*self._as, str(self._programs / program), *arguments]
         subprocess.run(command, check=True, env=environ, stdout=subprocess.DEVNULL, cwd=self.folder)
+
+
+def tables(address: str) -> Iterator[tuple[str, bytes]]:
+    """Yields name and rows of every table of a database, as the bytes that are in its columns."""
+    with psycopg.connect(address) as connection:
+        names = connection.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace('context_manager')"
+        ).fetchall()
+        for (name,) in names:
+            rows = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier("context_manager", name)))
+            values = (value for row in rows.fetchall() for value in row)
+            yield name, b"\n".join(one if isinstance(one, bytes) else str(one).encode() for one in values)
 
 
 @contextlib.contextmanager

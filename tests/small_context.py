@@ -22,8 +22,10 @@ SUBJECTS = ("the paint of the fence", "tulips in bed four", "the winter berth")
 
 
 @asynccontextmanager
-async def small_memory(workspace: Path, clock: Clock, new_id: Callable[[], str] | None = None) -> AsyncIterator[Memory]:
-    async with open_memory(workspace, SMALL, clock=clock, new_id=new_id) as memory:
+async def small_memory(
+    place: Path | str, clock: Clock, new_id: Callable[[], str] | None = None
+) -> AsyncIterator[Memory]:
+    async with open_memory(place, SMALL, clock=clock, new_id=new_id) as memory:
         yield memory
 
 

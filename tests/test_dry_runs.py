@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.storage.local.database import driver
+from mcp_server.storage.sqlite import driver
 from tests.conftest import Run
 from tests.pressing import converse, errand
 from tests.serving import ERAS, PLAIN, Mode, call, connected

@@ -158,7 +158,6 @@ def test_storage_imports_only_pure_files() -> None:
 LOCAL_ONLY = {
     "mcp_server.app": "builds the memory of a local workspace",
     "mcp_server.cli.command": "asks whether a folder is a workspace, before it is opened",
-    "mcp_server.cli.maintain": "names the shipped lexicon",
     "mcp_server.serve": "asks whether a folder may become a workspace, before it is opened",
     "mcp_server.serve.http": "writes the token file",
     "mcp_server.serve.instructions": "counts files before the workspace is opened",
@@ -166,9 +165,8 @@ LOCAL_ONLY = {
     "mcp_server.clients.hooks.listener": "writes the address of the local listener",
     "mcp_server.clients.installers.config_file": "writes files of clients",
     "mcp_server.clients.importers.opencode": "reads another program's database",
-    "mcp_server.status.doctor": "reports this machine's SQLite",
-    "mcp_server.forgetting.target": "reads all objects of git and all files on disk",
-    "mcp_server.forgetting.forget": "rewrites git's history and cleans all files on disk",
+    "mcp_server.forgetting.target": "reads all objects of git",
+    "mcp_server.forgetting.forget": "rewrites git's history",
     "mcp_server.history.explore": "checks branches out into folders, with this machine's settings",
     "mcp_server.knowledge.compare_trees": "reads folders of branches",
     "mcp_server.knowledge.reconstruct": "opens a folder of a branch as a memory of its own",
@@ -189,7 +187,7 @@ def test_ports_and_what_is_built_on_them_know_no_implementation() -> None:
     wrong = {
         (name, found)
         for name, file in OURS.items()
-        if room_of(name) == "storage" and not name.startswith(IMPLEMENTATIONS)
+        if room_of(name) == "storage" and not name.startswith((*IMPLEMENTATIONS, "mcp_server.storage.sqlite"))
         for found in imports(file)
         if found.startswith(IMPLEMENTATIONS) or found.split(".")[0] in drivers
     }
@@ -205,25 +203,16 @@ def test_only_the_app_opens_a_memory_on_postgresql() -> None:
     assert known == {"mcp_server.app"}
 
 
-SHARED_BY_ENGINES = {
-    "changes": "notices within this process",
-    "database": "names the SQLite library, whose tokenizer finds the stems of words",
-    "files": "checks paths",
-    "index": "splits files into passages and scores candidates",
-    "lexicon": "parses the advisor's word lists",
-}
-"""Modules of `storage.local` that `storage.postgres` imports, so that both engines give the same answers."""
-
-
-def test_postgresql_shares_only_named_modules_with_the_local_engine() -> None:
-    shared = {
-        found.split(".")[3]
+def test_no_engine_imports_the_other() -> None:
+    wrong = {
+        (name, found)
         for name, file in OURS.items()
-        if name.startswith(IMPLEMENTATIONS[1])
+        for one, other in (IMPLEMENTATIONS, IMPLEMENTATIONS[::-1])
+        if name.startswith(one)
         for found in imports(file)
-        if found.startswith(IMPLEMENTATIONS[0])
+        if found.startswith(other)
     }
-    assert shared == set(SHARED_BY_ENGINES)
+    assert not wrong
 
 
 def test_pure_rooms_read_no_clock_no_file_and_no_chance() -> None:

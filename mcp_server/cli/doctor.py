@@ -35,7 +35,8 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
         with working("Looking …"):
             if secrets:
                 return (await examine_secrets(memory),)
-            return (*await examine(memory), *await examine_chain(memory, machine))
+            chain = await examine_chain(memory, machine) if memory.disk.here else ()
+            return (*await examine(memory), *chain)
 
     checks = with_memory(act)
     if as_json:

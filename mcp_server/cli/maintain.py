@@ -65,7 +65,7 @@ def prune_command(
     Everything that is removed can be recovered. Search still finds what is in archive/.
     """
     if lexicon:
-        from mcp_server.storage.local.lexicon import SHIPPED
+        from mcp_server.storage.lexicon import SHIPPED
 
         text = SHIPPED.read_text("utf-8")
         print_result({"lexicon": text}, text, as_json)

@@ -94,8 +94,8 @@ def _print(receipt: Receipt, history: bool) -> None:
         return
     rows = [row for copy in receipt.copies for row in _rows(copy)]
     if receipt.state_rows:
-        rows.append((".local/state.db", "", f"{receipt.state_rows} rows cleaned, the file rewritten"))
-    rows.append((".local/index", "", "rebuilt from the files; the old index files deleted"))
+        rows.append(("state", "", f"{receipt.state_rows} rows cleaned"))
+    rows.append(("search index", "", "rebuilt from the files"))
     title = f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"
     print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",), whole=("where",))
     if len(rows) > MOST_ROWS:

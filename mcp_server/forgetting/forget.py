@@ -27,9 +27,9 @@ from mcp_server.knowledge import extract, notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
+from mcp_server.storage.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.journal import ForgetIntent, ForgetIntents
-from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.local.git.forget_history import History, Survey
 from mcp_server.storage.values import Change
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
@@ -58,12 +58,14 @@ class Receipt:
     backup: str | None = None
     commit: str | None = None
     similar: tuple[str, ...] = ()
+    versions: int | None = None
+    """The number of earlier versions with a copy, on PostgreSQL. They are deleted too."""
     left: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
         """Whether there is no copy at all."""
-        return not self.copies and not self.state_rows and not self.history.commits
+        return not self.copies and not self.state_rows and not self.history.commits and not self.versions
 
     def as_dict(self) -> dict[str, object]:
         """Returns JSON values."""
@@ -89,6 +91,7 @@ class Receipt:
                 "backup": self.backup,
                 "commit": self.commit,
             },
+            "versions": self.versions,
             "similar": list(self.similar),
             "left": list(self.left),
         }
@@ -105,7 +108,7 @@ class _Run:
     copies: Copies = field(init=False)
 
     def __post_init__(self) -> None:
-        self.copies = Copies(self.memory.disk)
+        self.copies = Copies(self.memory.files)
 
 
 async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
@@ -121,7 +124,8 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
     rows = await memory.state.held(request)
     similar = await run_sync(_inside_words, memory, request, runs)
     survey = await run_sync(_survey, memory, request)
-    return Receipt(request.id, False, found, sum(rows.values()), survey, similar=similar)
+    versions = await run_sync(_versions, memory, request)
+    return Receipt(request.id, False, found, sum(rows.values()), survey, similar=similar, versions=versions)
 
 
 async def forget(
@@ -134,7 +138,7 @@ async def forget(
     """
     async with _alone(memory):
         await _resume(memory, step)
-        if history:
+        if history and memory.disk.here:
             await run_sync(History(memory.disk.root).check)
         step("looking for copies")
         request, runs = await resolve_target(memory, target)
@@ -196,7 +200,7 @@ async def _resume(memory: Memory, step: Step) -> list[Receipt]:
 
 def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
     """Returns the request with all data for carrying it out, and every file with a copy."""
-    copies = Copies(memory.disk)
+    copies = Copies(memory.files)
     cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()
     request = replace(request, cuts=cuts)
     found = list(copies.find(request))
@@ -214,7 +218,7 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 
 
 def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
-    copies = Copies(memory.disk)
+    copies = Copies(memory.files)
     return tuple(place for run in runs for place in copies.inside_words(request, run))
 
 
@@ -222,6 +226,10 @@ def _survey(memory: Memory, request: Forgotten) -> Survey:
     if not memory.git.available():
         return Survey(0)
     return History(memory.disk.root).survey(request)
+
+
+def _versions(memory: Memory, request: Forgotten) -> int | None:
+    return None if memory.disk.here else len(Copies(memory.files).stale_versions(request))
 
 
 # ---------------------------------------------------------------- doing
@@ -232,8 +240,9 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
     async with memory.locks.files():
         await run_sync(memory.forgotten.add, replace(request, cuts=frozenset(), renames=()))
     await sessions.ready(memory)
-    emptied = True
+    kept = ""
     used: tuple[str, ...] = ()
+    versions = 0
     found: list[Copy] = []
     for number in range(ROUNDS):
         run.step("transcripts")
@@ -243,19 +252,25 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
         await _clean_files(run)
         await run_sync(_clean_trees, run)
         run.step("state")
-        emptied = await memory.state.scrub(request)
+        kept = await memory.state.scrub(request)
         run.step("index")
         used = await memory.index.renew()
+        if not memory.disk.here:
+            run.step("versions")
+            versions += await run_sync(_erase_versions, run)
         # What another process had read before, it may have written since.
         found = await run_sync(lambda: list(run.copies.find(request)))
         if all(copy.stuck for copy in found) and not await memory.state.held(request):
             break
     left = [f"{copy.path}: {copy.stuck or 'found again'}" for copy in found]
-    left += [] if emptied else [".local/state.db-wal: another process kept reading; it is emptied when that one ends"]
+    left += [kept] if kept else []
     left += [f".local/index/{name}: in use by another process, which deletes it when it lets go" for name in used]
     left += await _named_so(memory, request)
-    run.step("git")
-    receipt = await _in_git(run, left)
+    if memory.disk.here:
+        run.step("git")
+        receipt = await _in_git(run, left)
+    else:
+        receipt = Receipt(request.id, True, (), 0, Survey(0), left=tuple(left), versions=versions)
     await run_sync(ForgetIntents(memory.files).erase, run.intent)
     memory.changes.publish(Change("index"))
     return receipt
@@ -312,7 +327,7 @@ def _renamed(run: _Run, path: str, new: str) -> str:
         return path
     new = run.copies.free_name(new, set())
     run.memory.files.move(path, new)
-    run.copies.remove_empty(path.rpartition("/")[0])
+    run.memory.files.remove_empty(path.rpartition("/")[0])
     return new
 
 
@@ -326,6 +341,13 @@ async def _clean_files(run: _Run) -> None:
             await run_sync(run.copies.clean, copy.path, run.request)
             if await run_sync(memory.files.exists, copy.path):
                 await run_sync(_renamed, run, copy.path, new)
+
+
+def _erase_versions(run: _Run) -> int:
+    """Deletes the earlier versions with a copy. Returns their number."""
+    stale = run.copies.stale_versions(run.request)
+    run.memory.files.erase_versions(stale)
+    return len(stale)
 
 
 def _clean_trees(run: _Run) -> None:

@@ -13,7 +13,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.model import KnowledgeChange
-from mcp_server.storage.local.copies import Copies
+from mcp_server.storage.copies import Copies
 from mcp_server.storage.local.git.forget_history import History
 from mcp_server.storage.values import LOCAL
 from mcp_server.text import redaction
@@ -244,11 +244,17 @@ class StoredSecret:
 
 def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
     """Yields every secret in the workspace's files, then every further one in git's objects. Reads all of them."""
-    copies = Copies(memory.disk)
+    copies = Copies(memory.files)
     known: set[str] = set()
     for path in copies.walk():
         if not _OWN_KEYS.fullmatch(path):
             for found in _in_text(path, copies.text(path), lines=True):
+                known.add(found.words)
+                yield found
+    for path, number, stored in memory.files.past_versions():
+        text = stored.decode("utf-8", "surrogateescape")
+        for found in _in_text(f"{path}, version {number}", text, lines=False):
+            if found.words not in known:
                 known.add(found.words)
                 yield found
     if not memory.git.available():

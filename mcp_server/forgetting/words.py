@@ -30,7 +30,7 @@ def as_text(receipt: Receipt) -> str:
     lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"]
     lines += places(receipt)
     if receipt.state_rows:
-        lines.append(f"- `.local/state.db`: {receipt.state_rows} rows")
+        lines.append(f"- the state: {receipt.state_rows} rows")
     lines += _similar(receipt)
     lines += [f"Not deleted: {sentence}" for sentence in receipt.left]
     lines += git_sentences(receipt, history=False, advice=IN_A_TERMINAL)
@@ -54,6 +54,12 @@ def places(receipt: Receipt) -> list[str]:
 def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) -> list[str]:
     """Returns sentences about the copies in git; `advice` says how to remove them from the history."""
     past = receipt.history
+    if receipt.versions is not None:
+        what = counted(receipt.versions, "earlier version")
+        return [
+            f"{what} of files with it {'were' if receipt.done else 'would be'} deleted too. Backups of the server, its "
+            "write-ahead log and free space in its files hold it until they are overwritten (docs/team.md)."
+        ]
     said: list[str] = []
     if receipt.commit:
         said.append(f"Committed as {receipt.commit[:10]}, with the trailer `Forget: {receipt.id}`.")

@@ -28,8 +28,8 @@ from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
+from mcp_server.storage.changes import Changes
 from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
-from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks

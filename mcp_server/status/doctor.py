@@ -27,7 +27,7 @@ from mcp_server.knowledge.approve import waiting_sentence
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import expired_records
 from mcp_server.storage.cold_storage import path_of
-from mcp_server.storage.local.database import driver
+from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FileStat
 from mcp_server.topics import front_matter
 
@@ -165,7 +165,7 @@ async def examine(memory: Memory) -> tuple[Check, ...]:
         _versions(),
         _settings(memory),
         await run_sync(_disk, memory),
-        await run_sync(_space, memory),
+        *([await run_sync(_space, memory)] if memory.disk.here else []),
         await _state(memory),
         await _index(memory),
         await run_sync(_embedder, memory),
@@ -217,7 +217,7 @@ def _disk(memory: Memory) -> Check:
         memory.files.remove(PROBE)
     except ContextManagerError as error:
         return Check("disk", False, str(error), "nothing can be recorded until this folder can be written")
-    return Check("disk", True, f"{memory.disk.root} can be written durably")
+    return Check("disk", True, f"{memory.disk.name} can be written durably")
 
 
 def _space(memory: Memory) -> Check:
@@ -271,6 +271,8 @@ def _tokenizer(memory: Memory) -> Check:
 
 
 def _git(memory: Memory) -> Check:
+    if not memory.disk.here:
+        return Check("history", True, "PostgreSQL keeps the earlier versions of documents")
     version = memory.git.version()
     if version is None:
         return Check("git", False, "git was not found on PATH", "install git; without it all works but the history")

@@ -252,6 +252,16 @@ class Files(Protocol):
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]: ...
     def unusable(self, prefix: str) -> Iterator[str]: ...
+    def everything(self) -> Iterator[str]:
+        """Yields the paths of all files, hidden ones and `.local/` too, without those of git."""
+
+    def unnamed(self, path: str, most: int) -> bytes | None:
+        """Returns up to `most` bytes of a file whose name is not allowed in a path; None for all others."""
+
+    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yields path, number and bytes of earlier versions that are kept beside the files; none if git has them."""
+
+    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None: ...
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]: ...
     def names(self, prefix: str, part: str) -> list[str]:
         """Returns the paths of the markdown files below a folder whose names contain `part`, in no order."""
@@ -262,6 +272,9 @@ class Files(Protocol):
     def remove(self, path: str) -> None: ...
     def remove_all(self, folder: str, names: Iterable[str]) -> None: ...
     def remove_folder(self, path: str) -> None: ...
+    def remove_empty(self, folder: str) -> None:
+        """Deletes a folder and its parents as far as they are empty."""
+
     def erase(self, path: str) -> None:
         """Overwrites a file and deletes it, so that its text cannot be restored from the disk."""
 
@@ -357,7 +370,9 @@ class State(Protocol):
     async def name_directory(self, folder: str, new_id: str) -> str: ...
 
     async def held(self, request: Forgotten) -> dict[str, int]: ...
-    async def scrub(self, request: Forgotten) -> bool: ...
+    async def scrub(self, request: Forgotten) -> str:
+        """Removes the text of a request from all rows. Returns a sentence about what is left, or ""."""
+
     async def empty(self, kept: Iterable[str]) -> None: ...
 
 

@@ -55,9 +55,7 @@ async def spoken(memory: Memory) -> None:
     await observe(memory, NewTurn("agent", "Looked for a crane.", "s", tool_calls=(call,)), USER)
 
 
-async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_as_it_was_made(
-    memory: Memory, workspace: Path
-) -> None:
+async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_as_it_was_made(memory: Memory) -> None:
     await spoken(memory)
     made = await make(memory, "s", "asked", "before\nthe journey")
     assert await stored.read(memory, made.id) == made
@@ -68,7 +66,7 @@ async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_
     assert made.open_items == ("paint the hull",)
     assert made.last_tool_call == ToolCall("look_up", "crane in Kotor", "none before May", ("docs/kotor.md",))
     assert len(made.live) == 5
-    text = (workspace / f"checkpoints/s/{made.id}.md").read_text()
+    text = memory.files.read_text(f"checkpoints/s/{made.id}.md")
     assert "# Checkpoint on demand, 2026-02-16 18:45 UTC" in text
     assert ANSWER[:100] not in text.partition("## Compile inputs")[2], "texts are referred to"
 
@@ -100,7 +98,7 @@ async def test_what_is_forgotten_elsewhere_is_named_as_the_input_that_differs(me
     assert checked.sentence == "compiling its inputs gives another context than then; what differs: hits"
 
 
-async def test_a_turn_that_is_forgotten_is_in_no_part_of_its_checkpoints(memory: Memory, workspace: Path) -> None:
+async def test_a_turn_that_is_forgotten_is_in_no_part_of_its_checkpoints(memory: Memory) -> None:
     await spoken(memory)
     await observe(memory, NewTurn("user", "Decision: Lend the dinghy to Zoran for the whole summer.", "s"), USER)
     await observe(memory, NewTurn("user", "TODO: ask Zoran about the dinghy and its oars", "s"), USER)
@@ -109,7 +107,7 @@ async def test_a_turn_that_is_forgotten_is_in_no_part_of_its_checkpoints(memory:
     for turn in (5, 6):
         await forget(memory, ForgetTarget(turn=f"s#{turn}"))
     left = await stored.read(memory, made.id)
-    assert "Zoran" not in (workspace / f"checkpoints/s/{made.id}.md").read_text()
+    assert "Zoran" not in memory.files.read_text(f"checkpoints/s/{made.id}.md")
     assert left.decisions == tuple(one for one in made.decisions if "Zoran" not in one)
     assert (left.live, left.turn) == (made.live, made.turn)
 
@@ -123,6 +121,7 @@ async def test_a_checkpoint_without_a_session_names_the_nearest(memory: Memory) 
         await stored.read(memory, made.id[:-1])
 
 
+@pytest.mark.folder_only
 async def test_a_secret_in_the_knowledge_or_the_note_is_not_in_it(memory: Memory, workspace: Path) -> None:
     secret = "sk-ant-api03-" + "Ab3dEf6hIj" * 9
     await observe(memory, NewTurn("user", "Hello boat", "s"), USER)
@@ -139,9 +138,9 @@ async def test_a_secret_in_the_knowledge_or_the_note_is_not_in_it(memory: Memory
 
 
 async def test_one_is_made_before_the_context_is_compacted_and_holds_what_was_live(
-    workspace: Path, clock: Clock
+    place: Path | str, clock: Clock
 ) -> None:
-    async with small_memory(workspace, clock) as memory:
+    async with small_memory(place, clock) as memory:
         await grow(memory)
         made = [head for head in await stored.listed(memory, "s") if head.reason == "compaction"]
         assert made
@@ -162,8 +161,8 @@ async def test_one_is_made_where_the_client_compacts_unless_a_hook_did_it_just_b
     assert [head.reason for head in await stored.listed(memory, "s")] == ["hook", "compaction"]
 
 
-async def test_one_is_made_when_compaction_is_asked_for(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as memory:
+async def test_one_is_made_when_compaction_is_asked_for(place: Path | str, clock: Clock) -> None:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock) as memory:
         await hold(memory, talk(20))
         await prune(memory, "compact", "s", True, USER)
         assert await stored.listed(memory, "s") == []
@@ -171,6 +170,7 @@ async def test_one_is_made_when_compaction_is_asked_for(workspace: Path, clock: 
         assert [head.reason for head in await stored.listed(memory, "s")] == ["compaction"]
 
 
+@pytest.mark.folder_only
 async def test_one_is_made_at_the_end_and_committed_with_the_conversation(memory: Memory, workspace: Path) -> None:
     await spoken(memory)
     ended = await end_session(memory, "s")
@@ -183,11 +183,10 @@ async def test_one_is_made_at_the_end_and_committed_with_the_conversation(memory
     ]
 
 
-async def test_a_disk_that_refuses_a_checkpoint_stops_neither_compaction_nor_end(
-    memory: Memory, workspace: Path
-) -> None:
+@pytest.mark.folder_only
+async def test_a_disk_that_refuses_a_checkpoint_stops_neither_compaction_nor_end(memory: Memory) -> None:
     await spoken(memory)
-    (workspace / "checkpoints").write_text("a file where a folder should be")
+    memory.files.write_atomic("checkpoints", "a file where a folder should be")
     summary = NewTurn("system", "What was said: hello.", "s", name=COMPACTION)
     assert (await observe(memory, summary, USER)).recorded
     assert (await end_session(memory, "s")).committed
@@ -197,6 +196,7 @@ async def test_a_disk_that_refuses_a_checkpoint_stops_neither_compaction_nor_end
 # ------------------------------------------------------------ how many
 
 
+@pytest.mark.folder_only
 async def test_the_newest_automatic_ones_stay_and_all_that_were_asked_for(workspace: Path, clock: Clock) -> None:
     env = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_CHECKPOINTS__KEEP": "2"}
     async with open_memory(workspace, env, clock=clock) as memory:
@@ -213,6 +213,7 @@ async def test_the_newest_automatic_ones_stay_and_all_that_were_asked_for(worksp
         assert refs == sorted(f"refs/memory/checkpoints/{number}" for number in kept)
 
 
+@pytest.mark.folder_only
 async def test_trees_without_a_checkpoint_are_swept_away(memory: Memory, workspace: Path) -> None:
     await spoken(memory)
     first, second = await make(memory, "s", "asked"), await make(memory, "s", "asked")
@@ -229,8 +230,8 @@ async def test_trees_without_a_checkpoint_are_swept_away(memory: Memory, workspa
     assert await sweep(memory) == 1
 
 
-async def test_cold_records_that_an_asked_checkpoint_names_do_not_expire(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, SMALL, clock=clock) as memory:
+async def test_cold_records_that_an_asked_checkpoint_names_do_not_expire(place: Path | str, clock: Clock) -> None:
+    async with open_memory(place, SMALL, clock=clock) as memory:
         await grow(memory)
         named = await make(memory, "s", "asked")
         assert named.cold
@@ -251,7 +252,7 @@ async def test_two_who_rewrite_one_do_not_lose_each_others_words(memory: Memory)
         await stored.rewrite(memory, made, replace(made, note="late"))
 
 
-async def test_a_broken_file_is_passed_over_in_lists(memory: Memory, workspace: Path) -> None:
+async def test_a_broken_file_is_passed_over_in_lists(memory: Memory) -> None:
     await spoken(memory)
     made = await make(memory, "s", "asked")
     memory.files.write_atomic("checkpoints/s/ckp_00.md", "no front matter\n")

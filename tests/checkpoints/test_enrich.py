@@ -56,17 +56,17 @@ async def say(memory: Memory, content: str) -> None:
 
 
 @asynccontextmanager
-async def talked(workspace: Path, *answers: str | Exception) -> AsyncIterator[tuple[Memory, FakeLlm]]:
+async def talked(place: Path | str, *answers: str | Exception) -> AsyncIterator[tuple[Memory, FakeLlm]]:
     """A memory with an LLM that gives these answers, and a conversation in it."""
     llm = FakeLlm(answers)
-    async with open_memory(workspace, KEYWORDS_ONLY, llm=llm) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, llm=llm) as memory:
         for content in (f"Decision: {FIRST}", "TODO: call Ana about the winter berth", f"Decision: {SECOND}"):
             await say(memory, content)
         yield memory, llm
 
 
-async def test_what_the_model_says_better_stands_and_what_it_does_not_cover_stays(workspace: Path) -> None:
-    async with talked(workspace, ANSWER) as (memory, llm):
+async def test_what_the_model_says_better_stands_and_what_it_does_not_cover_stays(place: Path | str) -> None:
+    async with talked(place, ANSWER) as (memory, llm):
         made = await make(memory, "s1", "asked")
         assert llm.asked == [], "whoever asks for a checkpoint does not wait for the model"
         assert await enrich_all(memory) == 1
@@ -81,8 +81,8 @@ async def test_what_the_model_says_better_stands_and_what_it_does_not_cover_stay
         assert len(llm.asked) == 1
 
 
-async def test_later_checkpoints_keep_what_was_learned_and_done_stays_done(workspace: Path) -> None:
-    async with talked(workspace, ANSWER) as (memory, _):
+async def test_later_checkpoints_keep_what_was_learned_and_done_stays_done(place: Path | str) -> None:
+    async with talked(place, ANSWER) as (memory, _):
         made = await make(memory, "s1", "asked")
         await say(memory, "- [x] call Ana about the winter berth")
         assert await enrich(memory, made.id)
@@ -95,8 +95,10 @@ async def test_later_checkpoints_keep_what_was_learned_and_done_stays_done(works
 @pytest.mark.parametrize(
     "answer", [LlmUnavailable("the day's cap is reached"), "I think it went well.", "", '{"decisions": "all"}', "{"]
 )
-async def test_without_a_usable_answer_the_checkpoint_stays_as_it_was(workspace: Path, answer: str | Exception) -> None:
-    async with talked(workspace, answer) as (memory, llm):
+async def test_without_a_usable_answer_the_checkpoint_stays_as_it_was(
+    place: Path | str, answer: str | Exception
+) -> None:
+    async with talked(place, answer) as (memory, llm):
         made = await make(memory, "s1", "asked")
         before = memory.files.read_text(f"checkpoints/s1/{made.id}.md")
         assert await enrich_all(memory) == 0
@@ -105,24 +107,24 @@ async def test_without_a_usable_answer_the_checkpoint_stays_as_it_was(workspace:
         assert len(llm.asked) == 1, "it is asked once"
 
 
-async def test_talk_and_questions_of_the_model_are_not_decisions(workspace: Path) -> None:
+async def test_talk_and_questions_of_the_model_are_not_decisions(place: Path | str) -> None:
     bad = json.dumps({"decisions": ["You're right, I overcomplicated it", "Shall we use Rust?"], "open_items": []})
-    async with talked(workspace, bad) as (memory, _):
+    async with talked(place, bad) as (memory, _):
         made = await make(memory, "s1", "asked")
         assert not await enrich(memory, made.id)
         assert (await stored.read(memory, made.id)).decisions == (FIRST, SECOND)
 
 
-async def test_a_secret_in_an_answer_is_not_written(workspace: Path) -> None:
+async def test_a_secret_in_an_answer_is_not_written(place: Path | str) -> None:
     key = "sk-ant-api03-" + "x1Y2" * 20
-    async with talked(workspace, json.dumps({"decisions": [f"Use the key {key} for deploys"]})) as (memory, _):
+    async with talked(place, json.dumps({"decisions": [f"Use the key {key} for deploys"]})) as (memory, _):
         made = await make(memory, "s1", "asked")
         await enrich(memory, made.id)
         assert key not in memory.files.read_text(f"checkpoints/s1/{made.id}.md")
 
 
-async def test_a_checkpoint_that_is_gone_does_not_stop_the_others(workspace: Path) -> None:
-    async with talked(workspace, ANSWER) as (memory, _):
+async def test_a_checkpoint_that_is_gone_does_not_stop_the_others(place: Path | str) -> None:
+    async with talked(place, ANSWER) as (memory, _):
         await memory.state.put(ENRICHING, "ckp_0", {"session": "s1"})
         made = await make(memory, "s1", "asked")
         assert await enrich_all(memory) == 1
@@ -131,8 +133,8 @@ async def test_a_checkpoint_that_is_gone_does_not_stop_the_others(workspace: Pat
             await enrich(memory, "ckp_0")
 
 
-async def test_a_server_does_it_by_itself_when_a_session_ends(workspace: Path) -> None:
-    async with talked(workspace, ANSWER) as (memory, _), maintain(memory):
+async def test_a_server_does_it_by_itself_when_a_session_ends(place: Path | str) -> None:
+    async with talked(place, ANSWER) as (memory, _), maintain(memory):
         await end_session(memory, "s1")
 
         async def enriched() -> bool:

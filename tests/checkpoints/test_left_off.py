@@ -74,8 +74,8 @@ async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_che
     assert f"read checkpoints/s/{made.id}.md" in shown
 
 
-async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(workspace: Path, clock: Clock) -> None:
-    async with small_memory(workspace, clock) as memory:
+async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(place: Path | str, clock: Clock) -> None:
+    async with small_memory(place, clock) as memory:
         await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery="replace")
         for number in range(1, 12):
             await say(memory, words(number), delivery="replace")
@@ -85,8 +85,10 @@ async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(worksp
         assert DECIDED in await text(memory)
 
 
-async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(workspace: Path, clock: Clock) -> None:
-    async with small_memory(workspace, clock) as memory:
+async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(
+    place: Path | str, clock: Clock
+) -> None:
+    async with small_memory(place, clock) as memory:
         await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
         for number in range(1, 12):
             await say(memory, words(number))

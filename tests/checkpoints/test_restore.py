@@ -124,6 +124,7 @@ async def test_where_the_client_keeps_its_window_later_turns_are_hidden_too(memo
     assert "weigh" not in compiled.text
 
 
+@pytest.mark.both_engines
 async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: Memory) -> None:
     first = await two_states(memory)
     second = await make(memory, "s", "asked")
@@ -143,8 +144,8 @@ async def test_going_back_twice_and_forward_twice_is_as_if_nothing_was(memory: M
     assert text(memory, MARKO) == "Marko is new.\n"
 
 
-async def test_chunks_that_had_left_come_back_as_they_stood(workspace: Path, clock: Clock) -> None:
-    async with small_memory(workspace, clock) as memory:
+async def test_chunks_that_had_left_come_back_as_they_stood(place: Path | str, clock: Clock) -> None:
+    async with small_memory(place, clock) as memory:
         await grow(memory, turns=9)
         before = await live_set(memory, "s")
         assert {"whole", "cold"} <= {chunk.form for chunk in before}
@@ -162,8 +163,8 @@ async def test_chunks_that_had_left_come_back_as_they_stood(workspace: Path, clo
         await recover(memory, back.undo, USER, apply=True)
 
 
-async def test_a_record_that_has_expired_is_made_again_from_the_conversation(workspace: Path, clock: Clock) -> None:
-    async with small_memory(workspace, clock) as memory:
+async def test_a_record_that_has_expired_is_made_again_from_the_conversation(place: Path | str, clock: Clock) -> None:
+    async with small_memory(place, clock) as memory:
         said = await grow(memory, turns=9)
         made = await make(memory, "s", "asked")
         memory.cold.remove_all(memory.cold.of("s"))
@@ -190,6 +191,7 @@ async def test_an_agent_leaves_the_users_own_files_alone_and_says_so(memory: Mem
     assert text(memory, "knowledge/identity/USER.md") == "Lena sails.\n"
 
 
+@pytest.mark.folder_only
 async def test_nothing_that_was_forgotten_comes_back(memory: Memory, workspace: Path) -> None:
     fact = "the code of the boat house is nine seven three zephyr"
     memory.files.write_atomic(ANA, f"Ana keeps the berth.\n\nAna knows that {fact}.\n")
@@ -264,6 +266,7 @@ async def test_one_whose_checkpoint_was_deleted_is_given_up(memory: Memory) -> N
     assert text(memory, ANA) == "Ana has left.\n"
 
 
+@pytest.mark.folder_only
 async def test_one_whose_knowledge_is_not_there_is_told_and_tried_again(memory: Memory, workspace: Path) -> None:
     made = await two_states(memory)
     await interrupted(memory, made)
@@ -279,6 +282,7 @@ async def test_one_whose_knowledge_is_not_there_is_told_and_tried_again(memory: 
 # ------------------------------------------------------------ what cannot be
 
 
+@pytest.mark.folder_only
 async def test_knowledge_that_is_not_on_this_machine_is_said_and_the_rest_comes_back(
     memory: Memory, workspace: Path
 ) -> None:
@@ -317,6 +321,7 @@ async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory
     assert [one.id for one in await recoverable(memory, "hull") if one.kind == "checkpoint"] == [made.id]
 
 
+@pytest.mark.both_engines
 async def test_two_checkpoints_are_compared(memory: Memory) -> None:
     first = await two_states(memory)
     second = await make(memory, "s", "asked")
@@ -326,6 +331,7 @@ async def test_two_checkpoints_are_compared(memory: Memory) -> None:
     assert "knowledge: 2 files, +1 −2 lines" in shown
 
 
+@pytest.mark.folder_only
 async def test_staged_changes_wait_for_their_owner(memory: Memory, workspace: Path) -> None:
     made = await two_states(memory)
     git(workspace, "add", ANA)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mcp_server.context.compile import CompileRequest, compile_context
@@ -97,24 +95,22 @@ async def test_reading_a_file_makes_its_passages_count_for_more(past: Memory) ->
     assert differing_fields(before.receipt.inputs, after.receipt.inputs) == ("hits",)
 
 
-async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_come(
-    past: Memory, workspace: Path
-) -> None:
+@pytest.mark.both_engines
+async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_come(past: Memory) -> None:
     untouched = await compiled(past, "Where is my passport?")
     assert "<!-- identity" not in untouched.text
-    (workspace / "knowledge/identity/USER.md").write_text("---\ntype: identity\n---\n\n# User\n\nI am Ana.\n", "utf-8")
-    (workspace / "knowledge/journal/2026-02-18.md").write_text("## Tea\n- Milan came for tea.\n", "utf-8")
+    past.files.write_atomic("knowledge/identity/USER.md", "---\ntype: identity\n---\n\n# User\n\nI am Ana.\n")
+    past.files.write_atomic("knowledge/journal/2026-02-18.md", "## Tea\n- Milan came for tea.\n")
     result = await compiled(past, "Where is my passport?")
     assert "<!-- identity: knowledge/identity/USER.md -->\n# User\n\nI am Ana." in result.text
     assert "<!-- journal: knowledge/journal/2026-02-18.md -->\n## Tea" in result.text
     assert differing_fields(untouched.receipt.inputs, result.receipt.inputs) == ("files",)
 
 
-async def test_a_projects_own_context_comes_and_another_projects_does_not(past: Memory, workspace: Path) -> None:
+async def test_a_projects_own_context_comes_and_another_projects_does_not(past: Memory) -> None:
     for slug in ("atlas", "borea"):
-        folder = workspace / "knowledge/projects" / slug
-        folder.mkdir(parents=True)
-        (folder / "context.md").write_text(f"# {slug}\n\nThe {slug} is written in Rust.\n", "utf-8")
+        text = f"# {slug}\n\nThe {slug} is written in Rust.\n"
+        past.files.write_atomic(f"knowledge/projects/{slug}/context.md", text)
     result = await compiled(past, "What is it written in?", project="atlas")
     assert "The atlas is written in Rust." in result.text
     assert "The borea" not in result.text
@@ -134,6 +130,7 @@ async def test_a_tool_is_told_that_a_budget_is_too_small_and_a_resource_is_cut(p
     assert cut.tokens <= 20
 
 
+@pytest.mark.both_engines
 async def test_without_any_index_the_files_are_read_and_the_receipt_says_so(memory: Memory) -> None:
     await say(memory, "My passport lies in the blue drawer of the kitchen.", "old")
     result = await compiled(memory, "Where is my passport?")
@@ -312,19 +309,17 @@ async def test_what_of_the_users_file_is_not_always_shown_is_named(memory: Memor
     assert out(await compiled_with(memory, "ok thanks", ""))[f"{path}:1-4"] == reason
 
 
-async def test_a_file_that_cannot_be_shown_is_named(memory: Memory, workspace: Path) -> None:
-    (workspace / "knowledge/identity/USER.md").write_bytes(b"\x00\xff\xfe binary \x00")
-    (workspace / "knowledge/identity/SOUL.md").write_text(
-        "<<<<<<< a\nI am Ana.\n=======\nI am Bo.\n>>>>>>> b\n", "utf-8"
-    )
+async def test_a_file_that_cannot_be_shown_is_named(memory: Memory) -> None:
+    memory.files.write_bytes_atomic("knowledge/identity/USER.md", b"\x00\xff\xfe binary \x00")
+    memory.files.write_atomic("knowledge/identity/SOUL.md", "<<<<<<< a\nI am Ana.\n=======\nI am Bo.\n>>>>>>> b\n")
     reasons = out(await compiled_with(memory, "ok thanks", ""))
     assert reasons["knowledge/identity/USER.md"] == "cannot be read: `status` says why"
     assert reasons["knowledge/identity/SOUL.md"] == "two versions that nobody has merged: `status` says where"
 
 
-async def test_a_file_of_a_project_that_is_no_utf8_stops_no_context(projects: Memory, workspace: Path) -> None:
+async def test_a_file_of_a_project_that_is_no_utf8_stops_no_context(projects: Memory) -> None:
     projects.files.write_atomic(NOTES, "")
-    (workspace / NOTES).write_bytes(f"# lantern\n\n## Facts\n{OLD}\n- caf".encode() + b"\xe9\n")
+    projects.files.write_bytes_atomic(NOTES, f"# lantern\n\n## Facts\n{OLD}\n- caf".encode() + b"\xe9\n")
     await projects.index.refresh()
     assert "older than 14 days" in (await compiled_with(projects)).text
 

@@ -88,6 +88,7 @@ async def test_secrets_are_redacted(memory: Memory) -> None:
     assert key not in memory.files.read_text(done.path)
 
 
+@pytest.mark.folder_only
 async def test_one_import_is_one_commit_with_the_checkpoints_of_what_it_closed(memory: Memory, workspace: Path) -> None:
     await observe(memory, NewTurn("user", "hello", "talk-2"), Caller())
     paths = []

@@ -23,10 +23,12 @@ from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, SourceFile, ToolCall
 from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.postgres.locks import TeamLocks
 from tests.checkpoints.injected import ALL, INJECTED, NOW
 from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.holding import holding
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 
 ASKS = Caller(explicit_sessions=True)
 
@@ -36,6 +38,7 @@ async def said(memory: Memory, content: str, session: str = "s", role: str = "us
     return observed.turn if observed.recorded else -observed.turn
 
 
+@pytest.mark.folder_only
 async def test_a_turn_is_in_its_transcript_when_it_is_acknowledged(memory: Memory, workspace: Path) -> None:
     observed = await observe(memory, NewTurn("user", "Fix the login page\nplease", at=None), ASKS)
     assert observed.markdown.splitlines()[0] == "session: ses_0001"
@@ -60,6 +63,7 @@ async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) ->
     assert await said(memory, "hi", turn_id="b") == 3
 
 
+@pytest.mark.folder_only
 async def test_a_restart_and_a_lost_state_forget_nothing(
     memory: Memory, workspace: Path, clock: Clock, new_id: Callable[[], str]
 ) -> None:
@@ -81,14 +85,13 @@ async def test_a_turn_that_a_crash_cut_off_from_the_state_is_recorded_from_the_t
     assert await said(memory, "three") == 3
 
 
-async def test_secrets_are_gone_before_anything_is_written(memory: Memory, workspace: Path) -> None:
+async def test_secrets_are_gone_before_anything_is_written(memory: Memory, place: Path | str) -> None:
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     call = ToolCall("exec", f"curl -H 'Authorization: Bearer {key}'", "ok")
     observed = await observe(memory, NewTurn("user", f"my token is {key}", "s", tool_calls=(call,)), ASKS)
     assert observed.redacted
     assert "redacted before writing" in observed.markdown
-    for file in workspace.rglob("*"):
-        assert not file.is_file() or key.encode() not in file.read_bytes(), file
+    assert holding(place, key) == []
 
 
 async def test_what_is_said_after_the_end_continues_the_session(memory: Memory) -> None:
@@ -103,6 +106,7 @@ async def test_what_is_said_after_the_end_continues_the_session(memory: Memory) 
     assert memory.transcripts.read(shown.paths[1]).head.continues == ended.path
 
 
+@pytest.mark.folder_only
 async def test_an_ended_conversation_is_sealed_and_committed(memory: Memory, workspace: Path) -> None:
     await said(memory, "one two three")
     await said(memory, "four", role="agent")
@@ -176,11 +180,9 @@ async def test_what_else_entered_the_context_is_kept(memory: Memory) -> None:
     assert [(chunk.name, chunk.tokens, chunk.tags) for chunk in kept] == [("src/a.py", 1200, ("python",))]
 
 
-async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back(
-    memory: Memory, workspace: Path
-) -> None:
+async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back(memory: Memory) -> None:
     await said(memory, "one", "good")
-    (workspace / "raw/conversations/2026/02/16/1800-bad-x.md").write_text("no front matter at all", "utf-8")
+    memory.files.write_atomic("raw/conversations/2026/02/16/1800-bad-x.md", "no front matter at all")
     await memory.state.empty(())
     assert await restore_all(memory) == 1
     assert await said(memory, "one", "good") == -1
@@ -193,13 +195,12 @@ async def test_an_odd_session_id_gets_a_safe_file_name_and_stays_itself(memory: 
     assert await said(memory, "two", "../../etc/passwd ☂", role="agent") == 2
 
 
-async def test_a_secret_in_a_name_or_a_tool_call_is_never_written(memory: Memory, workspace: Path) -> None:
+async def test_a_secret_in_a_name_or_a_tool_call_is_never_written(memory: Memory, place: Path | str) -> None:
     key = "ghp_" + "a1B2" * 10
     call = ToolCall(f"curl {key}", "get it", "done", (f"https://ana:{key}@example.org/x",))
     observed = await observe(memory, NewTurn("agent", "done", "s", name=f"bot {key}", tool_calls=(call,)), ASKS)
     assert observed.redacted == ("github-token",)
-    for file in (path for path in workspace.rglob("*") if path.is_file()):
-        assert key.encode() not in file.read_bytes()
+    assert holding(place, key) == []
 
 
 async def test_a_moment_beyond_the_calendar_is_refused(memory: Memory) -> None:
@@ -234,7 +235,7 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
         async with memory.locks.transcript("s"):
             begin.set()
             with anyio.fail_after(60):
-                assert isinstance(memory.locks, Locks)
+                assert isinstance(memory.locks, Locks | TeamLocks)
                 while not any(lock.statistics().tasks_waiting for lock in memory.locks._inside.values()):  # noqa: ASYNC110
                     await anyio.sleep(0.001)  # it has seen that the session is silent, and wants the lock
             row = await memory.state.session("s")
@@ -243,13 +244,12 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
     assert closed == []
 
 
-async def test_what_describes_a_message_holds_no_secrets(memory: Memory, workspace: Path) -> None:
+async def test_what_describes_a_message_holds_no_secrets(memory: Memory, place: Path | str) -> None:
     secret = f"ghp_{'a1B2c3D4' * 4}"
     chunk = ContextChunk("file", f"/home/{secret}.py", tags=(secret,), topics=(secret,))
     turn = NewTurn("user", "hello", "s1", project=secret, model=secret, channel=secret, chunks=(chunk,))
     await observe(memory, turn, Caller())
-    for path in workspace.rglob("*"):
-        assert not path.is_file() or b"ghp_" not in path.read_bytes(), path
+    assert holding(place, "ghp_") == []
     assert [turn.content for turn in await session_turns(memory, "s1")] == ["hello"]
 
 

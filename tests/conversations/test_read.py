@@ -43,6 +43,7 @@ async def test_the_uri_of_a_resource_is_a_path(memory: Memory) -> None:
     assert (await read(memory, f"memory://{MEMORY}")).path == MEMORY
 
 
+@pytest.mark.folder_only
 async def test_a_file_as_it_was(memory: Memory) -> None:
     before = memory.files.read_text(MEMORY)
     memory.files.write_atomic(MEMORY, "changed\n")
@@ -85,6 +86,7 @@ async def test_reading_counts_as_a_reference(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("path", ["././.local/secret.md", "memory://././.local/secret.md", "knowledge/link.md"])
+@pytest.mark.folder_only
 async def test_no_roundabout_way_leads_to_the_machines_own_files(memory: Memory, path: str) -> None:
     memory.files.write_atomic(".local/secret.md", "the token\n")
     (memory.disk.root / "knowledge/link.md").symlink_to("../.local/secret.md")

@@ -18,8 +18,12 @@ from mcp_server.agent import AgentMemory
 from mcp_server.app import open_memory
 from mcp_server.cli.main import main
 from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, Unavailable
+from mcp_server.model import Caller
+from mcp_server.status.doctor import reset
 from tests.conftest import KEYWORDS_ONLY
+from tests.holding import holding
 from tests.postgres import server
 
 pytestmark = pytest.mark.anyio
@@ -102,11 +106,26 @@ async def test_workspaces_of_one_database_do_not_see_each_other(address: str) ->
         assert (await red.search("lighthouse", mode="keyword")).hits
 
 
-async def test_what_needs_a_folder_is_refused_with_a_sentence(address: str) -> None:
+async def test_a_forgotten_text_is_in_no_row_of_the_database(address: str) -> None:
     async with AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as memory:
-        await memory.remember("The harbour crane lifts forty tons.")
-        with pytest.raises(Unavailable, match="PostgreSQL"):
-            await memory.forget("harbour crane", apply=True)
+        await memory.observe("user", "The harbour crane lifts forty tons.")
+        written = await memory.remember("The harbour crane lifts forty tons.")
+        await memory.remember("The harbour crane lifts forty tons and was repaired.")
+        assert holding(address, "forty tons")
+        done = await memory.forget("lifts forty tons", apply=True)
+        assert done.left == ()
+        assert done.versions
+        assert holding(address, "forty tons") == []
+        assert "crane" in (await memory.read(written.path)).text
+
+
+async def test_a_reset_reads_the_conversations_back(address: str) -> None:
+    async with open_memory(address, KEYWORDS_ONLY) as memory:
+        said = NewTurn("user", "The harbour crane lifts forty tons.", "s", turn_id="a")
+        await observe(memory, said, Caller())
+        await reset(memory)
+        again = await observe(memory, said, Caller())
+        assert (again.turn, again.recorded) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +170,9 @@ def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_
     assert run("remember", "The crane is repaired in May.").returncode == 0
     found = run("search", "when is the crane repaired?")
     assert "in May" in found.stdout
+    examined = run("doctor")
+    assert examined.returncode == 0, examined.stdout
+    assert "Everything important works" in examined.stdout
     refused = run("serve", "--http")
     assert refused.returncode == 1
     assert "needs OAuth" in refused.stderr
@@ -164,11 +186,9 @@ def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_
         "init",
         "demo",
         "install",
-        "doctor",
         "sync",
         "page --no-browser",
         "export /nowhere/x.zip",
-        "forget crane --apply",
         "history tags",
         "explore list",
         "reconstruct list",

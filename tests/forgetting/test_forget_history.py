@@ -25,7 +25,7 @@ from tests.gitting import git
 from tests.holding import holding, in_git, named
 from tests.text.secret_samples import BY_CONTEXT, BY_FORM
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.folder_only]
 
 
 async def test_with_history_no_object_of_git_holds_it(memory: Memory, workspace: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mcp_server.conversations.observe import NewTurn, observe
@@ -34,11 +32,11 @@ async def protected(memory: Memory, session: str = "s") -> set[int]:
     return {chunk.turn for chunk in chunks if chunk.id in held}
 
 
-async def test_an_anchored_item_stands_in_the_file_and_first_in_the_scores(memory: Memory, workspace: Path) -> None:
+async def test_an_anchored_item_stands_in_the_file_and_first_in_the_scores(memory: Memory) -> None:
     await said(memory, "ClaraCore and the oven and the oven", "the oven")
     done = await anchor(memory, "  ClaraCore ", True, "our engine")
     assert done.markdown == "item claracore: anchored"
-    assert "{item: claracore, kind: item, note: our engine" in (workspace / "anchors.yaml").read_text("utf-8")
+    assert "{item: claracore, kind: item, note: our engine" in memory.files.read_text("anchors.yaml")
     first = (await clarity.judged(memory, "s")).verdicts[0]
     assert (first.item.id, first.item.anchored, first.terms["anchor"]) == ("claracore", True, 100)
     assert "it was so already" in (await anchor(memory, "claracore", True)).markdown
@@ -46,14 +44,13 @@ async def test_an_anchored_item_stands_in_the_file_and_first_in_the_scores(memor
     assert anchors(memory) == []
 
 
-async def test_comments_that_a_person_wrote_survive(memory: Memory, workspace: Path) -> None:
-    file = workspace / "anchors.yaml"
-    file.write_text("# mine\nanchors:\n  # hot\n  - oven  # the big one\nmine: too\n", "utf-8")
+async def test_comments_that_a_person_wrote_survive(memory: Memory) -> None:
+    memory.files.write_atomic("anchors.yaml", "# mine\nanchors:\n  # hot\n  - oven  # the big one\nmine: too\n")
     await anchor(memory, "boat", True)
     await anchor(memory, "oven", False)
     assert [one.item for one in anchors(memory)] == ["boat"]
     for kept in ("# mine\n", "# hot\n", "# the big one\n", "mine: too\n"):
-        assert kept in file.read_text("utf-8")
+        assert kept in memory.files.read_text("anchors.yaml")
 
 
 async def test_items_chunks_turns_and_whole_transcripts_protect_what_they_mean(memory: Memory) -> None:
@@ -104,42 +101,38 @@ async def test_a_file_of_the_clients_own_is_an_item_and_one_of_ours_a_file(memor
     assert (await anchor(memory, "knowledge/identity/SOUL.md", True)).anchor.kind == "file"
 
 
-async def test_a_secret_is_no_anchor_and_no_note(memory: Memory, workspace: Path) -> None:
+async def test_a_secret_is_no_anchor_and_no_note(memory: Memory) -> None:
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
     with pytest.raises(Refused):
         await anchor(memory, secret, True)
     with pytest.raises(Refused):
         await anchor(memory, "oven", True, f"key {secret}")
-    assert not (workspace / "anchors.yaml").exists()
+    assert not memory.files.exists("anchors.yaml")
 
 
-async def test_what_is_forgotten_leaves_the_anchors_too_and_the_file_stays_readable(
-    memory: Memory, workspace: Path
-) -> None:
+async def test_what_is_forgotten_leaves_the_anchors_too_and_the_file_stays_readable(memory: Memory) -> None:
     await said(memory, "the plan is called zebra tango")
     await anchor(memory, "zebra tango", True, "the plan is called zebra tango")
     await anchor(memory, "oven", True)
     await forget(memory, ForgetTarget(text="zebra tango"))
-    assert "zebra" not in (workspace / "anchors.yaml").read_text("utf-8")
+    assert "zebra" not in memory.files.read_text("anchors.yaml")
     assert "oven" in [one.item for one in anchors(memory)]
     await anchor(memory, "boat", True)
 
 
-async def test_a_broken_file_holds_nothing_stops_nothing_and_is_named(memory: Memory, workspace: Path) -> None:
+async def test_a_broken_file_holds_nothing_stops_nothing_and_is_named(memory: Memory) -> None:
     await said(memory, "the oven")
-    file = workspace / "anchors.yaml"
-    file.write_text("anchors: [oven\n", "utf-8")
+    memory.files.write_atomic("anchors.yaml", "anchors: [oven\n")
     assert anchors(memory) == []
     assert "anchors.yaml: line" in problems(memory)[0]
     await said(memory, "the oven again")
     with pytest.raises(Invalid, match="line"):
         await anchor(memory, "boat", True)
-    assert file.read_text("utf-8") == "anchors: [oven\n"
+    assert memory.files.read_text("anchors.yaml") == "anchors: [oven\n"
 
 
-async def test_a_file_that_cannot_be_added_to_safely_is_left_alone(memory: Memory, workspace: Path) -> None:
-    file = workspace / "anchors.yaml"
-    file.write_text("{anchors: [oven], mine: 1}\n", "utf-8")
+async def test_a_file_that_cannot_be_added_to_safely_is_left_alone(memory: Memory) -> None:
+    memory.files.write_atomic("anchors.yaml", "{anchors: [oven], mine: 1}\n")
     with pytest.raises(Unavailable, match="by hand"):
         await anchor(memory, "boat", True)
-    assert file.read_text("utf-8") == "{anchors: [oven], mine: 1}\n"
+    assert memory.files.read_text("anchors.yaml") == "{anchors: [oven], mine: 1}\n"

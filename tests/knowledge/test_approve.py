@@ -94,20 +94,21 @@ async def test_the_same_proposal_waits_once_and_what_is_known_does_not(memory: M
     assert await waiting(memory) == []
 
 
-async def test_what_waits_survives_a_restart_and_status_names_it(memory: Memory, workspace: Path) -> None:
+async def test_what_waits_survives_a_restart_and_status_names_it(memory: Memory, place: Path | str) -> None:
     await propose(memory)
-    async with open_memory(workspace, KEYWORDS_ONLY) as again:
+    async with open_memory(place, KEYWORDS_ONLY) as again:
         report = await status(again)
     assert any("1 change waits for your approval" in problem and USER in problem for problem in report.problems)
 
 
-async def test_with_the_setting_off_it_is_written_at_once(workspace: Path) -> None:
-    async with open_memory(workspace, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_KNOWLEDGE__APPROVE": "false"}) as memory:
+async def test_with_the_setting_off_it_is_written_at_once(place: Path | str) -> None:
+    async with open_memory(place, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_KNOWLEDGE__APPROVE": "false"}) as memory:
         done = await remember(memory, NewFact("I like tea", "identity"), CALLER)
         assert done.action == "appended"
         assert await waiting(memory) == []
 
 
+@pytest.mark.folder_only
 async def test_a_secret_is_refused_before_it_waits(memory: Memory) -> None:
     with pytest.raises(Refused, match="secret"):
         await propose(memory, "the key is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
@@ -119,6 +120,7 @@ async def test_identity_goes_nowhere_else(memory: Memory) -> None:
         await remember(memory, NewFact("x y", "identity", path="knowledge/reference/x.md"), CALLER)
 
 
+@pytest.mark.folder_only
 async def test_a_proposal_that_somebody_forged_writes_nowhere_else(memory: Memory) -> None:
     number = await propose(memory)
     path = memory.disk.local / "pending" / f"{number}.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.conftest import Clock
 
@@ -49,16 +48,13 @@ async def later(memory: Memory, clock: Clock, days: int) -> None:
     await extract(memory)
 
 
-def snapshot(workspace: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(workspace).as_posix(): path.read_bytes()
-        for folder in ("knowledge", "archive")
-        for path in (workspace / folder).rglob("*.md")
-    }
+def snapshot(memory: Memory) -> dict[str, bytes]:
+    return {path: data for folder in ("knowledge", "archive") for path, data in memory.files.contents(folder)}
 
 
+@pytest.mark.both_engines
 async def test_a_conversation_becomes_a_page_a_journal_and_lines_of_memory_at_once(
-    memory: Memory, clock: Clock, workspace: Path
+    memory: Memory, clock: Clock
 ) -> None:
     await said(memory, clock, DECISION, "I live in Rijeka with my sister.", project="Atlas")
     daily = await condense(memory, "daily")
@@ -70,11 +66,11 @@ async def test_a_conversation_becomes_a_page_a_journal_and_lines_of_memory_at_on
     assert f"- Decided: {DECISION[:-1]} [[atlas/context]] [src: raw/" in journal
     await condense(memory, "weekly")
     assert not memory.files.exists(ARCHIVE), "nothing left, and there is no empty archive"
-    before = snapshot(workspace)
+    before = snapshot(memory)
     for period in ("daily", "weekly", "monthly", "monthly"):
         await condense(memory, period)
     assert (await extract(memory, anew=True)).files == {}
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before
 
 
 async def test_a_line_of_memory_follows_its_project_and_a_line_by_hand_stays(memory: Memory, clock: Clock) -> None:
@@ -99,35 +95,35 @@ async def test_a_projects_decision_is_shown_to_its_sessions_once(memory: Memory,
     assert "keep Postgres 15" in memory.files.read_text("knowledge/projects/atlas/context.md")
 
 
-async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clock: Clock, workspace: Path) -> None:
+async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clock: Clock) -> None:
     await said(memory, clock, DECISION, project="Atlas")
-    before = snapshot(workspace)
+    before = snapshot(memory)
     assert JOURNAL in (await condense(memory, "daily", dry_run=True)).files
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before
     await condense(memory, "daily")
     text = memory.files.read_text(MEMORY)
     memory.files.write_atomic(MEMORY, "\n".join(row for row in text.split("\n") if "|atlas]]" not in row))
-    before = snapshot(workspace)
+    before = snapshot(memory)
     for period in ("weekly", "monthly"):
         looked = await condense(memory, period, dry_run=True)
         assert "+- 2026-02-14: [[atlas/context|atlas]] — decided: I decided" in looked.files[MEMORY].diff
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before
 
 
 async def test_memory_is_written_anew_also_while_somebody_edits_it(
     memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await said(memory, clock, DECISION, project="Atlas")
-    write = WorkspaceFiles.write_atomic
+    write = type(memory.files).write_atomic
     saved: list[str] = []
 
-    def late(files: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+    def late(files: Files, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         if path == MEMORY and not saved:  # the editor is faster, once
             saved.append(path)
             write(files, path, files.read_text(path) + "- by hand\n")
         write(files, path, text, expected, new=new)
 
-    monkeypatch.setattr(WorkspaceFiles, "write_atomic", late)
+    monkeypatch.setattr(type(memory.files), "write_atomic", late)
     await extract(memory)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text
@@ -240,14 +236,11 @@ async def test_the_journal_of_a_day_with_many_conversations_has_at_most_ten_line
     assert (await extract(memory, anew=True)).files == {}
 
 
-async def test_journals_at_the_ends_of_the_calendar_keep_nobody_from_condensing(
-    memory: Memory, clock: Clock, workspace: Path
-) -> None:
+async def test_journals_at_the_ends_of_the_calendar_keep_nobody_from_condensing(memory: Memory, clock: Clock) -> None:
     for day in ("0001-01-01", "0001-01-03", "9999-12-31", "0000-00-00"):
         line = f"- {day}: The user decided to build a pyramid. [src: raw/conversations/2026/01/01/x.md#1]"
-        (workspace / "knowledge/journal").mkdir(exist_ok=True)
-        (workspace / f"knowledge/journal/{day}.md").write_text(f"# {day}\n\n{line}\n")
-        (workspace / MEMORY).write_text(f"{(workspace / MEMORY).read_text()}\n{line}\n")
+        memory.files.write_atomic(f"knowledge/journal/{day}.md", f"# {day}\n\n{line}\n")
+        memory.files.write_atomic(MEMORY, f"{memory.files.read_text(MEMORY)}\n{line}\n")
     await said(memory, clock, DECISION)
     for period in ("daily", "weekly", "monthly"):
         await condense(memory, period)

@@ -60,22 +60,23 @@ async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
     assert 'sessions: ["talk-1"]' in journal
 
 
-async def test_doing_it_again_changes_nothing_also_after_the_state_is_lost(memory: Memory, workspace: Path) -> None:
+@pytest.mark.both_engines
+async def test_doing_it_again_changes_nothing_also_after_the_state_is_lost(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     await extract(memory)
-    before = {path: path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")}
+    before = dict(memory.files.contents("knowledge"))
     assert (await extract(memory)).known == 1
     await memory.state.remove(EXTRACTED, *await memory.state.keys_of(EXTRACTED))
     again = await extract(memory)
     assert (again.read, again.files) == (1, {})
     assert (await extract(memory, anew=True)).files == {}
-    assert {path: path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")} == before
+    assert dict(memory.files.contents("knowledge")) == before
 
 
-async def test_a_dry_run_says_what_would_be_written_and_writes_nothing(memory: Memory, workspace: Path) -> None:
+async def test_a_dry_run_says_what_would_be_written_and_writes_nothing(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday."))
     looked = await extract(memory, dry_run=True)
-    assert not (workspace / ANA).exists()
+    assert not memory.files.exists(ANA)
     assert "+- 2023-05-07: Ana: I adopted two kittens" in looked.files[ANA].diff
     done = await extract(memory)
     assert {path: one.diff for path, one in done.files.items()} == {
@@ -119,11 +120,11 @@ async def test_a_conversation_that_ends_becomes_knowledge_by_itself(memory: Memo
 
 
 async def test_a_serving_process_does_it_and_manual_means_manual(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
+    place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     from mcp_server.app import maintain
 
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
         await record_session(memory, talk("I adopted two kittens yesterday."))
         async with memory.changes.listen() as heard, maintain(memory):
             with anyio.fail_after(60):
@@ -131,7 +132,7 @@ async def test_a_serving_process_does_it_and_manual_means_manual(
                     if change.path == ANA:
                         break
     manual = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "manual"}
-    async with open_memory(workspace, manual, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, manual, clock=clock, new_id=new_id) as memory:
         await record_session(memory, talk("I bought a red canoe in Split yesterday.", session="talk-2", days=1))
         assert await extract_pending(memory) == 0
         daily = await condense(memory, "daily")
@@ -139,10 +140,10 @@ async def test_a_serving_process_does_it_and_manual_means_manual(
         assert (await extract(memory)).read == 1
 
 
-async def test_hourly_means_once_an_hour(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> None:
+async def test_hourly_means_once_an_hour(place: Path | str, clock: Clock, new_id: Callable[[], str]) -> None:
     hourly = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "hourly"}
     only = {"extract-hourly": JOBS["extract-hourly"]}
-    async with open_memory(workspace, hourly, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, hourly, clock=clock, new_id=new_id) as memory:
         assert await run_due(memory, only) == []
         await record_session(memory, talk("I adopted two kittens yesterday."))
         clock.forward(minutes=10)
@@ -151,7 +152,7 @@ async def test_hourly_means_once_an_hour(workspace: Path, clock: Clock, new_id: 
         (ran,) = await run_due(memory, only)
         assert (ran.ok, ran.outcome) == (True, "1 conversations read")
         assert "kittens" in memory.files.read_text(ANA)
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
         clock.forward(hours=2)
         assert await run_due(memory, only) == []
 
@@ -166,12 +167,12 @@ async def test_what_was_forgotten_is_not_derived_again(memory: Memory) -> None:
     assert "Zagreb" in memory.files.read_text("knowledge/people/bo.md")
 
 
-async def test_one_extractor_alone_leaves_the_rest_to_later(memory: Memory, workspace: Path) -> None:
+async def test_one_extractor_alone_leaves_the_rest_to_later(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday."))
     await extract(memory, names=["journal"])
-    assert not (workspace / ANA).exists()
+    assert not memory.files.exists(ANA)
     assert (await extract(memory)).read == 1
-    assert (workspace / ANA).exists()
+    assert memory.files.exists(ANA)
 
 
 async def test_a_wrong_name_says_which_there_are(memory: Memory) -> None:
@@ -181,10 +182,9 @@ async def test_a_wrong_name_says_which_there_are(memory: Memory) -> None:
         await extract(memory, "nobody")
 
 
-async def test_a_broken_transcript_is_named_and_the_others_are_read(memory: Memory, workspace: Path) -> None:
+async def test_a_broken_transcript_is_named_and_the_others_are_read(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday."))
-    broken = workspace / "raw/conversations/2023/05/08/0000-x-broken.md"
-    broken.write_text("---\nsession_id: x\n---\n")
+    memory.files.write_atomic("raw/conversations/2023/05/08/0000-x-broken.md", "---\nsession_id: x\n---\n")
     done = await extract(memory)
     assert done.read == 1
     assert "0000-x-broken.md" in done.notes[0]
@@ -195,10 +195,10 @@ LINE = {"kind": "event", "turn": 1, "person": "Ana", "day": None, "text": "Ana a
 
 @pytest.mark.parametrize(("answer", "by_model"), [(json.dumps([LINE]), 1), ("no idea", 0), (LlmUnavailable("cap"), 0)])
 async def test_a_model_words_the_lines_where_there_is_one_and_the_rules_where_it_fails(
-    workspace: Path, clock: Clock, new_id: Callable[[], str], answer: str | Exception, by_model: int
+    place: Path | str, clock: Clock, new_id: Callable[[], str], answer: str | Exception, by_model: int
 ) -> None:
     llm = FakeLlm([answer])
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
         await record_session(memory, talk("I adopted two kittens from the shelter yesterday."))
         done = await extract(memory)
         assert (done.by_model, done.fell_back) == (by_model, 1 - by_model)
@@ -229,9 +229,9 @@ def derived_lines(memory: Memory) -> dict[str, list[str]]:
     ["[]", json.dumps([{**LINE, "kind": "gossip"}, {**LINE, "turn": 99}, "x"]), "no idea", LlmUnavailable("cap")],
 )
 async def test_a_bad_answer_of_a_model_removes_no_line(
-    workspace: Path, clock: Clock, new_id: Callable[[], str], answer: str | Exception
+    place: Path | str, clock: Clock, new_id: Callable[[], str], answer: str | Exception
 ) -> None:
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
         await record_session(memory, talk(*SAID))
         await extract(replace(memory, llm=None))
         before = derived_lines(memory)
@@ -243,10 +243,10 @@ async def test_a_bad_answer_of_a_model_removes_no_line(
 
 
 async def test_refused_lines_of_a_new_conversation_are_replaced_by_the_rules_lines(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
+    place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     answer = json.dumps([LINE, {**LINE, "turn": 3, "text": "Ana became an astronaut on the moon."}])
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
         await record_session(memory, talk(*SAID))
         done = await extract(memory)
         text = memory.files.read_text(ANA)
@@ -257,11 +257,11 @@ async def test_refused_lines_of_a_new_conversation_are_replaced_by_the_rules_lin
 
 
 async def test_a_better_line_of_a_model_replaces_the_line_of_the_same_turn_and_the_report_says_so(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
+    place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     better = {**LINE, "text": "Ana adopted two kittens from the shelter, as she had planned since her move."}
     llm = FakeLlm([json.dumps([better])])
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
         await record_session(memory, talk(*SAID))
         await extract(replace(memory, llm=None))
         done = await extract(memory, anew=True)

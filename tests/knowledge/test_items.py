@@ -67,8 +67,8 @@ def section(memory: Memory, title: str, page: str = PAGE) -> list[str]:
     return [row.partition(": ")[2].partition(" [src:")[0] for row in after.splitlines() if row.strip()]
 
 
-def snapshot(workspace: Path) -> dict[str, bytes]:
-    return {path.as_posix(): path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")}
+def snapshot(memory: Memory) -> dict[str, bytes]:
+    return dict(memory.files.contents("knowledge"))
 
 
 async def test_a_page_lists_current_and_settled_items(memory: Memory, clock: Clock) -> None:
@@ -91,15 +91,15 @@ async def test_a_page_lists_current_and_settled_items(memory: Memory, clock: Clo
     assert section(memory, "Closed items")[0].startswith(f"{BERTH} (done ")
 
 
-async def test_extracting_again_changes_no_byte(memory: Memory, clock: Clock, workspace: Path) -> None:
+async def test_extracting_again_changes_no_byte(memory: Memory, clock: Clock) -> None:
     await talk(memory, clock, "first", 0, *FIRST)
     await extract(memory)
     await talk(memory, clock, "second", 2, *SECOND)
     await extract(memory)
-    before = snapshot(workspace)
+    before = snapshot(memory)
     assert (await extract(memory)).files == {}
     assert (await extract(memory, anew=True)).files == {}
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before
 
 
 async def test_items_are_open_and_in_force_again_if_the_conversation_that_settled_them_is_forgotten(
@@ -170,11 +170,11 @@ async def test_docs_and_tests_for_the_parser_are_two_open_items(memory: Memory, 
     ],
 )
 async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
-    workspace: Path, clock: Clock, answer: object, is_used: bool
+    place: Path | str, clock: Clock, answer: object, is_used: bool
 ) -> None:
     said = answer if isinstance(answer, str | Exception) else json.dumps(answer)
     llm = FakeLlm(["[]", said])
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
         await talk(memory, clock, "first", 0, *FIRST)
         await extract(memory)
         assert [purpose for purpose, _ in llm.asked] == ["extraction", "review"]
@@ -184,10 +184,10 @@ async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
         assert ("It writes a CSV file." in section(memory, "Facts")) == is_used
 
 
-async def test_an_llm_says_what_a_later_decision_replaced(workspace: Path, clock: Clock) -> None:
+async def test_an_llm_says_what_a_later_decision_replaced(place: Path | str, clock: Clock) -> None:
     settle = json.dumps({"settle": [{"id": "i2", "by": "i4"}]})
     other = "Decision: the invoices are kept as PDF files"
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=FakeLlm(["[]", settle])) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, llm=FakeLlm(["[]", settle])) as memory:
         await talk(memory, clock, "first", 0, *FIRST[:10], other, "Noted.")
         await extract(memory)
         assert section(memory, "Replaced decisions")[0].startswith(f"{VAULT} (replaced 2026-01-27)")
@@ -196,9 +196,7 @@ async def test_an_llm_says_what_a_later_decision_replaced(workspace: Path, clock
         assert memory.files.read_text(PAGE) == before, "an LLM that does not answer takes nothing back"
 
 
-async def test_a_serving_process_reads_once_more_what_older_rules_extracted(
-    memory: Memory, clock: Clock, workspace: Path
-) -> None:
+async def test_a_serving_process_reads_once_more_what_older_rules_extracted(memory: Memory, clock: Clock) -> None:
     await talk(memory, clock, "first", 0, *FIRST)
     await talk(memory, clock, "second", 2, *SECOND)
     await extract(memory)
@@ -226,7 +224,7 @@ async def test_a_serving_process_reads_once_more_what_older_rules_extracted(
 
 
 async def test_reading_more_conversations_than_a_batch_again_changes_no_byte(
-    memory: Memory, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcp_server.knowledge.extract.BATCH", 2)
     for name in ("h2", "r9", "u9"):
@@ -237,6 +235,6 @@ async def test_reading_more_conversations_than_a_batch_again_changes_no_byte(
                 await record_session(memory, ImportedSession(session, said, "import:test", title=session))
     await extract(memory)
     await extract(memory, anew=True)
-    before = snapshot(workspace)
+    before = snapshot(memory)
     assert (await extract(memory, anew=True)).files == {}
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mcp_server.app import catch_up
@@ -66,7 +64,7 @@ def test_search_finds_a_page_without_the_list_of_its_links() -> None:
     assert not any("Linked from" in one.text for one in of_knowledge(ANA, body, 1, {}))
 
 
-async def test_links_are_written_after_a_conversation_and_once(memory: Memory, clock: Clock, workspace: Path) -> None:
+async def test_links_are_written_after_a_conversation_and_once(memory: Memory, clock: Clock) -> None:
     memory.files.write_atomic(ANA, "---\ntype: person\n---\n\n# Ana Kovač\n\n## About\n- Our cartographer.\n", new=True)
     await talk(memory, clock, "first", 0, ASK, "Understood.")
     await extract(memory)
@@ -74,10 +72,10 @@ async def test_links_are_written_after_a_conversation_and_once(memory: Memory, c
     assert f"{ASK} [[ana-kovac]] [src: " in line
     assert "> - Linked from: [[atlas/context|atlas]]\n" in memory.files.read_text(ANA)
     await condense(memory, "weekly")
-    before = snapshot(workspace)
+    before = snapshot(memory)
     assert (await extract(memory, anew=True)).files == {}
     await condense(memory, "weekly")
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before
     await catch_up(memory)
     compiled = await compile_context(memory, CompileRequest(message="who knows the tariff?", budget=2000), Caller())
     assert "Ana Kovač" in compiled.text

@@ -80,7 +80,7 @@ async def test_a_proposal_waits_for_the_answer(memory: Memory, clock: Clock) -> 
 
 @pytest.mark.parametrize("own", ["", "# Atlas\n\n## Key Decisions\n- 2026-01-01: no Redis\n\n## Notes\n- mine\n"])
 async def test_the_page_at_the_end_is_the_same_as_without_live_items(
-    memory: Memory, clock: Clock, tmp_path: Path, new_workspace: Path, workspace: Path, own: str
+    memory: Memory, clock: Clock, tmp_path: Path, new_workspace: Path, own: str
 ) -> None:
     start = clock.now
     pages = []
@@ -172,25 +172,25 @@ async def test_a_live_conversation_replaces_a_decision_and_what_it_settled_moves
 
 
 async def test_two_processes_write_the_same_and_write_it_once(
-    memory: Memory, clock: Clock, workspace: Path, new_id: Callable[[], str]
+    memory: Memory, clock: Clock, place: Path | str, new_id: Callable[[], str]
 ) -> None:
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as other:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, new_id=new_id) as other:
         await say(memory, clock, "first", *HELLO, *FIRST)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(refresh, memory)
             tasks.start_soon(refresh, other)
-        before = snapshot(workspace)
+        before = snapshot(memory)
         assert section(memory, "Open items") == [BERTH]
         clock.forward(seconds=5)
         assert [await refresh(other), await refresh(memory)] == [0, 0]
-        assert snapshot(workspace) == before
+        assert snapshot(memory) == before
 
 
 async def test_nothing_is_live_where_extraction_is_manual(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
+    place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     manual = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "manual"}
-    async with open_memory(workspace, manual, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, manual, clock=clock, new_id=new_id) as memory:
         await say(memory, clock, "first", *HELLO, *FIRST)
         assert await refresh(memory) == 0
         assert not memory.files.exists(PAGE)
@@ -221,6 +221,7 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["open", "ended"])
+@pytest.mark.folder_only
 async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
     new_workspace: Path, workspace: Path, clock: Clock, tmp_path: Path, ended: bool
 ) -> None:

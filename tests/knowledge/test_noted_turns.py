@@ -54,9 +54,9 @@ async def test_each_turn_is_noted_when_it_is_acknowledged(memory: Memory) -> Non
     await assert_whole(memory, await notes_of(memory, "s1"))
 
 
-async def test_the_last_tool_call_is_there_in_another_process_at_once(memory: Memory, workspace: Path) -> None:
+async def test_the_last_tool_call_is_there_in_another_process_at_once(memory: Memory, place: Path | str) -> None:
     await observe(memory, NewTurn("agent", "", session="s1", tool_calls=(CALL,)), CALLER)
-    async with open_memory(workspace, KEYWORDS_ONLY) as other:
+    async with open_memory(place, KEYWORDS_ONLY) as other:
         assert (await notes_of(other, "s1")).last_tool_call == CALL
 
 

@@ -51,7 +51,7 @@ async def test_a_short_file_stays_as_it_is(memory: Memory) -> None:
     done = await asked(memory, "memory")
     assert not done.changes
     assert not done.undo
-    (memory.disk.root / MEMORY).unlink()
+    memory.files.remove(MEMORY)
     assert "there is no" in (await asked(memory, "memory")).markdown
 
 
@@ -82,6 +82,7 @@ def gone(pruned: Pruned) -> list[str]:
     return [one.id.removeprefix("knowledge/reference/") for one in pruned.of_fate("gone")]
 
 
+@pytest.mark.folder_only
 async def test_nothing_is_judged_before_reads_were_counted_for_thirty_days(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
@@ -93,6 +94,7 @@ async def test_nothing_is_judged_before_reads_were_counted_for_thirty_days(
     assert memory.files.exists("knowledge/reference/old.md")
 
 
+@pytest.mark.folder_only
 async def test_what_nobody_needs_goes_to_the_archive_and_one_id_brings_it_back(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
@@ -107,6 +109,7 @@ async def test_what_nobody_needs_goes_to_the_archive_and_one_id_brings_it_back(
     assert not memory.files.exists("archive/reference/old.md")
 
 
+@pytest.mark.folder_only
 async def test_what_was_read_is_linked_anchored_or_says_it_is_new_stays(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
@@ -132,6 +135,7 @@ async def test_what_was_read_is_linked_anchored_or_says_it_is_new_stays(
     assert why["fresh.md"] == "still of use: 5 days old, 0 references"
 
 
+@pytest.mark.folder_only
 async def test_what_a_topic_subscribes_to_stays(memory: Memory, workspace: Path, clock: Clock) -> None:
     await aged(memory, workspace, clock, wanted="# Wanted\n", unwanted="# Unwanted\n")
     knowledge(workspace, "topics/deploy.md", "---\nsubscriptions: [knowledge/reference/wanted.md]\n---\n\n# Deploy\n")
@@ -139,6 +143,7 @@ async def test_what_a_topic_subscribes_to_stays(memory: Memory, workspace: Path,
     assert gone(await asked(memory, "files")) == ["unwanted.md"]
 
 
+@pytest.mark.folder_only
 async def test_a_file_that_says_nothing_of_its_age_is_as_old_as_its_last_commit(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
@@ -147,6 +152,7 @@ async def test_a_file_that_says_nothing_of_its_age_is_as_old_as_its_last_commit(
     assert gone(await asked(memory, "files")) == ["broken.md"]
 
 
+@pytest.mark.folder_only
 async def test_a_file_whose_place_in_the_archive_is_taken_stays(memory: Memory, workspace: Path, clock: Clock) -> None:
     await aged(memory, workspace, clock, old="# Old\n")
     memory.files.write_atomic("archive/reference/old.md", "# Another\n")

@@ -26,7 +26,7 @@ from tests.fake_llm import FakeLlm
 from tests.gitting import git
 from tests.knowledge.test_extract import ANA, talk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.folder_only]
 
 OWN = "- Ana and I met at school, nobody said that here"
 
@@ -75,14 +75,14 @@ async def test_what_people_wrote_survives_another_algorithm(memory: Memory) -> N
     lines = {one.name: one.lines for one in found.versions}
     assert lines["lean"] < lines["whole"] == lines["memory"]
     assert found.deltas["lean"].own_lost == ()
-    (memory.disk.root / "knowledge/people/bo.md").write_text("# Bo\n\nWritten meanwhile.\n")
+    memory.files.write_atomic("knowledge/people/bo.md", "# Bo\n\nWritten meanwhile.\n")
     joined = await merge(memory, "lean")
     assert joined is not None
-    text = (memory.disk.root / ANA).read_text()
+    text = memory.files.read_text(ANA)
     assert OWN in text
     assert "kittens" not in text
-    assert "Vesuvio" in (memory.disk.root / "knowledge/memory/MEMORY.md").read_text()
-    assert "Written meanwhile" in (memory.disk.root / "knowledge/people/bo.md").read_text()
+    assert "Vesuvio" in memory.files.read_text("knowledge/memory/MEMORY.md")
+    assert "Written meanwhile" in memory.files.read_text("knowledge/people/bo.md")
     assert [one.name for one in await reconstructions(memory)] == ["whole"]
     await drop(memory, "whole")
     assert await reconstructions(memory) == []
@@ -196,7 +196,7 @@ async def test_what_is_in_the_archive_does_not_come_back_with_a_reconstruction(
     assert not list((memory.disk.root / "knowledge/journal").glob("2*.md"))
     assert _texts(memory.disk.root, *kept) == before
     assert "Vis" in before["archive/people/ana.md"]
-    assert "- Rain all day" in (memory.disk.root / "archive/journal" / journal.name).read_text()
+    assert "- Rain all day" in memory.files.read_text(f"archive/journal/{journal.name}")
 
 
 async def test_a_file_that_holds_no_text_stops_nothing(memory: Memory) -> None:

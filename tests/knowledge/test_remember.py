@@ -12,7 +12,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.conftest import Clock
@@ -236,17 +236,18 @@ async def test_hand_written_text_that_alone_is_over_the_cap_is_left_and_named(me
         await remember(memory, NewFact("one more"), CALLER)
 
 
+@pytest.mark.both_engines
 async def test_what_an_editor_saved_in_between_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = WorkspaceFiles.write_atomic
+    write = type(memory.files).write_atomic
     saved: list[str] = []
 
-    def late(files: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+    def late(files: Files, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         if not saved:  # the editor is faster, once
             saved.append(path)
             write(files, path, files.read_text(path) + "- by hand\n")
         write(files, path, text, expected, new=new)
 
-    monkeypatch.setattr(WorkspaceFiles, "write_atomic", late)
+    monkeypatch.setattr(type(memory.files), "write_atomic", late)
     await remember(memory, NewFact("by tool"), CALLER)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mcp_server.app import catch_up
@@ -49,15 +47,15 @@ def test_search_finds_the_lines_of_a_page_and_not_its_state() -> None:
     assert not any("Last decision" in one.text for one in of_knowledge(PAGE, with_state(PLAIN), 1, {}))
 
 
-async def test_the_state_follows_the_page(memory: Memory, clock: Clock, workspace: Path) -> None:
+async def test_the_state_follows_the_page(memory: Memory, clock: Clock) -> None:
     await talk(memory, clock, "first", 0, "where do secrets live?", VAULT, "yes please", "Done.", BERTH, "OK.")
     await extract(memory)
     first = f"> - Last decision: {VAULT.rstrip('.')}"
     assert state(memory)[0] == first
     assert "berth" in state(memory)[1]
-    before = snapshot(workspace)
+    before = snapshot(memory)
     assert (await extract(memory, anew=True)).files == {}
-    assert snapshot(workspace) == before
+    assert snapshot(memory) == before
     await talk(memory, clock, "second", 2, JWT, "OK, Vault uses JWT login now.", "what is next?", "The export.")
     await extract(memory)
     assert "JWT" in state(memory)[0]

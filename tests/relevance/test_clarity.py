@@ -78,13 +78,13 @@ turns = st.lists(
 @given(turns)
 @settings(max_examples=10)
 def test_a_tracker_replayed_from_the_transcript_equals_the_live_one(
-    workspace: Path, said_in_turn: list[tuple[str, str, tuple[ToolCall, ...], str]]
+    place: Path | str, said_in_turn: list[tuple[str, str, tuple[ToolCall, ...], str]]
 ) -> None:
     """Whatever is said, with secrets and marks in it, whatever is anchored in between, and over restarts."""
 
     async def run() -> None:
         environ, clock = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__AUTO_COMMIT": "false"}, Clock()
-        opened = open_memory(workspace, environ, clock=clock)
+        opened = open_memory(place, environ, clock=clock)
         memory = await opened.__aenter__()
         session = memory.new_id()
         try:
@@ -100,7 +100,7 @@ def test_a_tracker_replayed_from_the_transcript_equals_the_live_one(
                     await end_session(memory, session)
                 elif then == "reopen":
                     await opened.__aexit__(None, None, None)
-                    opened = open_memory(workspace, environ, clock=clock)
+                    opened = open_memory(place, environ, clock=clock)
                     memory = await opened.__aenter__()
             counted, again = await live(memory, session), await replayed(memory, session)
             assert counted == again
@@ -200,10 +200,10 @@ async def test_what_was_forgotten_is_counted_no_more(memory: Memory) -> None:
 
 
 async def test_switched_off_nothing_is_counted_and_the_block_is_empty(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
+    place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     environ = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_CLARITY__ENABLED": "false"}
-    async with open_memory(workspace, environ, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, environ, clock=clock, new_id=new_id) as memory:
         await said(memory, "ClaraCore")
         assert await memory.state.entries(clarity.NAMESPACE) == {}
         assert await clarity.block_of(memory, "s") == ()
@@ -245,10 +245,10 @@ async def test_a_compaction_of_the_clients_own_prunes(memory: Memory) -> None:
 
 
 async def test_identity_files_and_anchors_are_the_essential_tier(
-    workspace: Path, clock: Clock, new_id: Callable[[], str]
+    place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     environ = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_CLARITY__STRICT_MODE": "true"}
-    async with open_memory(workspace, environ, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, environ, clock=clock, new_id=new_id) as memory:
         await said(memory, "read SOUL.md about ClaraCore and focus-engine")
         await anchor(memory, "focus-engine", True)
         for number in range(30):
@@ -259,6 +259,7 @@ async def test_identity_files_and_anchors_are_the_essential_tier(
     assert not verdicts["claracore"].keep
 
 
+@pytest.mark.both_engines
 async def test_the_block_is_in_the_compiled_text_and_in_its_receipt_and_within_its_tokens(memory: Memory) -> None:
     await said(memory, "ClaraCore")
     await said(memory, "ClaraCore " + " ".join(f"NewThing{number} new_tool_{number}" for number in range(18)))
@@ -277,7 +278,7 @@ async def test_the_block_is_in_the_compiled_text_and_in_its_receipt_and_within_i
 
 async def test_a_failing_tracker_costs_no_turn(memory: Memory) -> None:
     await said(memory, "ClaraCore")
-    (memory.disk.root / "anchors.yaml").write_bytes(b"\xff\xfe not utf-8")
+    memory.files.write_bytes_atomic("anchors.yaml", b"\xff\xfe not utf-8")
     await said(memory, "still here")
     assert [turn.content for turn in await session_turns(memory, "s")] == ["ClaraCore", "still here"]
 

@@ -22,13 +22,11 @@ from mcp_server.search.search import SearchRequest, find, search, snippet, weigh
 from mcp_server.settings_file import read_settings
 from mcp_server.storage.values import Depth
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 
 
 def write(memory: Memory, path: str, text: str) -> None:
-    place = memory.disk.root / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8")
+    memory.files.write_atomic(path, text)
 
 
 @pytest.fixture
@@ -120,9 +118,9 @@ async def test_the_gate_follows_the_setting(stored: Memory) -> None:
 
 
 async def test_meaning_is_used_where_there_is_an_embedder(
-    workspace: Path, clock: Any, new_id: Callable[[], str]
+    place: Path | str, clock: Any, new_id: Callable[[], str]
 ) -> None:
-    async with open_memory(workspace, {}, clock=clock, new_id=new_id) as memory:
+    async with open_memory(place, {}, clock=clock, new_id=new_id) as memory:
         write(memory, "knowledge/reference/a.md", "She bought an automobile yesterday.")
         write(memory, "knowledge/reference/b.md", "The soup needs salt.")
         await memory.index.rebuild()

@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.embed import Embedder
 from mcp_server.storage import ports
-from mcp_server.storage.local.changes import Changes
+from mcp_server.storage.changes import Changes
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.index.index import Index

@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.local.database import Database, DatabaseBroken, Driver, driver
+from mcp_server.storage.local.database import Database, DatabaseBroken
+from mcp_server.storage.sqlite import Driver, driver
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,9 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
 from mcp_server.storage import logs
+from mcp_server.storage.lexicon import parsed
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.lexicon import LexiconFile, parsed
+from mcp_server.storage.local.lexicon import LexiconFile
 from mcp_server.storage.logs import AdvisorFiles, advisor_path
 from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
 

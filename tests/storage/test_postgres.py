@@ -15,15 +15,20 @@ import psycopg
 import pytest
 from anyio.to_thread import run_sync
 
+from mcp_server.app import open_memory
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, NotFound, Unavailable
+from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
 from mcp_server.storage.postgres import locks, postings
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.connections import CONNECTIONS
 from mcp_server.storage.postgres.database import Connection
+from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, SHARED_TABLES, prepare
 from mcp_server.storage.postgres.opening import TeamStorage, open_storage
 from mcp_server.storage.values import Change
+from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
 
 pytestmark = pytest.mark.anyio
@@ -309,6 +314,38 @@ def tables(administrator: psycopg.Connection) -> list[str]:
         (SCHEMA,),
     )
     return [name for (name,) in rows if name not in SHARED_TABLES]
+
+
+async def test_of_a_transcript_that_grew_only_the_new_part_is_read(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    bytes_of = TeamFiles.bytes_of
+
+    def counted(files: TeamFiles, connection: Connection, path: str, start: int = 0) -> bytes:
+        data = bytes_of(files, connection, path, start)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(TeamFiles, "bytes_of", counted)
+    async with open_memory(address, KEYWORDS_ONLY) as memory:
+        for number in range(20):
+            await observe(memory, NewTurn("user", f"The crane lifts {number} tons.", "s"), Caller("library"))
+        await memory.index.refresh()
+        whole = read[-1]
+        await observe(memory, NewTurn("user", "The crane is repaired in May.", "s"), Caller("library"))
+        await memory.index.refresh()
+        assert read[-1] < whole / 10
+        assert await memory.index.last_turn("s") == 21
+        row = await memory.state.session("s")
+        assert row is not None
+        text = memory.files.read_text(row.path)
+        memory.files.write_atomic(row.path, text.replace("crane", "winch"))
+        await memory.index.refresh()
+        assert read[-1] == len(text.encode())
+        grown = await memory.index.fingerprint()
+        await memory.index.rebuild()
+        assert await memory.index.fingerprint() == grown
 
 
 def test_every_key_begins_with_the_workspace(administrator: psycopg.Connection) -> None:

@@ -30,7 +30,7 @@ ROW = SessionRow("s", "raw/s.md", "open", "name:atlas", None, "replace", "Title"
 
 READ_AND_CLOSE = """\
 import sys
-from mcp_server.storage.local.database import driver
+from mcp_server.storage.sqlite import driver
 connection = driver().module.connect(sys.argv[1])
 print(connection.execute("SELECT count(*) FROM sessions").fetchone()[0])
 connection.close()

@@ -62,9 +62,7 @@ When a new email arrives:
 
 def write(memory: Memory, path: str, text: str) -> None:
     """Writes a file as a person would, past us."""
-    place = memory.disk.root / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8")
+    memory.files.write_atomic(path, text)
 
 
 async def say(

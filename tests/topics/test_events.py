@@ -10,7 +10,7 @@ from mcp_server.topics.events import CUT, LONGEST_PAYLOAD, webhook
 from mcp_server.topics.listing import list_topics, switch
 from tests.topics.playbooks import context, say, write
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 
 MAIL = """\
 ---

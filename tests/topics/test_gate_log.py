@@ -47,12 +47,11 @@ warm. Tell the channel. Roll back first and ask questions later.
 
 
 @pytest.fixture
-async def memory(workspace: Path, clock: Callable[[], datetime]) -> AsyncIterator[Memory]:
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as opened:
-        (workspace / "topics").mkdir(exist_ok=True)
-        for path in (workspace / "topics").glob("*.md"):
-            path.unlink()
-        (workspace / "topics" / "deployment.md").write_text(DEPLOYMENT)
+async def memory(place: Path | str, clock: Callable[[], datetime]) -> AsyncIterator[Memory]:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock) as opened:
+        for path in opened.files.names("topics", ""):
+            opened.files.remove(path)
+        opened.files.write_atomic("topics/deployment.md", DEPLOYMENT)
         yield opened
 
 
@@ -106,14 +105,14 @@ async def test_a_topic_that_nobody_used_in_its_life_was_useless(memory: Memory) 
     assert last(memory)["was_useful"] is False
 
 
-async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory: Memory, workspace: Path) -> None:
+async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory: Memory) -> None:
     await say(memory, "user", ASK)
     await switch(memory, "deployment", "talk", on=False)
     assert last(memory)["was_useful"] is False
     assert last(memory)["outcome"] == "the user deactivated it"
 
     quiet = DEPLOYMENT.replace("priority: high", "priority: low")
-    (workspace / "topics" / "deployment.md").write_text(quiet)
+    memory.files.write_atomic("topics/deployment.md", quiet)
     await observe(memory, NewTurn("user", "The production of the play was a success", session="other"), AGENT)
     assert last(memory)["gate_result"] is False
     await switch(memory, "deployment", "other", on=True)
@@ -121,11 +120,10 @@ async def test_what_the_user_switches_is_what_they_think_of_the_decision(memory:
     assert last(memory)["outcome"] == "the user activated it"
 
 
-async def test_the_log_can_be_switched_off(workspace: Path, clock: Callable[[], datetime]) -> None:
+async def test_the_log_can_be_switched_off(place: Path | str, clock: Callable[[], datetime]) -> None:
     off = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WATCHERS__LOG_GATE": "false"}
-    async with open_memory(workspace, off, clock=clock) as memory:
-        (workspace / "topics").mkdir(exist_ok=True)
-        (workspace / "topics" / "deployment.md").write_text(DEPLOYMENT)
+    async with open_memory(place, off, clock=clock) as memory:
+        memory.files.write_atomic("topics/deployment.md", DEPLOYMENT)
         await say(memory, "user", ASK)
         await switch(memory, "deployment", "talk", on=False)
         assert list(decisions(memory)) == []

@@ -15,20 +15,17 @@ than its statement-by-statement methods, for the reason above.
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import os
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.local.locks import Held, Locks
+from mcp_server.storage.sqlite import Driver, driver
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -46,48 +43,6 @@ _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 
 
 class DatabaseBroken(Unavailable):
     """The file is not a database, or is damaged. The caller moves it aside and rebuilds its content."""
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The SQLite library in use: its module (DB-API 2.0), version, and whether it can load extensions (sqlite-vec)."""
-
-    module: ModuleType
-    name: str
-    version: str
-    loads_extensions: bool
-
-    @property
-    def error(self) -> type[Exception]:
-        """Returns the driver's base exception: pysqlite3 has its own."""
-        error: type[Exception] = self.module.Error
-        return error
-
-
-@functools.cache
-def driver() -> Driver:
-    """Returns the interpreter's sqlite3 if it loads extensions, else a pysqlite3 that does, else sqlite3."""
-    if _loads_extensions(sqlite3):
-        return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, True)
-    try:
-        pysqlite3 = importlib.import_module("pysqlite3")  # has no types of its own
-    except ImportError:
-        pass
-    else:
-        if _loads_extensions(pysqlite3):
-            return Driver(pysqlite3, "pysqlite3", pysqlite3.sqlite_version, True)
-    return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, False)
-
-
-def _loads_extensions(module: Any) -> bool:
-    connection = module.connect(":memory:")
-    try:
-        connection.enable_load_extension(True)
-    except (AttributeError, module.Error):  # left out when Python was built, or when its SQLite was
-        return False
-    finally:
-        connection.close()
-    return True
 
 
 class Database:

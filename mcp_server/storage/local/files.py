@@ -10,8 +10,8 @@ import contextlib
 import difflib
 import errno
 import os
-import re
 import shutil
+import stat
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,40 +23,8 @@ from typing import get_args
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.model import Category
 from mcp_server.storage.local import durable
+from mcp_server.storage.paths import is_usable, parts_of
 from mcp_server.storage.values import LOCAL, FileStat
-
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
-
-
-def is_usable(name: str) -> bool:
-    """Returns True if a file or folder of this name can be part of a path on every system."""
-    forbidden = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name.endswith((".", " "))
-    return not forbidden and len(name.encode()) <= 255
-
-
-def parts_of(path: str) -> list[str]:
-    """Returns the parts of a relative path that is valid on every system. Raises Refused for any other path."""
-    if not path.strip():
-        raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
-    found = _FORBIDDEN.search(path)
-    if found:
-        raise Refused(
-            f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'"
-        )
-    if path.startswith(("/", "~")):
-        raise Refused(f"{path!r} is absolute; give a path relative to the workspace")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    for part in parts:
-        if part == "..":
-            raise Refused(f"{path!r} leaves the workspace ('..'); give a path inside it")
-        if part.lower() == ".git":
-            raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
-        if _DEVICE.fullmatch(part) or part.endswith((".", " ")):
-            raise Refused(f"{path!r} holds {part!r}, a name that Windows reserves; choose another one")
-        if len(part.encode()) > 255:
-            raise Refused(f"{part[:60]}… is too long for a file name; choose a shorter one")
-    return parts
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[FileStat]:
@@ -282,6 +250,33 @@ class WorkspaceFiles:
             folders[:] = sorted(name for name in kept if name not in odd)
             yield from (base + Path(here, name).relative_to(top).as_posix() for name in sorted(odd))
 
+    def everything(self) -> Iterator[str]:
+        """Yields the paths of all files, hidden ones and `.local/` too, without those of git."""
+        for base, prefix in ((self.root, ""), (self.local, f"{LOCAL}/")):
+            for folder, names, found in os.walk(base):
+                here = Path(folder)
+                names[:] = sorted(name for name in names if name != ".git" and here / name != self.local)
+                for name in sorted(found):
+                    if _is_file(here / name):
+                        yield prefix + (here / name).relative_to(base).as_posix()
+
+    def unnamed(self, path: str, most: int) -> bytes | None:
+        """Returns up to `most` bytes of a file whose name is not allowed in a path; None for all others."""
+        if all(map(is_usable, path.split("/"))) or path.startswith(f"{LOCAL}/"):
+            return None
+        try:
+            with durable.opened(self.root / path) as stream:
+                return stream.read(most)
+        except OSError:
+            return None
+
+    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yields nothing: git has the earlier versions."""
+        return iter(())
+
+    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:
+        """Does nothing: git has the earlier versions."""
+
     def names(self, prefix: str, part: str) -> list[str]:
         """Returns the paths of the markdown files below a folder whose names contain `part`, in no order.
 
@@ -324,12 +319,12 @@ class WorkspaceFiles:
         known = set(get_args(Category))
         counts: Counter[str] = Counter()
         for prefix in ("knowledge/", "topics/", "archive/", "raw/conversations/"):
-            for stat in _walk(self.root / prefix, prefix):
-                parts = stat.path.split("/")
+            for found in _walk(self.root / prefix, prefix):
+                parts = found.path.split("/")
                 name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
                 if parts[0] != "knowledge":
                     name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s")
-                if stat.path.endswith(".md"):
+                if found.path.endswith(".md"):
                     counts[name if name in known else "other"] += 1
         return counts
 
@@ -377,6 +372,16 @@ class WorkspaceFiles:
     def remove_folder(self, path: str) -> None:
         """Deletes a folder and all its files. Does nothing if it is missing."""
         shutil.rmtree(self.resolve(path), ignore_errors=True)
+
+    def remove_empty(self, folder: str) -> None:
+        """Deletes a folder and its parents as far as they are empty."""
+        real = self.resolve(folder)
+        while real != self.root and self.root in real.parents:
+            try:
+                real.rmdir()
+            except OSError:
+                return
+            real = real.parent
 
     def erase(self, path: str) -> None:
         """Overwrites a file with zeros and deletes it, both durably. Does nothing if it is missing."""
@@ -478,3 +483,10 @@ def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
             return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
         case _:
             return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return stat.S_ISREG(file.lstat().st_mode)
+    except OSError:
+        return False

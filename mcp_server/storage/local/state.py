@@ -17,9 +17,10 @@ from typing import Any, TypeVar, get_args
 
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
-from mcp_server.storage.local import copies
-from mcp_server.storage.local.database import StateFile, driver
+from mcp_server.storage.local import scrubbing
+from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
 
@@ -267,21 +268,21 @@ class State:
 
     async def held(self, request: Forgotten) -> dict[str, int]:
         """Returns for each table the number of rows that contain text of a request."""
-        return await self.file.read(lambda connection: copies.held(connection, request))
+        return await self.file.read(lambda connection: scrubbing.held(connection, request))
 
-    async def scrub(self, request: Forgotten) -> bool:
+    async def scrub(self, request: Forgotten) -> str:
         """Removes the text of a request from all rows, and from pages that deleted rows left behind.
 
-        Returns False if the write-ahead log could not be emptied because another process kept reading.
+        Returns a sentence if the write-ahead log could not be emptied because another process kept reading, else "".
         """
         from anyio import sleep
 
-        await self.file.write(lambda connection: copies.scrub(connection, request))
+        await self.file.write(lambda connection: scrubbing.scrub(connection, request))
         for _ in range(WIPE_TRIES):
-            if await self.file.outside(copies.wipe):
-                return True
+            if await self.file.outside(scrubbing.wipe):
+                return ""
             await sleep(0.05)
-        return False
+        return ".local/state.db-wal: another process kept reading; it is emptied when that one ends"
 
     async def empty(self, kept: Iterable[str]) -> None:
         """Deletes everything except folder ids and the entries of these namespaces, and rewrites the file.
@@ -299,7 +300,7 @@ class State:
 
         await self.file.write(clear)
         self._complete = None
-        await self.file.outside(copies.wipe)
+        await self.file.outside(scrubbing.wipe)
 
     # references
 

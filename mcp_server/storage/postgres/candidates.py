@@ -1,7 +1,7 @@
 """Searches the index in PostgreSQL: the same candidates, with the same raw values, as the embedded engine finds.
 
 Words fetch by postings (`postings`), meaning by an exact scan of narrow vectors. All candidates are then scored by
-every word and by the exact cosine (`storage.local.index.candidates.score`), however they were found.
+every word and by the exact cosine (`storage.index.scoring`), however they were found.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query, weigh
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.local.index.candidates import FILLING_PARTS, Found, attach_lines, score
-from mcp_server.storage.local.index.query_plan import (
+from mcp_server.storage.index.narrow import ENOUGH, in_bytes
+from mcp_server.storage.index.query_plan import (
     COUNTED,
     FETCHING_WORDS,
     FIRST_FETCH,
@@ -24,7 +24,7 @@ from mcp_server.storage.local.index.query_plan import (
     QueryPlan,
     SmallScope,
 )
-from mcp_server.storage.local.index.vectors import ENOUGH, in_bytes
+from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcp_server.storage.local.index.generations import Stems
+    from mcp_server.storage.sqlite import Stems
 
 COLUMNS: str = (
     "m.id, m.path, m.mark, m.part, m.ordinal, m.first_line, m.last_line, m.text, m.title, m.category, m.project, "
@@ -303,20 +303,12 @@ class Searching:
         return max(0, counted)
 
     def _small(self, scope: Scope) -> SmallScope:
-        import numpy as np
-
         rows = self._rows(
             f"SELECT m.id, m.stems FROM passage m WHERE m.ws = %s AND m.kind = {SAID} AND {scope.condition} "
             "ORDER BY m.id",
             *scope.values,
         )
-        lengths = np.array([len(stems) // 4 for _, stems in rows], dtype=np.intp)
-        return SmallScope(
-            ids=np.array([number for number, _ in rows], dtype=np.int64),
-            stems=np.frombuffer(b"".join(stems for _, stems in rows), dtype="<u4"),
-            owner=np.repeat(np.arange(len(rows)), lengths),
-            lengths=lengths,
-        )
+        return SmallScope.of(rows)
 
     def _frequency(self, number: int, everywhere: int, share: float, scope: Scope) -> int:
         """Returns the number of passages of the scope that contain a word; for a common word an estimate by the scope's

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.local.changes import Changes
+from mcp_server.storage.changes import Changes
 from mcp_server.storage.postgres.connections import CHANNEL
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import Change

@@ -11,8 +11,10 @@ transaction: the unit then fails as a whole, also if a caller caught the error.
 from __future__ import annotations
 
 import contextlib
+import random
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,18 +22,25 @@ from typing import TypeVar
 
 import psycopg
 from psycopg import pq
+from psycopg.sql import SQL, Identifier
 from psycopg_pool import PoolTimeout
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.postgres.address import Address
+from mcp_server.storage.postgres.connections import OPTIONS, release, shared
 from mcp_server.storage.postgres.connections import Connection as Connection
-from mcp_server.storage.postgres.connections import release, shared
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA
 from mcp_server.storage.values import Change
 
 T = TypeVar("T")
 LOCK_SECONDS = 120
 """Seconds after which the other holder of a lock counts as stuck, and the caller gets an error."""
+
+STATEMENT_SECONDS = 150
+"""Seconds after which the server ends a statement. Longer than LOCK_SECONDS, whose error says more."""
+
+DEADLOCK_TRIES = 5
+"""Times that a transaction is run which the server ends because of a deadlock. A unit of work is not run again."""
 
 IDLE_SECONDS = 120
 """Seconds after which the server ends a transaction whose client is silent: a cut connection keeps no lock."""
@@ -65,7 +74,7 @@ class Database:
     def _beginning(self) -> str:
         return (
             f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL search_path = {SCHEMA}, public; SET LOCAL app.ws = '{self.ws}'; "
-            f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; "
+            f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'; "
             f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"
         )
 
@@ -97,15 +106,37 @@ class Database:
             return fn(unit.connection)
 
     def apart(self, fn: Callable[[Connection], T]) -> T:
-        """Returns `fn(connection)` of a transaction of its own, also within a unit of work."""
-        with explained(self.address), self._transaction() as connection:
-            return fn(connection)
+        """Returns `fn(connection)` of a transaction of its own, also within a unit of work. After a deadlock `fn` is
+        called again."""
+        with explained(self.address):
+            for left in range(DEADLOCK_TRIES, 0, -1):
+                try:
+                    with self._transaction() as connection:
+                        return fn(connection)
+                except psycopg.errors.DeadlockDetected:
+                    if left == 1:
+                        raise
+                    time.sleep(random.uniform(0, 0.2))  # so that the other one is ahead
+        raise AssertionError("unreachable")
 
     async def call(self, fn: Callable[[Connection], T]) -> T:
         """Returns `run(fn)`, in a worker thread."""
         from anyio.to_thread import run_sync
 
         return await run_sync(self.run, fn)
+
+    def vacuum(self) -> str:
+        """Lets the server reuse the space of deleted rows. Returns a sentence if only an administrator can, else ""."""
+        with (
+            explained(self.address),
+            psycopg.connect(self.address.connection, autocommit=True, **OPTIONS) as connection,
+        ):
+            said: list[str] = []
+            connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+            tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,)).fetchall()
+            for (table,) in tables:
+                connection.execute(SQL("VACUUM {}").format(Identifier(SCHEMA, table)))
+        return f"deleted rows on the server's disk: {said[0]}; an administrator runs VACUUM" if said else ""
 
     def enter(self) -> Unit:
         """Begins a unit of work without making it the caller's; `leave` ends it."""
@@ -187,6 +218,8 @@ def explained(address: Address) -> Iterator[None]:
         raise Unavailable(
             f"{address.shown}: another process has held a lock for {LOCK_SECONDS} s; end it if it hangs, and try again"
         ) from error
+    except psycopg.errors.DeadlockDetected as error:
+        raise Unavailable(f"{address.shown}: two calls waited for each other; nothing was stored, repeat it") from error
     except psycopg.errors.QueryCanceled as error:
         raise Unavailable(f"{address.shown}: the server ended a statement that took too long; try again") from error
     except psycopg.Error as error:

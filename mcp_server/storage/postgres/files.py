@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.model import Category
-from mcp_server.storage.local.files import is_usable, parts_of
+from mcp_server.storage.paths import is_usable, parts_of
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import LOCAL, FileStat, is_indexed
 
@@ -132,6 +132,34 @@ class TeamFiles:
         """Yields nothing: no file has a name that is not allowed in a path."""
         return iter(())
 
+    def everything(self) -> Iterator[str]:
+        """Yields the paths of all files, hidden ones and `.local/` too."""
+        return (path for (path,) in self._rows("SELECT path FROM file WHERE ws = %s ORDER BY path", ()))
+
+    def unnamed(self, path: str, most: int) -> None:
+        """Returns None: no file has a name that is not allowed in a path."""
+
+    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yields path, number and bytes of all versions that are not a file's current one; a deletion has no bytes."""
+        rows = self._rows(
+            "SELECT v.path, v.version, v.size FROM file_version v LEFT JOIN file f ON f.ws = v.ws AND f.path = v.path "
+            "AND f.version = v.version WHERE v.ws = %s AND f.path IS NULL ORDER BY 1, 2",
+            (),
+        )
+        for path, number, size in rows:
+            yield path, number, b"" if size is None else self.content_of(path, number)
+
+    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:
+        """Deletes earlier versions."""
+        paths, numbers = zip(*versions, strict=True) if (versions := list(versions)) else ((), ())
+        self._database.run(
+            lambda connection: connection.execute(
+                "DELETE FROM file_version v USING unnest(%s::text[], %s::bigint[]) AS o (path, version) "
+                "WHERE v.ws = %s AND v.path = o.path AND v.version = o.version",
+                (list(paths), list(numbers), self._ws),
+            )
+        )
+
     def count(self) -> Counter[str]:
         """Returns the number of markdown files of each category; "other" for files in other folders."""
         known = set(get_args(Category))
@@ -229,8 +257,10 @@ class TeamFiles:
                 raise Refused(f"{path} is read-only")
             if size < at_offset:
                 raise Conflict(f"{path} has {size} bytes, {at_offset} were expected; another program cut it")
-            if size > at_offset:
-                _truncate(connection, self._ws, clean, version, at_offset)
+            if size > at_offset:  # a new version, so that readers of the same version find the same beginning
+                kept = _content(connection, self._ws, clean, 0, at_offset) or b""
+                self._put(connection, clean, kept + data, None, new=False, sealed=False)
+                return at_offset + len(data)
             _add_part(connection, self._ws, clean, version, at_offset, data)
             connection.execute(
                 f"UPDATE file SET size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) WHERE ws = %s AND path = %s",
@@ -314,6 +344,9 @@ class TeamFiles:
             lambda connection: [self._drop(connection, found) for found in self.paths_below(connection, folder)]
         )
 
+    def remove_empty(self, folder: str) -> None:
+        """Does nothing: a folder without a file does not exist."""
+
     def erase(self, path: str) -> None:
         """Deletes a file and all its versions. Does nothing if it is missing."""
         clean = self.relative(path)
@@ -395,7 +428,7 @@ class TeamFiles:
         connection.execute(
             f"UPDATE file SET version = %s, size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1), sealed = %s "
             "WHERE ws = %s AND path = %s",
-            (version, len(data), sealed, self._ws, path),
+            (version, len(data), sealed or row[3], self._ws, path),
         )
         self._add_version(connection, path, version, data)
 
@@ -432,12 +465,16 @@ class TeamFiles:
                 (self._ws, path),
             )
 
-    def found(self, connection: Connection, path: str) -> tuple[FileStat | None, bytes | None]:
-        """Returns a file's size and time, and its bytes; None if it is missing."""
+    def found(self, connection: Connection, path: str) -> tuple[int, FileStat | None]:
+        """Returns a file's version, and its size and time; None if it is missing."""
         row = connection.execute(
-            "SELECT size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (self._ws, path)
+            "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (self._ws, path)
         ).fetchone()
-        return (FileStat(path, *row), _content(connection, self._ws, path)) if row else (None, None)
+        return (row[0], FileStat(path, *row[1:])) if row else (0, None)
+
+    def bytes_of(self, connection: Connection, path: str, start: int = 0) -> bytes:
+        """Returns the bytes of a file from `start` on; none if it is missing."""
+        return _content(connection, self._ws, path, start) or b""
 
     def paths_below(self, connection: Connection, folder: str) -> list[str]:
         """Returns the paths of all files of a folder, whose name ends with a slash."""
@@ -499,16 +536,6 @@ def _add_part(connection: Connection, ws: int, path: str, version: int, start: i
             "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)",
             (ws, path, version, start, data),
         )
-
-
-def _truncate(connection: Connection, ws: int, path: str, version: int, size: int) -> None:
-    """Deletes the bytes of a version from `size` on."""
-    where = "WHERE ws = %s AND path = %s AND version = %s"
-    connection.execute(f"DELETE FROM file_part {where} AND start >= %s", (ws, path, version, size))
-    connection.execute(
-        f"UPDATE file_part SET data = substring(data FOR (%s - start)::integer) {where} AND start + length(data) > %s",
-        (size, ws, path, version, size),
-    )
 
 
 def _after(folder: str) -> str:

@@ -13,7 +13,7 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.local.lexicon import SHIPPED, parsed
+from mcp_server.storage.lexicon import SHIPPED, parsed
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.changes import TeamChanges
 from mcp_server.storage.postgres.database import Database

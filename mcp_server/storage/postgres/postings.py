@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.local.index.query_plan import K1, B, idf
+from mcp_server.storage.index.query_plan import K1, B, idf
 from mcp_server.storage.postgres.database import Connection
 
 if TYPE_CHECKING:

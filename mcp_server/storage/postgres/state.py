@@ -10,23 +10,29 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import Any, TypeVar, get_args
 
+from psycopg.sql import SQL, Identifier, Placeholder
+
 from mcp_server.conversations.source_keys import Known, TurnKey
-from mcp_server.errors import Unavailable
 from mcp_server.model import Delivery, Kind, Role
+from mcp_server.storage.copies import clean_value
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
 from mcp_server.text.forgotten import Forgotten
 
 T = TypeVar("T")
+_Row = tuple[object, ...]
 
 _SESSION: str = "session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size"
 _KEY: str = "number, role, sha, nth, turn_id"
 
-NOT_YET = (
-    "forgetting and resetting are not offered on PostgreSQL yet; an administrator deletes a whole workspace in SQL"
-)
+_EMPTIED = "state emptied"
+"""The counter that exists from `empty` to `completed`."""
+
+_TABLES = ("session", "turn_key", "access", "directory", "entry", "live_chunk", "change")
+"""The tables of the state, and of the change notices, which name files and sessions."""
 
 
 class TeamState:
@@ -36,13 +42,17 @@ class TeamState:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._complete = False
 
     async def complete(self) -> bool:
-        """Returns True: state and transcripts change together."""
-        return True
+        """Returns True unless the state was emptied: state and transcripts change together."""
+        if not self._complete:
+            self._complete = not await self._rows("SELECT 1 FROM counter WHERE ws = %s AND name = %s", _EMPTIED)
+        return self._complete
 
     async def completed(self) -> None:
-        """Does nothing, because the state is always complete."""
+        """Records that the state has been read back from the transcripts."""
+        await self._execute("DELETE FROM counter WHERE ws = %s AND name = %s", _EMPTIED)
 
     async def data_version(self) -> int:
         """Returns the number of the last change notice of any process."""
@@ -151,16 +161,38 @@ class TeamState:
     # forgetting
 
     async def held(self, request: Forgotten) -> dict[str, int]:
-        """Raises Unavailable."""
-        raise Unavailable(NOT_YET)
+        """Returns for each table the number of rows that contain text of a request."""
+        return await self._database.call(
+            lambda connection: {
+                table: len(stale) for table in _TABLES if (stale := _stale(connection, self._ws, table, request)[1])
+            }
+        )
 
-    async def scrub(self, request: Forgotten) -> bool:
-        """Raises Unavailable."""
-        raise Unavailable(NOT_YET)
+    async def scrub(self, request: Forgotten) -> str:
+        """Removes the text of a request from all rows, and lets the server reuse the space of deleted rows. Returns a
+        sentence if only an administrator can do that, else ""."""
+        from anyio.to_thread import run_sync
+
+        await self._database.call(lambda connection: _scrub(connection, self._ws, request))
+        return await run_sync(self._database.vacuum)
 
     async def empty(self, kept: Iterable[str]) -> None:
-        """Raises Unavailable."""
-        raise Unavailable(NOT_YET)
+        """Deletes everything except folder ids and the entries of these namespaces.
+
+        The transcripts must be read back afterwards. Only for a process that is alone on the workspace.
+        """
+
+        def clear(connection: Connection) -> None:
+            for table in _TABLES:
+                if table not in ("directory", "entry"):
+                    connection.execute(SQL("DELETE FROM {} WHERE ws = %s").format(Identifier(table)), (self._ws,))
+            connection.execute("DELETE FROM entry WHERE ws = %s AND namespace <> ALL(%s)", (self._ws, list(kept)))
+            connection.execute(
+                "INSERT INTO counter (ws, name, value) VALUES (%s, %s, 1) ON CONFLICT DO NOTHING", (self._ws, _EMPTIED)
+            )
+
+        await self._database.call(clear)
+        self._complete = False
 
     # references
 
@@ -358,6 +390,27 @@ def _save(connection: Connection, ws: int, row: SessionRow, keys: Sequence[TurnK
         "nth = excluded.nth, turn_id = excluded.turn_id",
         [(ws, row.session, key.number, key.role, key.sha, key.nth, key.turn_id) for key in keys],
     )
+
+
+def _stale(
+    connection: Connection, ws: int, table: str, request: Forgotten
+) -> tuple[list[str], list[tuple[_Row, _Row]]]:
+    """Returns the columns of a table, and its rows with forgotten text, each before and after cleaning."""
+    cursor = connection.execute(SQL("SELECT * FROM {} WHERE ws = %s").format(Identifier(table)), (ws,))
+    columns = [column.name for column in cursor.description or ()]
+    stale = [(row, fresh) for row in cursor if (fresh := tuple(map(clean_value, columns, row, repeat(request)))) != row]
+    return columns, stale
+
+
+def _scrub(connection: Connection, ws: int, request: Forgotten) -> None:
+    for table in _TABLES:
+        columns, stale = _stale(connection, ws, table, request)
+        name = Identifier(table)
+        same = SQL(" AND ").join(SQL("{} IS NOT DISTINCT FROM %s").format(Identifier(column)) for column in columns)
+        marks = SQL(", ").join([Placeholder()] * len(columns))
+        for row, fresh in stale:
+            connection.execute(SQL("DELETE FROM {} WHERE {}").format(name, same), row)
+            connection.execute(SQL("INSERT INTO {} VALUES ({}) ON CONFLICT DO NOTHING").format(name, marks), fresh)
 
 
 def storable(text: str) -> str:

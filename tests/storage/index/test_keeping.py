@@ -19,11 +19,11 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search import ranking
 from mcp_server.search.query import plain_query
-from mcp_server.storage.local.index import generations as stems
+from mcp_server.storage import sqlite as stems
 from mcp_server.storage.local.index import writer
-from mcp_server.storage.local.index.generations import Stems
 from mcp_server.storage.local.index.vectors import SCHEMA
 from mcp_server.storage.local.index.writer import write
+from mcp_server.storage.sqlite import Stems
 from tests.serving import environment
 from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
 

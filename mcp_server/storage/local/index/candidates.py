@@ -12,31 +12,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.concurrency import both
-from mcp_server.model import Category, Passage
-from mcp_server.search.ranking import Candidate, matching_best
+from mcp_server.search.ranking import matching_best
+from mcp_server.storage.index.query_plan import QueryPlan
+from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.generations import OpenReader
-from mcp_server.storage.local.index.query_plan import (
-    K1,
-    B,
-    QueryPlan,
-    Scope,
-    fetch_by_words,
-    idf,
-    in_scope,
-    plan_query,
-    scope_of,
-)
+from mcp_server.storage.local.index.query_plan import Scope, fetch_by_words, in_scope, plan_query, scope_of
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
-from mcp_server.text.derived_lines import Source, sources_of, without_sources
+from mcp_server.text.derived_lines import Source
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -120,37 +110,6 @@ def _by_words(
     return plan, vector, found
 
 
-FILLING_PARTS = 8
-"""Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
-
-
-@dataclass(slots=True)  # not frozen for the same reason as a Candidate
-class Found:
-    """A candidate with its passage, which is made only when it is asked for."""
-
-    candidate: Candidate
-    _row: tuple[Any, ...] | Passage
-    _names: Mapping[int, str] = field(default_factory=dict)
-    sources: tuple[Source, ...] = ()
-    """The turns that a derived line comes from; nothing for every other passage."""
-    source: int | None = None
-    """For a derived line: the number of the candidate passage that it comes from."""
-
-    @property
-    def row_id(self) -> int | None:
-        """Returns the passage's number in this index; None if it was read from the files."""
-        return None if isinstance(self._row, Passage) else self._row[0]
-
-    @property
-    def text(self) -> str:
-        return self._row.text if isinstance(self._row, Passage) else self._row[7]
-
-    @property
-    def passage(self) -> Passage:
-        """Returns the passage. Of some hundred candidates small are shown."""
-        return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
-
-
 def neighbors_of_best(
     connection: sqlite3.Connection, plan: QueryPlan, found: Sequence[Found], scope: Scope, best_units: int
 ) -> list[int]:
@@ -186,39 +145,6 @@ def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope
     return {Source(path, turn): number for path, turn, number in rows if number in kept}
 
 
-def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
-    """Returns the candidates, with each derived line in the unit of the turn that it comes from.
-
-    A derived line is left out if its turn is in the scope (`of`) but is no candidate.
-    """
-    turns: dict[str, Candidate] = {}
-    most = 0.0
-    for one in found:
-        if not one.sources:
-            turns.setdefault(one.candidate.unit, one.candidate)
-            most = max(most, one.candidate.bm25)
-    together: list[Found] = []
-    for one in found:
-        number = next((of[source] for source in one.sources[:1] if source in of), None)
-        turn = turns.get(f"{one.sources[0].path}#{one.sources[0].turn}") if number is not None else None
-        if turn is None:
-            together += [one] if number is None else []
-            continue
-        candidate = replace(
-            one.candidate,
-            unit=turn.unit,
-            group=turn.group,
-            ordinal=turn.ordinal,
-            first_person=turn.first_person,
-            tells_time=turn.tells_time,
-            length=len(without_sources(one.text)),
-            bm25=min(one.candidate.bm25, most),
-            derived=True,
-        )
-        together.append(replace(one, candidate=candidate, source=number))
-    return together
-
-
 COLUMNS = (
     "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, "
     "m.session, p.turn, p.turn_id, p.role, m.speaker, m.at, "
@@ -251,105 +177,3 @@ def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names
                 "SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),)
             )
         )
-
-
-def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
-    """Returns the passage of a row, exactly as it was indexed."""
-    return Passage(
-        path=row[1],
-        unit=f"{row[1]}#{row[2]}",
-        part=row[3],
-        ordinal=row[4],
-        start=row[5],
-        end=row[6],
-        text=row[7],
-        title=row[8],
-        category=cast(Category, names[row[9]]),
-        project=names[row[10]],
-        session=names[row[11]],
-        turn=row[12],
-        turn_id=row[13],
-        role=row[14],
-        speaker=names[row[15]],
-        at=None if row[16] is None else datetime.fromtimestamp(row[16], UTC),
-    )
-
-
-def score(
-    plan: QueryPlan, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
-) -> list[Found]:
-    """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
-    import numpy as np
-
-    if not rows:
-        return []
-    many = len(rows)
-    stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
-    lengths = np.array([len(row[21]) // 4 for row in rows])
-    owner = np.repeat(np.arange(many), lengths)
-    norm = K1 * (1 - B + B * lengths / plan.mean_words)
-    bm25 = np.zeros(many)
-    matched = [0] * many
-    where: dict[str, NDArray[np.intp]] = {}
-    keywords = len(plan.asked.words)
-    for bit, (word, number, frequency) in enumerate(zip(plan.asked.lookup, plan.numbers, plan.everywhere, strict=True)):
-        places = where[word] = np.flatnonzero(stems == number)
-        if not len(places):
-            continue
-        times = np.bincount(owner[places], minlength=many)
-        if bit < keywords:  # names of speakers are looked up, and are no keywords
-            bm25 += idf(plan.all_passages, frequency) * times * (K1 + 1) / (times + norm)
-        for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
-            matched[place] |= 1 << bit
-    pairs = np.zeros(many, dtype=int)
-    for first, second in plan.asked.pairs:
-        if first in where and second in where:
-            beside = np.intersect1d(where[first] + 1, where[second], assume_unique=True)
-            beside = beside[owner[beside] == owner[beside - 1]] if len(beside) else beside
-            pairs[np.unique(owner[beside])] += 1
-    cosines = _cosines([row[22] for row in rows], vector)
-    named = map(sources_of, [row[7] if row[12] is None else "" for row in rows])
-    found: list[Found] = []
-    for row, keywords_value, cosine, words_in, beside_each_other, of in zip(
-        rows, bm25.tolist(), cosines, matched, pairs.tolist(), named, strict=True
-    ):
-        path, mark, part, ordinal, line = row[1:6]
-        session, turn = row[11:13]
-        length, tells_time, first_person, asks = row[17:21]
-        candidate = Candidate(  # by position: there are hundreds a search, and keywords double what they take
-            path,
-            line,
-            f"{path}#{mark}",
-            path if turn is None else f"session {names[session]}",
-            ordinal if turn is None else turn,
-            keywords_value,
-            cosine,
-            words_in,
-            beside_each_other,
-            row[14],
-            names[row[15]],
-            length,
-            bool(tells_time),
-            first_person,
-            bool(asks),
-            part,
-        )
-        found.append(Found(candidate, row, names, of))
-    return found
-
-
-def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) -> list[float | None]:
-    import numpy as np
-
-    if vector is None:
-        return [None] * len(blobs)
-    size = 2 * len(vector)
-    usable = [index for index, blob in enumerate(blobs) if blob is not None and len(blob) == size]
-    cosines: list[float | None] = [None] * len(blobs)
-    if usable:
-        matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(
-            len(usable), len(vector)
-        )
-        for index, cosine in zip(usable, (matrix.astype(np.float32) @ vector).tolist(), strict=True):
-            cosines[index] = cosine
-    return cosines

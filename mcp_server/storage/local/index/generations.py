@@ -10,78 +10,27 @@ deleted. Files of another schema or another embedder are not used.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import secrets
 import sqlite3
-import threading
-import zlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.index.numpy_import import import_numpy
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.database import Database, DatabaseBroken, inode_of
 from mcp_server.storage.local.index import vectors
-from mcp_server.storage.local.index.vectors import SCHEMA, STEMMER, Matrix
+from mcp_server.storage.local.index.vectors import SCHEMA, Matrix
+from mcp_server.storage.sqlite import Stems
 
 if TYPE_CHECKING:
     import sqlite3
 
     from mcp_server.storage.local.locks import Held, Locks
 
-
-MOST = 200_000
-"""Words that are cached for each connection, at most about 20 MB; a workspace of 100,000 passages has fewer."""
-
-
-class Stems:
-    """The stems of words, by the tokenizer of the keyword index, as 32-bit numbers. Belongs to one connection and its
-    thread. Different stems have equal numbers with a chance of 1 in 4 · 10⁹."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._known: dict[str, int] = {}
-        connection.executescript(STEMMER)
-
-    def learn(self, words: Iterable[str]) -> None:
-        """Looks up all unknown words at once. `numbers` does it too, for few words."""
-        asked = list(dict.fromkeys(words))
-        new = [word for word in asked if word not in self._known]
-        if len(self._known) + len(new) > MOST:
-            new = asked  # the cache is emptied: the known words are needed, too
-        if new:
-            self.terms(new)
-
-    def numbers(self, words: Sequence[str]) -> list[int]:
-        """Returns the number of each word, in order."""
-        known = self._known
-        try:
-            return [known[word] for word in words]
-        except KeyError:
-            self.learn(words)
-            return [self._known[word] for word in words]
-
-    def terms(self, words: Sequence[str]) -> list[str]:
-        """Returns the stems as text, as in the keyword index's vocabulary, and caches their numbers.
-
-        A word that the tokenizer does not see (a lone combining sign) is its own stem.
-        """
-        self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(words))
-        found = dict(self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0").fetchall())
-        self._connection.execute("DELETE FROM temp.words_in")
-        stems = [found.get(row, word) for row, word in enumerate(words)]
-        if len(self._known) + len(words) > MOST:
-            self._known.clear()
-        self._known.update(zip(words, (zlib.crc32(stem.encode("utf-8", "replace")) for stem in stems), strict=True))
-        return stems
-
-
-_importing = threading.Lock()
-numpy_is_there = threading.Event()
 
 BUSY_SECONDS = 5.0
 """No reader keeps an index locked for long: a file that stays locked is damaged."""
@@ -167,13 +116,6 @@ async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Conne
         raise
     stems, loads = made[0]
     return Connected(database, stems, loads)
-
-
-def import_numpy() -> None:
-    """Imports NumPy, one thread at a time: two first imports at once break it."""
-    with _importing:
-        importlib.import_module("numpy")
-        numpy_is_there.set()
 
 
 def _size(path: Path) -> int:

@@ -19,19 +19,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.local.database import driver
+from mcp_server.storage.index.file_reader import FileContent, Scan
+from mcp_server.storage.index.numpy_import import import_numpy, numpy_is_there
+from mcp_server.storage.index.plans import Row, Signals, plan, signals_of
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
-from mcp_server.storage.local.index.file_reader import FileContent, Scan, read_file
-from mcp_server.storage.local.index.generations import (
-    OpenReader,
-    import_numpy,
-    numpy_is_there,
-    open_reader,
-)
+from mcp_server.storage.local.index.generations import OpenReader, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
-from mcp_server.storage.local.index.writer import Row, Signals, plan, signals_of
+from mcp_server.storage.local.index.plain_files import read_file
 from mcp_server.storage.ports import Progress
+from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
@@ -43,9 +40,10 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
+    from mcp_server.storage.index.query_plan import QueryPlan
+    from mcp_server.storage.index.scoring import Found
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.candidates import Found, Vector
-    from mcp_server.storage.local.index.query_plan import QueryPlan
+    from mcp_server.storage.local.index.candidates import Vector
     from mcp_server.storage.local.locks import Locks
     from mcp_server.text.derived_lines import Source
 
@@ -75,7 +73,7 @@ class Index(Maintenance):
         dimensions: int = 0,
     ) -> None:
         super().__init__(files, locks, folder, embedder, name or (embedder.name if embedder else "none"), dimensions)
-        self._scan = Scan(files)
+        self._scan = Scan(files, lambda path: read_file(files, path, None))
         self._open: OpenReader | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
 
@@ -135,11 +133,7 @@ class Index(Maintenance):
     async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
 
-        message = (
-            f"the search index is {self._health.absence}: the files were read instead, by keywords only. "
-            "The server rebuilds it, or `context-manager reset --index --apply`"
-        )
-        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, message)))
+        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, self._health.absence)))
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""

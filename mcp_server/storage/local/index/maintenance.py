@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.local.database import driver, inode_of
+from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile
+from mcp_server.storage.local.database import inode_of
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index import vectors as schema
-from mcp_server.storage.local.index.file_reader import RACY_NS, IndexedFile
-from mcp_server.storage.local.index.generations import (
-    Connected,
-    Generation,
-    Generations,
-    Health,
-    connect,
-)
+from mcp_server.storage.local.index.generations import Connected, Generation, Generations, Health, connect
 from mcp_server.storage.local.index.vectors import refill
 from mcp_server.storage.local.index.writer import Indexer, known_files, known_paths
 from mcp_server.storage.ports import Progress
+from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:

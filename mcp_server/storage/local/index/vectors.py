@@ -17,13 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcp_server.storage.index.narrow import ENOUGH, LEADING, in_bytes
 from mcp_server.storage.local.index.query_plan import Scope, in_scope, is_small, rows_in
 
 SCHEMA = 6
 
-LEADING: Mapping[str, int] = {"wordllama": 128}
-"""Embedders whose first numbers are nearly as good as all (Matryoshka representations, arXiv 2205.13147). Only these
-numbers are used to find neighbors, in half the time. NDCG@10 on LoCoMo (`benchmarks retrieval`) stays .659."""
 
 LINES = -1
 """The session of derived lines in the vector table, so that searches can exclude them."""
@@ -141,11 +139,6 @@ CREATE VIRTUAL TABLE knowledge_vec USING vec0 (
 );
 """
 
-STEMMER = """
-CREATE VIRTUAL TABLE temp.words_in USING fts5 (word, tokenize = 'porter unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE temp.stems_out USING fts5vocab (temp, words_in, instance);
-"""
-
 
 def load_vectors(connection: sqlite3.Connection) -> bool:
     """Loads sqlite-vec into a connection. Returns False if the driver or the machine cannot.
@@ -192,9 +185,6 @@ def state(connection: sqlite3.Connection) -> dict[str, str]:
     """Returns `index_state` as a dictionary."""
     return dict(connection.execute("SELECT key, value FROM index_state").fetchall())
 
-
-ENOUGH = 0.5
-"""If at least this share of the neighbors is in the scope, no more are searched."""
 
 if TYPE_CHECKING:
     import numpy as np
@@ -309,28 +299,11 @@ def refill(connection: sqlite3.Connection) -> bool:
     return True
 
 
-SCALE = 254.0
-"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
-
-
 def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
     """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
     half = vectors.astype("<f2")
     # From the rounded vectors, so that the table can be filled again from the stored ones.
     return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
-
-
-def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
-    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
-
-    They are normalized again, so that L2 orders as the cosine does.
-    """
-    import numpy as np
-
-    shown = half[:, :first].astype(np.float32)
-    length = np.linalg.norm(shown, axis=1, keepdims=True)
-    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
-    return whole.clip(-127, 127).astype(np.int8)
 
 
 def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Finds and removes forgotten text in the files of a workspace, and in the rows of a SQLite file.
+"""Finds and removes forgotten text in the files of a workspace, and in values of rows.
 
 Hidden files, logs, backups and leftovers are searched too. Git's folder, the search index, locks and the requests to
 forget are left out.
@@ -7,19 +7,13 @@ forget are left out.
 from __future__ import annotations
 
 import json
-import os
 import re
-import sqlite3
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
-from mcp_server.storage.local import durable
-from mcp_server.storage.local.files import WorkspaceFiles, is_usable
-from mcp_server.storage.ports import Folder
+from mcp_server.storage.ports import Files
 from mcp_server.storage.values import LOCAL
 from mcp_server.text.forgotten import Forgotten, cut_short, joined, values
 
@@ -31,58 +25,8 @@ KEPT = frozenset({"session", "turn_id", "sha"})
 """Columns of ids: clients know a conversation by them."""
 
 
-def scrub(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
-    """Cleans all texts of all tables in the caller's transaction. Returns the number of changed rows of each table."""
-    changed: dict[str, int] = {}
-    for table, columns, stale in _stale(connection, request):
-        changed[table] = len(stale)
-        same = " AND ".join(f'"{name}" IS ?' for name in columns)
-        marks = ", ".join("?" * len(columns))
-        for row, fresh in stale:
-            connection.execute(f'DELETE FROM "{table}" WHERE {same}', row)
-            connection.execute(f'INSERT OR REPLACE INTO "{table}" VALUES ({marks})', fresh)
-    return changed
-
-
-def held(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
-    """Returns the number of rows of each table that `scrub` would change. Takes no write lock."""
-    return {table: len(stale) for table, _, stale in _stale(connection, request)}
-
-
-_Row = tuple[object, ...]
-
-
-def _stale(connection: sqlite3.Connection, request: Forgotten) -> list[tuple[str, list[str], list[tuple[_Row, _Row]]]]:
-    """Returns the tables with forgotten text: name, columns, and each row before and after cleaning."""
-    tables = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE V%'"
-    ).fetchall()
-    found: list[tuple[str, list[str], list[tuple[_Row, _Row]]]] = []
-    for (table,) in tables:
-        cursor = connection.execute(f'SELECT * FROM "{table}"')
-        columns = [column[0] for column in cursor.description]
-        stale = [
-            (row, fresh)
-            for row in cursor
-            if (fresh := tuple(_clean(name, value, request) for name, value in zip(columns, row, strict=True))) != row
-        ]
-        if stale:
-            found.append((table, columns, stale))
-    return found
-
-
-def wipe(connection: sqlite3.Connection) -> bool:
-    """Writes the file anew without its free pages and empties the write-ahead log. Outside a transaction.
-
-    False if a reader of another process still needs the log; then call it again.
-    """
-    connection.execute("PRAGMA secure_delete = ON").fetchone()
-    connection.execute("VACUUM")
-    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not busy
-
-
-def _clean(column: str, value: object, request: Forgotten) -> object:
+def clean_value(column: str, value: object, request: Forgotten) -> object:
+    """Returns the value of a column without a request's text."""
     if not isinstance(value, str) or column in KEPT:
         return value
     clean: Callable[[str], str] = request.clean if column in PROSE else request.name
@@ -123,19 +67,12 @@ UNNAMED = "files with such a name are not written here: delete it, or rename it 
 class Copies:
     """The files of one workspace. Methods are synchronous: call them in a worker thread."""
 
-    def __init__(self, disk: Folder) -> None:
-        self._files = WorkspaceFiles(disk.root, disk.local)
+    def __init__(self, files: Files) -> None:
+        self._files = files
 
     def walk(self) -> Iterator[str]:
         """Yields the paths of all files that may contain a copy."""
-        for base, prefix in ((self._files.root, ""), (self._files.local, f"{LOCAL}/")):
-            for folder, names, found in os.walk(base):
-                here = Path(folder)
-                names[:] = sorted(name for name in names if name != ".git" and here / name != self._files.local)
-                for name in sorted(found):
-                    path = prefix + (here / name).relative_to(base).as_posix()
-                    if not _LEFT_OUT.fullmatch(path) and _is_file(here / name):
-                        yield path
+        return (path for path in self._files.everything() if not _LEFT_OUT.fullmatch(path))
 
     def find(self, request: Forgotten) -> Iterator[Copy]:
         """Yields every file that contains a request's text in its content or name."""
@@ -190,6 +127,14 @@ class Copies:
                     raise
         return False
 
+    def stale_versions(self, request: Forgotten) -> list[tuple[str, int]]:
+        """Returns path and number of earlier versions that contain a request's text in their content or name."""
+        return [
+            (path, number)
+            for path, number, data in self._files.past_versions()
+            if (found := self._cleaned(path, data, request)).places or found.stuck or request.path(path) != path
+        ]
+
     def free_name(self, path: str, taken: set[str]) -> str:
         """Returns `path`, or `path` with `-2` and so on if that name is taken."""
         stem, dot, ending = path.rpartition(".")
@@ -199,16 +144,6 @@ class Copies:
             number += 1
         return wanted
 
-    def remove_empty(self, folder: str) -> None:
-        """Deletes a folder and its parents as far as they are empty."""
-        real = self._files.resolve(folder)
-        while real != self._files.root and self._files.root in real.parents:
-            try:
-                real.rmdir()
-            except OSError:
-                return
-            real = real.parent
-
     def new_name(self, path: str, request: Forgotten) -> str:
         """Returns a file's path without forgotten words."""
         data = self._bytes(path)
@@ -216,7 +151,7 @@ class Copies:
 
     def _look(self, path: str, request: Forgotten) -> Copy | None:
         data = self._bytes(path)
-        if data is None and (odd := self._unnamed(path)) is not None:
+        if data is None and (odd := self._files.unnamed(path, LARGEST)) is not None:
             found = cleaned(path, odd, request)
             return Copy(path, found.places, None, UNNAMED) if found.places or found.stuck else None
         if data is None:
@@ -245,16 +180,6 @@ class Copies:
         except ContextManagerError:  # deleted since it was listed, or a link that leads out
             return None
 
-    def _unnamed(self, path: str) -> bytes | None:
-        """Returns the bytes of a file whose name is not allowed in a path; None for all others."""
-        if all(map(is_usable, path.split("/"))) or path.startswith(f"{LOCAL}/"):
-            return None
-        try:
-            with durable.opened(self._files.root / path) as stream:
-                return stream.read(LARGEST)
-        except OSError:
-            return None
-
     def text(self, path: str) -> str:
         """Returns a file as text; an empty one if it is too large or gone."""
         return (self._bytes(path) or b"").decode("utf-8", "surrogateescape")
@@ -264,10 +189,3 @@ class Copies:
             return self._files.stat(path).size
         except ContextManagerError:
             return 0
-
-
-def _is_file(file: Path) -> bool:
-    try:
-        return stat.S_ISREG(file.lstat().st_mode)
-    except OSError:
-        return False

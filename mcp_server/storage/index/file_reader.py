@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import stat
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -20,9 +18,9 @@ from typing import Any
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
-from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.index.candidates import Found
-from mcp_server.storage.local.index.generations import import_numpy
+from mcp_server.storage.index.numpy_import import import_numpy
+from mcp_server.storage.index.scoring import Found
+from mcp_server.storage.ports import Files
 from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
 from mcp_server.text import transcript, yaml
 from mcp_server.text.derived_lines import sources_of
@@ -38,15 +36,21 @@ MOST_BYTES = 64_000_000
 class Scan:
     """Searches the files. The passages are cached while no file changes."""
 
-    files: WorkspaceFiles
+    files: Files
+    read_file: Callable[[str], FileContent]
     _seen: tuple[tuple[str, int, int], ...] | None = None
     _passages: tuple[Passage, ...] = ()
     _words: tuple[tuple[str, ...], ...] = ()
     _mtimes: dict[str, float] | None = None
     _complete: bool = True
 
-    def search(self, text: str, filters: Filters, message: str) -> Candidates:
-        """Returns the candidates for a query, without cosines, and a message. Blocks: call it in a worker thread."""
+    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
+        """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
+        call it in a worker thread."""
+        message = (
+            f"the search index is {absence}: the files were read instead, by keywords only. "
+            "The server rebuilds it, or `context-manager reset --index --apply`"
+        )
         self._read()
         mtimes = self._mtimes or {}
         kept = [index for index, p in enumerate(self._passages) if _inside(p, filters, mtimes.get(p.path, 0.0))]
@@ -85,7 +89,7 @@ class Scan:
             if size > MOST_BYTES:
                 self._complete = False
                 break
-            passages += read_file(self.files, about.path, None).passages
+            passages += self.read_file(about.path).passages
         self._passages = tuple(passages)
         self._words = tuple(tuple(words(indexed_text(passage))) for passage in passages)
         self._mtimes = {stat.path: stat.mtime_ns / 1e9 for stat in stats}
@@ -203,6 +207,7 @@ class IndexedFile:
     """A file as the index knows it."""
 
     id: int
+    """The row's number in SQLite; the file's version in PostgreSQL."""
     size: int
     mtime_ns: int
     looked_ns: int
@@ -228,26 +233,6 @@ class FileContent:
     grown: bool = False
     so_far: TranscriptPosition | None = None
     problem: str | None = None
-
-
-def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
-    """Reads a file and splits it into passages. Never raises.
-
-    A symbolic link, and anything but a plain file, counts as gone: a link in somebody's commit may lead to `.local/`,
-    and reading a pipe never ends.
-    """
-    looked_ns = time.time_ns()
-    try:
-        place = files.resolve(path)
-        about = place.stat()
-        if not stat.S_ISREG(about.st_mode) or files.relative(path) != path:
-            return FileContent(path, gone=True)
-        data = place.read_bytes()
-    except FileNotFoundError:
-        return FileContent(path, gone=True)
-    except (OSError, ContextManagerError) as error:
-        return FileContent(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
-    return read_content(path, data, about.st_size, about.st_mtime_ns, looked_ns, known)
 
 
 def read_content(
@@ -312,23 +297,38 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
     return _with(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
 
 
+def read_tail(
+    path: str, tail: bytes, size: int, mtime_ns: int, looked_ns: int, known: IndexedFile, so_far: TranscriptPosition
+) -> FileContent | None:
+    """Returns the passages of the bytes after `so_far` of a transcript that has only been appended to; None if it must
+    be parsed whole."""
+    digest = hashlib.sha256(known.sha256 + tail).digest() if tail else known.sha256
+    seen = FileContent(path, size, mtime_ns, looked_ns, digest)
+    return _parsed_tail(seen, tail, so_far) if tail else _with(seen, same=True, so_far=so_far)
+
+
 def _read_appended(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
     """Returns the appended part; None if the file changed in any other way and must be parsed whole."""
     if not 0 < so_far.end < len(data) or _prefix(data, so_far.end) != so_far.prefix_sha256:
         return None
-    if data.find(b"\r", so_far.end) >= 0:
+    found = _parsed_tail(seen, data[so_far.end :], so_far)
+    if found is None or found.so_far is None:
         return None
-    text = str(memoryview(data)[so_far.end :], "utf-8", "surrogateescape")
+    return _with(found, so_far=replace(found.so_far, prefix_sha256=_prefix(data, found.so_far.end)))
+
+
+def _parsed_tail(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
+    if b"\r" in data:
+        return None
+    text = data.decode("utf-8", "surrogateescape")
     tail = transcript.parse_tail(text, so_far.next_line, so_far.last_number, so_far.last_at)
     first = min([*(t.start for t in tail.turns), *(c.start for c in tail.placed_changes)], default=0)
     if first != so_far.next_line + 1:  # text between the blocks belongs to the turn before
         return None
     head = TranscriptHead(so_far.session, so_far.started, so_far.title, "", so_far.project)
-    end = so_far.end + tail.complete_bytes
     read = replace(
         so_far,
-        end=end,
-        prefix_sha256=_prefix(data, end),
+        end=so_far.end + tail.complete_bytes,
         turns=so_far.turns + len(tail.turns),
         next_line=tail.next_line,
         last_number=tail.turns[-1].turn.number if tail.turns else so_far.last_number,

@@ -1,0 +1,538 @@
+"""The search index of a team's workspace: tables that are filled from the files, for fast searches.
+
+Every write of a file marks it in `unindexed`, in the same transaction. The maintaining process indexes marked files:
+it reads and embeds them outside of a transaction, and then writes passages and removes the mark in one, unless the file
+has changed meanwhile. So the index never misses a file, also if the process is killed or a change notice is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp_server.errors import ContextManagerError
+from mcp_server.storage.index.file_reader import (
+    FileContent,
+    IndexedFile,
+    Scan,
+    TranscriptPosition,
+    read_content,
+    read_tail,
+)
+from mcp_server.storage.index.narrow import LEADING, in_bytes
+from mcp_server.storage.index.numpy_import import import_numpy
+from mcp_server.storage.index.plans import Plan, Row, Signals, mark_of, plan, signals_of
+from mcp_server.storage.index.scoring import passage_of
+from mcp_server.storage.ports import Progress
+from mcp_server.storage.postgres import postings
+from mcp_server.storage.postgres.candidates import COLUMNS, NAMES, as_vector
+from mcp_server.storage.postgres.database import Connection, Database
+from mcp_server.storage.postgres.files import TeamFiles
+from mcp_server.storage.postgres.postings import LINES, SAID
+from mcp_server.storage.postgres.state import storable
+from mcp_server.storage.sqlite import Stems, driver
+from mcp_server.storage.values import (
+    FOLDERS,
+    is_indexed,
+)
+from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.passages import indexed_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcp_server.embed import Embedder
+
+T = TypeVar("T")
+
+BATCH = 500
+"""About how many passages are read, embedded and written together."""
+
+QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
+"""Queries whose vectors are cached, and their greatest length in characters."""
+
+_INDEX_TABLES = (
+    "passage_vector",
+    "passage",
+    "posting_block",
+    "posting_delta",
+    "posting_gone",
+    "term",
+    "totals",
+    "speaker",
+    "indexed_file",
+    "index_state",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The changes for a file. `marked` is the number of changes that its mark had before it was read, `version` the
+    version that was read, `known` the file as it was indexed before."""
+
+    marked: int
+    version: int
+    known: IndexedFile | None
+    plan: Plan
+
+
+class Indexing:
+    """Keeps the search index of one workspace current. `name` and `dimensions` describe an embedder that is missing."""
+
+    def __init__(
+        self,
+        database: Database,
+        files: TeamFiles,
+        embedder: Embedder | None = None,
+        name: str | None = None,
+        dimensions: int = 0,
+    ) -> None:
+        self._database = database
+        self._files = files
+        self._scan = Scan(files, lambda path: self._read(path, None)[2])
+        self._embedder = embedder
+        self._name = name or (embedder.name if embedder else "none")
+        self._dimensions = embedder.dimensions if embedder else dimensions
+        self._compared = min(self._dimensions, LEADING.get(self._name, self._dimensions))
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._stems: Stems | None = None
+        self._stemming = threading.Lock()
+        self._problem: str | None = None
+        self._building: tuple[int, int] | None = None
+
+    @property
+    def needs_care(self) -> bool:
+        """True if the maintainer should `refresh` at once: files wait that no change notice named."""
+        return self._database.run(self._waiting)
+
+    def _waiting(self, connection: Connection) -> bool:
+        return bool(connection.execute("SELECT 1 FROM unindexed WHERE ws = %s LIMIT 1", (self._ws,)).fetchone())
+
+    async def refresh(self, progress: Progress | None = None) -> int:
+        """Indexes all changed files. Returns their number. Any process may call it."""
+        from anyio.to_thread import run_sync
+
+        rows = await self._rows("SELECT path FROM unindexed WHERE ws = %s ORDER BY path")
+        changed = await run_sync(self._indexed, [path for (path,) in rows], progress)
+        await run_sync(self._embed_missing)
+        return changed
+
+    async def apply(self, paths: Iterable[str]) -> int:
+        """Indexes those of these files, and of the files in these folders, that have changed. Returns their number."""
+        from anyio.to_thread import run_sync
+
+        asked = list(paths)
+        rows = await self._rows(
+            "SELECT u.path FROM unindexed u WHERE u.ws = %s AND EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (path) "
+            "WHERE u.path = p.path OR starts_with(u.path, p.path || '/')) ORDER BY u.path",
+            asked,
+        )
+        return await run_sync(self._indexed, [path for (path,) in rows], None)
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """Indexes these files. Returns the number of changed files, and no paths: none is left to `apply`."""
+        return await self.apply(paths), []
+
+    async def rebuild(self, progress: Progress | None = None) -> int:
+        """Empties the index and fills it from the files. Returns their number. Searches find less meanwhile."""
+
+        def empty(connection: Connection) -> int:
+            self._lock(connection)
+            for table in _INDEX_TABLES:
+                connection.execute(f"DELETE FROM {table} WHERE ws = %s", (self._ws,))
+            connection.execute("DELETE FROM counter WHERE ws = %s AND name LIKE 'merged %%'", (self._ws,))
+            for folder in FOLDERS:
+                for found in self._files.paths_below(connection, f"{folder}/"):
+                    if is_indexed(found):
+                        self._files.mark(connection, found)
+            row = connection.execute("SELECT count(*) FROM unindexed WHERE ws = %s", (self._ws,)).fetchone()
+            return int(row[0]) if row else 0
+
+        count = await self._database.call(empty)
+        await self.refresh(progress)
+        return count
+
+    async def renew(self, progress: Progress | None = None, patience: float = 0.0) -> tuple[str, ...]:
+        """Rebuilds the index."""
+        await self.rebuild(progress)
+        return ()
+
+    async def close(self) -> None:
+        """Does nothing: the connections belong to the database."""
+
+    def _indexed(self, paths: Sequence[str], progress: Progress | None) -> int:
+        """Indexes these files, in batches of about BATCH passages. Blocks: call it in a worker thread."""
+        import_numpy()
+        ordered = sorted(paths, key=lambda path: (path.startswith("raw/"), path))
+        self._building = (0, len(ordered)) if len(ordered) > 1 else None
+        changed = done = 0
+        try:
+            remaining = iter(ordered)
+            while batch := self._batch(remaining):
+                changed += self._write_batch(batch)
+                done += len(batch)
+                if progress:
+                    progress(done, len(ordered))
+        finally:
+            self._building = None
+        return changed
+
+    def _batch(self, paths: Iterable[str]) -> list[_Planned]:
+        """Reads files until there are BATCH passages."""
+        found: list[_Planned] = []
+        passages = 0
+        for path in paths:
+            known = self._database.run(lambda connection, path=path: self._known(connection, path))  # type: ignore[misc]
+            marked, version, content = self._read(path, known)
+            planned = plan(content, self._units(content))
+            found.append(_Planned(marked, version, known, planned))
+            passages += len(planned.rows)
+            if passages >= BATCH:
+                break
+        return found
+
+    def _known(self, connection: Connection, path: str) -> IndexedFile | None:
+        row = connection.execute(
+            "SELECT version, size, mtime_ns, looked_ns, sha256, so_far FROM indexed_file WHERE ws = %s AND path = %s",
+            (self._ws, path),
+            binary=True,
+        ).fetchone()
+        if row is None:
+            return None
+        version, size, mtime_ns, looked_ns, sha256, so_far = row
+        position = TranscriptPosition.from_json(so_far) if so_far else None
+        return IndexedFile(version or 0, size, mtime_ns, looked_ns, bytes(sha256), position)
+
+    def _units(self, content: FileContent) -> dict[int, bytes]:
+        """Returns the digests of a file's indexed units by mark; of a grown file only those that its new part has."""
+        marks = [mark_of(passage) for passage in content.passages] if content.grown else None
+        rows = self._database.run(
+            lambda connection: connection.execute(
+                "SELECT mark, digest FROM passage WHERE ws = %s AND path = %s AND part = 0 AND (%s OR mark = ANY(%s))",
+                (self._ws, content.path, marks is None, marks or []),
+                binary=True,
+            ).fetchall()
+        )
+        return {mark: bytes(digest) for mark, digest in rows}
+
+    def _read(self, path: str, known: IndexedFile | None) -> tuple[int, int, FileContent]:
+        """Returns the number of changes that the file's mark had before it was read, the file's version, and its
+        passages. A transcript of the same version has only grown: its new part is read."""
+        looked_ns = time.time_ns()
+        so_far = known.so_far if known else None
+
+        def read(connection: Connection) -> tuple[int, int, FileContent]:
+            row = connection.execute(
+                "SELECT changes FROM unindexed WHERE ws = %s AND path = %s", (self._ws, path)
+            ).fetchone()
+            marked = int(row[0]) if row else 0
+            version, about = self._files.found(connection, path)
+            if about is None:
+                return marked, 0, FileContent(path, gone=True)
+            if known and so_far and known.id == version:
+                tail = self._files.bytes_of(connection, path, so_far.end)
+                found = read_tail(path, tail, about.size, about.mtime_ns, looked_ns, known, so_far)
+                if found is not None:
+                    return marked, version, found
+            data = self._files.bytes_of(connection, path)
+            return marked, version, read_content(path, data, about.size, about.mtime_ns, looked_ns, known)
+
+        return self._database.run(read)
+
+    def _write_batch(self, batch: Sequence[_Planned]) -> int:
+        """Writes the plans of a batch whose files have not been indexed by another process meanwhile. Returns how many
+        files had changed."""
+        rows = [row for one in batch for row in one.plan.rows]
+        cuts = [signals_of(row) for row in rows]
+        with self._stemming:
+            stemmer = self._stemmer()
+            stemmer.learn(word for found in cuts for word in found.words)
+            stems = [stemmer.numbers(found.words) for found in cuts]
+        vectors = self._embedded([found.text for found in cuts])
+
+        def write(connection: Connection) -> int:
+            self._lock(connection)
+            embeds = self._claim_vectors(connection)
+            offset = changed = 0
+            for one in batch:
+                planned = one.plan
+                end = offset + len(planned.rows)
+                if self._known(connection, planned.look.path) == one.known:
+                    self._write_file(
+                        connection,
+                        one,
+                        cuts[offset:end],
+                        stems[offset:end],
+                        vectors[offset:end] if vectors is not None and embeds else None,
+                    )
+                    # A call that writes this file at this moment has the row: then its change is indexed next.
+                    connection.execute(
+                        "DELETE FROM unindexed u USING (SELECT path FROM unindexed WHERE ws = %s AND path = %s "
+                        "AND changes = %s FOR UPDATE SKIP LOCKED) AS free WHERE u.ws = %s AND u.path = free.path",
+                        (self._ws, planned.look.path, one.marked, self._ws),
+                    )
+                    changed += not planned.look.same
+                offset = end
+            postings.merge_if_due(connection, self._ws)
+            if changed:
+                connection.execute(
+                    "INSERT INTO counter (ws, name, value) VALUES (%s, 'index', 1) "
+                    "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + 1",
+                    (self._ws,),
+                )
+            return changed
+
+        return self._database.run(write)
+
+    def _write_file(
+        self,
+        connection: Connection,
+        one: _Planned,
+        cuts: Sequence[Signals],
+        stems: Sequence[Sequence[int]],
+        vectors: NDArray[np.float32] | None,
+    ) -> None:
+        planned, look = one.plan, one.plan.look
+        if look.gone:
+            self._drop(connection, look.path, None)
+            connection.execute("DELETE FROM indexed_file WHERE ws = %s AND path = %s", (self._ws, look.path))
+            return
+        connection.execute(
+            "INSERT INTO indexed_file (ws, path, size, mtime_ns, looked_ns, sha256, so_far, version, problem) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (ws, path) DO UPDATE SET size = excluded.size, "
+            "mtime_ns = excluded.mtime_ns, looked_ns = excluded.looked_ns, sha256 = excluded.sha256, "
+            "so_far = excluded.so_far, version = excluded.version, "
+            "problem = CASE WHEN %s THEN indexed_file.problem ELSE excluded.problem END",
+            (
+                *(self._ws, look.path, look.size, look.mtime_ns, look.looked_ns, look.sha256),
+                *(look.so_far.to_json() if look.so_far else None, one.version, look.problem, look.same),
+            ),
+        )
+        if planned.drop:
+            self._drop(connection, look.path, planned.drop)
+        if planned.rows:
+            self._insert(connection, planned.rows, cuts, stems, vectors, look.mtime_ns / 1e9)
+
+    def _drop(self, connection: Connection, path: str, marks: Sequence[int] | None) -> None:
+        """Deletes the passages of units of a file, or of all."""
+        rows = connection.execute(
+            "DELETE FROM passage WHERE ws = %s AND path = %s AND (%s OR mark = ANY(%s)) "
+            "RETURNING kind, id, stems, words, project, speaker",
+            (self._ws, path, marks is None, list(marks or ())),
+            binary=True,
+        ).fetchall()
+        postings.remove(connection, self._ws, [(kind, number, stems) for kind, number, stems, *_ in rows])
+        self._count(connection, [(kind, -1, -words, project, speaker) for kind, _, _, words, project, speaker in rows])
+
+    def _insert(
+        self,
+        connection: Connection,
+        rows: Sequence[Row],
+        cuts: Sequence[Signals],
+        stems: Sequence[Sequence[int]],
+        vectors: NDArray[np.float32] | None,
+        file_at: float,
+    ) -> None:
+        import numpy as np
+
+        row = connection.execute(
+            "INSERT INTO counter (ws, name, value) VALUES (%s, 'passage', %s) "
+            "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + excluded.value RETURNING value",
+            (self._ws, len(rows)),
+        ).fetchone()
+        assert row is not None
+        first = int(row[0]) - len(rows) + 1
+        half = vectors.astype("<f2") if vectors is not None else None
+        narrow = in_bytes(half, self._compared) if half is not None else None
+        values: list[tuple[Any, ...]] = []
+        kinds: list[int] = []
+        for place, (one, cut, numbers) in enumerate(zip(rows, cuts, stems, strict=True)):
+            p = one.passage
+            kind = LINES if p.turn is None and sources_of(p.text) else SAID
+            kinds.append(kind)
+            values.append(
+                (
+                    *(self._ws, first + place, p.path, one.mark, p.part, kind),
+                    *(storable(p.project), storable(p.session), p.category, storable(p.speaker)),
+                    *(p.at.timestamp() if p.at else None, file_at, len(cut.words), one.digest),
+                    *(p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role),
+                    *(one.chars, bool(cut.tells_time), cut.first_person, bool(one.ends_with_question)),
+                    np.array(numbers, dtype="<u4").tobytes(),
+                    half[place].tobytes() if half is not None else None,
+                )
+            )
+        marks = ", ".join(["%s"] * 28)
+        connection.cursor().executemany(f"INSERT INTO passage VALUES ({marks})", values)
+        if narrow is not None:
+            connection.cursor().executemany(
+                "INSERT INTO passage_vector (ws, id, kind, vector) VALUES (%s, %s, %s, %s::halfvec)",
+                [
+                    (self._ws, first + place, kind, as_vector(narrow[place].tolist()))
+                    for place, kind in enumerate(kinds)
+                ],
+            )
+        postings.add(
+            connection,
+            self._ws,
+            [(kind, first + place, numbers) for place, (kind, numbers) in enumerate(zip(kinds, stems, strict=True))],
+        )
+        counted = zip(kinds, cuts, rows, strict=True)
+        self._count(
+            connection,
+            [(kind, 1, len(cut.words), one.passage.project, one.passage.speaker) for kind, cut, one in counted],
+        )
+
+    def _count(self, connection: Connection, changes: Sequence[tuple[int, int, int, str, str]]) -> None:
+        """Adds to the totals and to the speakers: kind, number of passages, words, project and speaker."""
+        totals: dict[int, tuple[int, int]] = {}
+        speakers: dict[tuple[str, str, int], int] = {}
+        for kind, many, words, project, speaker in changes:
+            before = totals.get(kind, (0, 0))
+            totals[kind] = (before[0] + many, before[1] + words)
+            key = (storable(project), storable(speaker), kind)
+            speakers[key] = speakers.get(key, 0) + many
+        for kind, (many, words) in totals.items():
+            connection.execute(
+                "INSERT INTO totals (ws, kind, passages, words) VALUES (%s, %s, %s, %s) ON CONFLICT (ws, kind) "
+                "DO UPDATE SET passages = totals.passages + excluded.passages, words = totals.words + excluded.words",
+                (self._ws, kind, many, words),
+            )
+        for (project, speaker, kind), many in speakers.items():
+            connection.execute(
+                "INSERT INTO speaker (ws, project, speaker, kind, passages) VALUES (%s, %s, %s, %s, %s) "
+                "ON CONFLICT (ws, project, speaker, kind) "
+                "DO UPDATE SET passages = speaker.passages + excluded.passages",
+                (self._ws, project, speaker, kind, many),
+            )
+        connection.execute("DELETE FROM speaker WHERE ws = %s AND passages <= 0", (self._ws,))
+
+    def _embed_missing(self) -> None:
+        """Embeds the passages that were indexed without an embedder."""
+        import numpy as np
+
+        while self._embedder is not None:
+            rows = self._database.run(
+                lambda connection: connection.execute(
+                    f"SELECT {COLUMNS}, m.kind FROM passage m WHERE m.ws = %s AND m.vector IS NULL "
+                    "ORDER BY m.id LIMIT %s",
+                    (self._ws, BATCH),
+                    binary=True,
+                ).fetchall()
+            )
+            vectors = self._embedded([indexed_text(passage_of(row, NAMES)) for row in rows])
+            if vectors is None:
+                return
+            half = vectors.astype("<f2")
+            narrow = in_bytes(half, self._compared)
+            values = [
+                (row[0], row[-1], wide.tobytes(), as_vector(small.tolist()))
+                for row, wide, small in zip(rows, half, np.asarray(narrow), strict=True)
+            ]
+
+            def write(connection: Connection, values: Sequence[tuple[Any, ...]] = values) -> bool:
+                self._lock(connection)
+                if not self._claim_vectors(connection):
+                    return False
+                for number, kind, wide, small in values:
+                    done = connection.execute(
+                        "UPDATE passage SET vector = %s WHERE ws = %s AND id = %s AND vector IS NULL",
+                        (wide, self._ws, number),
+                    )
+                    if done.rowcount:
+                        connection.execute(
+                            "INSERT INTO passage_vector (ws, id, kind, vector) VALUES (%s, %s, %s, %s::halfvec)",
+                            (self._ws, number, kind, small),
+                        )
+                return True
+
+            if not self._database.run(write):
+                return
+
+    # ---------------------------------------------------------------- embedder and words
+
+    def _claim_vectors(self, connection: Connection) -> bool:
+        """Returns whether this process's embedder is the one of the index. The first embedder becomes the index's."""
+        if self._embedder is None:
+            return False
+        connection.execute(
+            "INSERT INTO index_state (ws, key, value) VALUES (%s, 'embedder', %s) ON CONFLICT DO NOTHING",
+            (self._ws, self._of_embedder()),
+        )
+        return self._usable(connection)[0]
+
+    def _usable(self, connection: Connection) -> tuple[bool, str]:
+        """Returns whether the vectors of the index are of this process's embedder, and a sentence if they are not."""
+        row = connection.execute(
+            "SELECT value FROM index_state WHERE ws = %s AND key = 'embedder'", (self._ws,)
+        ).fetchone()
+        if row is None or self._embedder is None:
+            return False, ""
+        if row[0] == self._of_embedder():
+            return True, ""
+        return False, (
+            f"the index was built with the embedder {row[0]}, this process has {self._of_embedder()}: keywords only. "
+            "Give all replicas the same search.embedder, or `context-manager reset --index --apply` builds it anew"
+        )
+
+    def _of_embedder(self) -> str:
+        return f"{self._name}, {self._dimensions} dimensions"
+
+    def _vector(self, text: str) -> NDArray[np.float32] | None:
+        if self._embedder is None or not text.strip():
+            return None
+        vector = self._vectors.get(text)
+        if vector is None:
+            found = self._embedded([text])
+            if found is None:
+                return None
+            vector = found[0]
+            if len(text) <= LONGEST_KEPT:
+                if len(self._vectors) >= QUERIES_KEPT:
+                    self._vectors.clear()
+                self._vectors[text] = vector
+        return vector if vector.any() else None
+
+    def _embedded(self, texts: list[str]) -> NDArray[np.float32] | None:
+        """Returns the vectors of texts; None without texts, without an embedder, or if it fails."""
+        if self._embedder is None or not texts:
+            return None
+        try:
+            vectors = self._embedder.embed(texts)
+        except ContextManagerError as error:
+            self._problem = str(error)
+            return None
+        self._problem = None
+        return vectors
+
+    def _stemmer(self) -> Stems:
+        """Returns the stemmer, which is FTS5's, in memory. Call it and use it under `_stemming`."""
+        if self._stems is None:
+            self._stems = Stems(driver().module.connect(":memory:", check_same_thread=False))
+        return self._stems
+
+    def _messages(self) -> tuple[str, ...]:
+        messages: list[str] = []
+        if self._embedder is None and self._name != "none":
+            messages.append(f"the embedder {self._name} is not available: keywords only (context-manager doctor)")
+        if self._problem:
+            messages.append(self._problem)
+        return tuple(messages)
+
+    def _lock(self, connection: Connection) -> None:
+        """Locks the index for writing, until the transaction ends."""
+        statement = "SELECT 1 FROM lock WHERE ws = %s AND name = 'index' FOR UPDATE"
+        while connection.execute(statement, (self._ws,)).fetchone() is None:
+            connection.execute("INSERT INTO lock (ws, name) VALUES (%s, 'index') ON CONFLICT DO NOTHING", (self._ws,))
+
+    @property
+    def _ws(self) -> int:
+        return self._database.ws
+
+    async def _rows(self, statement: Any, *values: object) -> list[tuple[Any, ...]]:
+        return await self._database.call(
+            lambda connection: connection.execute(statement, (self._ws, *values)).fetchall()
+        )

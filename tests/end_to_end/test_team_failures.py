@@ -1,0 +1,270 @@
+"""What happens to a team's memory if processes, connections or the server fail: nothing acknowledged is lost or
+doubled, and every wait ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+from anyio.to_thread import run_sync
+
+from mcp_server.app import open_memory
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.errors import Unavailable
+from mcp_server.model import Caller
+from mcp_server.storage.postgres import database, migrate
+from mcp_server.storage.postgres.address import parse
+from mcp_server.storage.postgres.database import Connection
+from mcp_server.storage.postgres.opening import open_storage
+from tests.conftest import KEYWORDS_ONLY
+from tests.postgres import server
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parent.parent.parent
+TURNS = 30
+
+
+@pytest.fixture
+def address() -> str:
+    return server().new_memory()
+
+
+def started(module: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def writers(address: str) -> list[subprocess.Popen[str]]:
+    """Two processes that write TURNS turns each into one session. Returns when both have begun."""
+    found = [started("tests.storage.team_writer", address, "ses_team", name, "0", str(TURNS)) for name in ("a", "b")]
+    for one in found:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "0\n"
+    return found
+
+
+async def written(address: str, running: list[subprocess.Popen[str]]) -> float:
+    """Waits for the writers and checks the session: every turn once, in order, without gaps. Returns the longest time
+    of a turn."""
+    waits = []
+    for one in running:
+        _, said = await run_sync(one.communicate)
+        assert one.returncode == 0, said
+        waits.append(float(said.split()[-1]))
+    async with open_memory(address, KEYWORDS_ONLY) as memory:
+        shown = await sessions.show_session(memory, "ses_team")
+        assert [turn.number for turn in shown.turns] == list(range(1, 2 * TURNS + 1))
+        for name in ("a", "b"):
+            heard = [turn.content for turn in shown.turns if turn.content.startswith(f"{name} says")]
+            assert heard == [f"{name} says {number}" for number in range(TURNS)]
+        assert await memory.state.last_number("ses_team") == 2 * TURNS
+        assert memory.files.stat(shown.row.path).size == shown.row.size
+    print("longest turn", max(waits))
+    return max(waits)
+
+
+async def test_a_crash_of_the_server_while_two_replicas_write_loses_and_doubles_nothing(address: str) -> None:
+    running = await run_sync(writers, address)
+    await run_sync(server().restart)
+    await anyio.sleep(0.5)
+    await run_sync(server().restart)
+    assert await written(address, running) < 60
+
+
+async def test_a_migration_while_two_replicas_write_loses_and_doubles_nothing(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = migrate._files()
+    later = [(1000 + at, f"{1000 + at}.sql", f"ALTER TABLE turn_key ADD COLUMN later_{at} text") for at in range(5)]
+    running = await run_sync(writers, address)
+    for at in range(len(later)):
+        monkeypatch.setattr(migrate, "_files", lambda at=at: [*files, *later[: at + 1]])
+        await run_sync(migrate.prepare, parse(address))
+        await anyio.sleep(0.1)
+    assert await written(address, running) < 60
+    with psycopg.connect(address) as connection:
+        (added,) = connection.execute(
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'context_manager.turn_key'::regclass "
+            "AND attname LIKE 'later_%'"
+        ).fetchone() or (0,)
+    assert added == len(later)
+
+
+async def test_a_paused_replica_learns_that_another_has_taken_its_lease(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = started("tests.storage.lease_holder", address, "1")
+    assert holder.stdout is not None
+    fence = int(await run_sync(holder.stdout.readline))
+    holder.send_signal(signal.SIGSTOP)
+    try:
+        async with open_storage(address) as storage:
+            taken = None
+            with anyio.fail_after(60):
+                while taken is None:
+                    taken = await run_sync(storage.locks.try_maintainer)
+                    await anyio.sleep(0.05)
+            assert taken.fence == fence + 1
+            holder.send_signal(signal.SIGCONT)
+            with anyio.fail_after(60):
+                assert await run_sync(holder.stdout.readline) == "lost\n"
+            assert not taken.lost
+            taken.release()
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+class Wire:
+    """A connection to the server in between, which can lose the answer to a commit, or stop passing anything on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.text: bytes | None = None
+        """The answer to the commit of the transaction that has this text is lost."""
+        self.silent = False
+        self.lost = 0
+        self._over = False
+        self._all: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(folder / ".s.PGSQL.5432"))
+        self._socket.listen(50)
+        self._start(self._accept)
+
+    def close(self) -> None:
+        self._over = True
+        for one in (self._socket, *self._all):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for one in (self._socket, *self._all):
+            one.close()
+
+    def _start(self, function: Callable[..., None], *arguments: object) -> None:
+        self._threads.append(threading.Thread(target=function, args=arguments, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._socket.accept()
+                there = socket.socket(socket.AF_UNIX)
+                self._all += [here, there]
+                there.connect(str(server().folder / ".s.PGSQL.5432"))
+                armed = threading.Event()
+                self._start(self._pass_on, here, there, armed, True)
+                self._start(self._pass_on, there, here, armed, False)
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, armed: threading.Event, asking: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                while self.silent and not self._over:
+                    time.sleep(0.02)
+                if asking and self.text is not None and self.text in data:
+                    self.text = None
+                    armed.set()
+                if not asking and armed.is_set() and b"COMMIT\0" in data:
+                    self.lost += 1
+                    break
+                target.sendall(data)
+        for one in (source, target):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    wire = Wire(folder)
+    yield wire
+    wire.close()
+    shutil.rmtree(folder)
+
+
+async def test_a_message_whose_commit_was_not_answered_is_recorded_once(address: str, wire: Wire) -> None:
+    through = address.replace(str(server().folder), str(wire.folder))
+    async with open_memory(through, KEYWORDS_ONLY) as memory:
+        await observe(memory, NewTurn("user", "Hello", "s", turn_id="m0"), Caller("library"))
+        for number in range(1, 6):
+            turn = NewTurn("user", f"The crane lifts {number} tons.", "s", turn_id=f"m{number}")
+            wire.text = f"lifts {number} tons".encode()
+            with pytest.raises(Unavailable):
+                await observe(memory, turn, Caller("library"))
+            again = await observe(memory, turn, Caller("library"))
+            assert (again.turn, again.recorded) == (number + 1, False)
+        assert wire.lost == 5
+        turns = await sessions.session_turns(memory, "s")
+    assert [turn.content for turn in turns] == ["Hello", *(f"The crane lifts {number} tons." for number in range(1, 6))]
+
+
+async def test_a_silent_connection_loses_its_lock_and_the_next_one_continues(
+    address: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "IDLE_SECONDS", 1)
+    through = address.replace(str(server().folder), str(wire.folder))
+    async with open_storage(through) as cut, open_storage(address) as other:
+
+        async def write() -> None:
+            async with cut.locks.transcript("s"):
+                cut.files.write_atomic("raw/s.md", "never stored")
+                wire.silent = True
+                begun = time.monotonic()
+                with anyio.fail_after(60):
+                    async with other.locks.transcript("s"):
+                        assert not other.files.exists("raw/s.md")
+                        other.files.write_atomic("raw/s.md", "stored")
+                print("waited", time.monotonic() - begun)
+                wire.silent = False
+
+        with pytest.raises(Unavailable):
+            await write()
+        assert cut.files.read_text("raw/s.md") == "stored"
+
+
+async def test_a_statement_that_takes_too_long_is_ended_with_a_sentence(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "STATEMENT_SECONDS", 1)
+    async with open_storage(address) as storage:
+        with anyio.fail_after(30), pytest.raises(Unavailable, match="took too long"):
+            await storage.database.call(lambda connection: connection.execute("SELECT pg_sleep(60)"))
+        storage.files.write_atomic("a.md", "x")
+
+
+async def test_transactions_that_wait_for_each_other_are_run_again(address: str) -> None:
+    async with open_storage(address) as one, open_storage(address) as two:
+        for path in ("a.md", "b.md"):
+            one.files.write_atomic(path, "0")
+
+        async def count(storage: database.Database, first: str, second: str) -> None:
+            def add(connection: Connection) -> None:
+                for path in (first, second):
+                    connection.execute(
+                        "UPDATE file SET size = size + 1 WHERE ws = %s AND path = %s", (storage.ws, path)
+                    )
+                    time.sleep(0.05)
+
+            for _ in range(5):
+                await storage.call(add)
+
+        with anyio.fail_after(120):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(count, one.database, "a.md", "b.md")
+                tasks.start_soon(count, two.database, "b.md", "a.md")
+        assert [one.files.stat(path).size for path in ("a.md", "b.md")] == [11, 11]
