@@ -59,6 +59,7 @@ from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import recognizer
 
 if TYPE_CHECKING:
+    from mcp_server.clients.importers.whole_memory import Export, Exported, Imported
     from mcp_server.context.inputs import LeftOff
     from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
@@ -156,6 +157,58 @@ async def open_memory(
         )
         stack.push_async_callback(_embeddings_entered, memory)
         yield memory
+
+
+async def export_memory(workspace: Path | str | None, environ: Mapping[str, str], target: Path) -> Exported:
+    """Writes a whole memory to `target`: a zip if its name ends with `.zip`, else a new folder.
+
+    Raises Refused for a place that is not free, Unavailable if it cannot be written, and as `open_memory` does.
+    """
+    from mcp_server.clients.importers.whole_memory import Exported, check_free, writing
+    from mcp_server.storage.local import whole
+
+    async with open_memory(workspace, environ, if_missing="refuse") as memory:
+        await run_sync(check_free, target, memory.disk.root if memory.disk.here else None)
+        await sessions.ready(memory)
+        await committing.commit_changes(memory, ask=False)
+        left_out: list[str] = []
+        async with memory.locks.files():
+            with writing(target) as export:
+                if isinstance(memory.state, State):
+                    left_out = await whole.dump(memory.disk.root, memory.disk.local, memory.state, export)
+                else:
+                    await _dump_team(workspace, environ, export)
+        return Exported(str(target), export.files, export.bytes, tuple(left_out))
+
+
+async def _dump_team(workspace: Path | str | None, environ: Mapping[str, str], export: Export) -> None:
+    from mcp_server.storage.postgres import whole
+    from mcp_server.storage.postgres.opening import open_storage
+
+    async with open_storage(team_address(workspace, environ) or "") as storage:
+        await run_sync(whole.dump, storage.database, committing.OURS, export)
+
+
+async def import_memory(workspace: Path | str | None, environ: Mapping[str, str], path: Path) -> Imported:
+    """Fills a memory that is missing or empty with an export. If it fails or is killed, the memory stays empty.
+
+    Raises Refused for a memory with something in it, Invalid or Unavailable for an export that cannot be read.
+    """
+    from mcp_server.clients.importers.whole_memory import Import, Imported
+
+    source = await run_sync(Import, path)
+    if address := team_address(workspace, environ):
+        from mcp_server.storage.postgres import whole as team
+        from mcp_server.storage.postgres.opening import open_storage
+
+        async with open_storage(address) as storage:
+            await run_sync(team.load, storage.database, source)
+            return Imported(storage.disk.name, source.count, source.bytes)
+    from mcp_server.storage.local import whole as local
+
+    root = resolve_workspace(workspace, environ)
+    await local.load(root, source, {MACHINE_FILE: machine_document({})})
+    return Imported(str(root), source.count, source.bytes)
 
 
 @dataclass(frozen=True, slots=True)
