@@ -547,7 +547,14 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
     from mcp_server.clients.hooks.listener import attend
     from mcp_server.jobs import maintainer
-    from mcp_server.jobs.duties import DUTIES, keep_committed, keep_enriching, keep_extracted, keep_rewording
+    from mcp_server.jobs.duties import (
+        DUTIES,
+        keep_committed,
+        keep_enriching,
+        keep_exported,
+        keep_extracted,
+        keep_rewording,
+    )
     from mcp_server.jobs.scheduler import JOBS, keep_schedule, keep_topic_times
 
     worker_environ = environ if memory.disk.here else None  # a worker process opens a folder
@@ -559,8 +566,8 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
         await keep_schedule(memory, JOBS, worker_environ)
 
     duties = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
-    if not memory.disk.here:  # no hooks of clients, and no git
-        duties = [duty for duty in duties if duty not in (attend, keep_committed)]
+    if not memory.disk.here:  # no hooks of clients, and no repository of its own
+        duties = [duty for duty in duties if duty not in (attend, keep_committed)] + [keep_exported]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)
