@@ -43,13 +43,14 @@ def test_the_steps_of_the_image_run_and_fit_in_its_size(tmp_path: Path) -> None:
                 assert f"!{name}" in ignored, "the build would not see it"
                 to = source / place / (name if place == "./" else "")
                 to.parent.mkdir(parents=True, exist_ok=True)
-                skipped = shutil.ignore_patterns("__pycache__")
-                copy = (lambda a, b: shutil.copytree(a, b, ignore=skipped)) if (ROOT / name).is_dir() else shutil.copy2
-                copy(ROOT / name, to)
+                if (ROOT / name).is_dir():
+                    shutil.copytree(ROOT / name, to, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copy2(ROOT / name, to)
     (step,) = (text for keyword, text in instructions() if keyword == "RUN" and text.startswith("deploy/install "))
     environ = {**os.environ, "PATH": f"{Path(uv()).parent}:{os.environ['PATH']}"}
     environ |= {"HOME": str(tmp_path), "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv"))}
-    command = [source / "deploy/install", str(target)]
+    command = [str(source / "deploy/install"), str(target)]
     assert step.split() == ["deploy/install", "/opt/context-manager"]
     done = subprocess.run(command, cwd=source, env=environ, capture_output=True, text=True, check=False)
     if done.returncode and re.search(r"dns error|Failed to fetch|error sending request", done.stderr):
@@ -71,7 +72,7 @@ def test_the_image_runs_without_the_superuser_and_serves_on_the_port_it_names() 
 def test_every_environment_name_is_known(path: str) -> None:
     settings = {name for section, kind in SECTIONS.items() for name, _ in knobs(kind, section)}
     known = {f"CONTEXT_MANAGER_{name.upper().replace('.', '__')}" for name in settings}
-    known |= set(re.findall(r"\bCONTEXT_MANAGER_[A-Z_]+\b", (ROOT / "docs/team.md").read_text()))
+    known |= set(re.findall(r"\bCONTEXT_MANAGER_[A-Z_]+\b", (ROOT / "docs/deploy.md").read_text()))
     assert environment_names(path) <= known
 
 
@@ -103,7 +104,9 @@ def test_the_kubernetes_example_fits_together() -> None:
         assert selector.get("matchLabels", selector) == pod["metadata"]["labels"]
     for given in container["envFrom"]:
         ((kind, reference),) = given.items()
-        assert found[{"secretRef": "Secret", "configMapRef": "ConfigMap"}[kind]]["metadata"]["name"] == reference["name"]
+        assert (
+            found[{"secretRef": "Secret", "configMapRef": "ConfigMap"}[kind]]["metadata"]["name"] == reference["name"]
+        )
     assert {mount["name"] for mount in container["volumeMounts"]} == {one["name"] for one in pod["spec"]["volumes"]}
     paths = found["Ingress"]["spec"]["rules"][0]["http"]["paths"]
     assert {one["backend"]["service"]["name"] for one in paths} == {found["Service"]["metadata"]["name"]}
