@@ -135,6 +135,16 @@ def test_a_killed_import_is_repeated_as_if_it_had_not_begun(month: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+async def test_a_memory_in_which_nothing_was_recorded_moves_too(tmp_path: Path) -> None:
+    team, exports = server().new_database(), [tmp_path / "first.zip", tmp_path / "second.zip"]
+    async with open_memory(tmp_path / "mine", KEYWORDS_ONLY):
+        pass
+    await export_memory(tmp_path / "mine", KEYWORDS_ONLY, exports[0])
+    await import_memory(team, KEYWORDS_ONLY, exports[0])
+    await export_memory(team, KEYWORDS_ONLY, exports[1])
+    assert exports[1].read_bytes() == exports[0].read_bytes()
+
+
 async def test_a_damaged_or_hostile_export_changes_nothing(month: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     await export_memory(month, KEYWORDS_ONLY, whole)

@@ -161,7 +161,7 @@ class Export:
     def __init__(self, part: Path, archive: zipfile.ZipFile | None) -> None:
         self._part = part
         self._archive = archive
-        self._state: IO[bytes] | None = None
+        self._state = self._opened(_STATE)
         self._about: list[dict[str, Any]] = []
         self._branch: str | None = None
         self.bytes = 0
@@ -173,8 +173,6 @@ class Export:
 
     def row(self, table: str, values: tuple[Any, ...]) -> None:
         """Adds a row of the state."""
-        if self._state is None:
-            self._state = self._opened(_STATE)
         self._state.write(json.dumps([table, *values]).encode() + b"\n")
 
     def history(self, branch: str, parts: Iterable[bytes]) -> None:
@@ -191,9 +189,7 @@ class Export:
 
     def end_state(self) -> None:
         """Ends the rows of the state. Does nothing if they have ended."""
-        if self._state is not None:
-            self._state.close()
-            self._state = None
+        self._state.close()
 
     def close(self) -> None:
         """Adds the list of the files."""

@@ -35,7 +35,7 @@ from mcp_server.storage.local.git.repository import Failed
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import has_history
 from mcp_server.storage.postgres.state import put_entries, read_entries
-from mcp_server.storage.whole import BUNDLE, MovedHistory
+from mcp_server.storage.whole import BUNDLE, PART_BYTES, MovedHistory
 
 IMPORTED = ("git", "imported")
 """The entry about `BUNDLE`: its branch, the server's time at the import, and the digest of what was forgotten."""
@@ -223,18 +223,20 @@ def forgotten_digest(connection: Connection, ws: int) -> str:
 
 
 def stored_parts(connection: Connection, ws: int, path: str, version: int) -> Iterator[bytes]:
-    """Yields the bytes of a version of a file, a part at a time."""
+    """Yields the bytes of a version of a file. About PART_BYTES are in memory at a time."""
     start = 0
     while True:
-        row = connection.execute(
-            "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s AND start = %s",
-            (ws, path, version, start),
+        rows = connection.execute(
+            "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s AND start >= %s AND start < %s "
+            "ORDER BY start",
+            (ws, path, version, start, start + PART_BYTES),
             binary=True,
-        ).fetchone()
-        if row is None or not row[0]:
+        ).fetchall()
+        if not rows:
             return
-        start += len(row[0])
-        yield bytes(row[0])
+        for (data,) in rows:
+            start += len(data)
+            yield bytes(data)
 
 
 def _has(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:

@@ -99,9 +99,8 @@ def load(database: Database, source: Source) -> None:
             if history is not None:
                 repository = Path(place) / "git"
                 read_bundle(history.bundle, repository, history.branch, bare=True)
-                for one in versions(repository, history.branch):
-                    if has_history(one.path):
-                        _add_version(connection, ws, one)
+                for one in versions(repository, history.branch, has_history):
+                    _add_version(connection, ws, one)
                 with history.bundle.open("rb") as stream:
                     parts = iter(lambda: stream.read(PART_BYTES), b"")
                     _add_file(connection, ws, MovedFile(BUNDLE, 0, False), parts)

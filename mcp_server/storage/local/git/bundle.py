@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,8 +122,9 @@ def read_bundle(bundle: Path, folder: Path, branch: str, *, bare: bool = False) 
         raise Invalid(f"the history in the export is damaged: {error.said}") from None
 
 
-def versions(folder: Path, branch: str) -> Iterator[FileVersion]:
-    """Yields each version of each plain file on a branch, oldest first. Merges are read from their first parent."""
+def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterator[FileVersion]:
+    """Yields each version of each wanted plain file on a branch, oldest first. Merges are read from their first
+    parent."""
     if not any(name == f"refs/heads/{branch}" for _, name in refs(folder)):
         return
     options = ("--first-parent", "--reverse", "--raw", "--no-renames", "--no-abbrev", "-m", "-z", "--format=%ct")
@@ -142,6 +143,8 @@ def versions(folder: Path, branch: str) -> Iterator[FileVersion]:
                 continue
             _, mode, _, blob, status = text[1:].split(b" ")
             path = os.fsdecode(next(fields))
+            if not wanted(path):
+                continue
             if status.startswith(b"D"):
                 yield FileVersion(path, at, None)
             elif mode.startswith(b"100"):  # neither a link nor a submodule
