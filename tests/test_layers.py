@@ -209,7 +209,6 @@ SHARED_BY_ENGINES = {
     "changes": "notices within this process",
     "database": "names the SQLite library, whose tokenizer finds the stems of words",
     "files": "checks paths",
-    "git": "makes and reads repositories and bundles",
     "index": "splits files into passages and scores candidates",
     "lexicon": "parses the advisor's word lists",
 }

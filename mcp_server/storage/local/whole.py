@@ -18,11 +18,11 @@ from typing import IO
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Refused, Unavailable
+from mcp_server.storage.bundle import git, read_bundle, write_bundle
 from mcp_server.storage.local.database import Database
 from mcp_server.storage.local.durable import TEMPORARY, sync_folder
 from mcp_server.storage.local.files import WorkspaceFiles, is_usable, parts_of
 from mcp_server.storage.local.folders import check_may_open, is_workspace
-from mcp_server.storage.local.git.bundle import git, read_bundle, write_bundle
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import State, create

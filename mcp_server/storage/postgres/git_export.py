@@ -19,9 +19,9 @@ from typing import Any
 
 from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import Admission
-from mcp_server.storage.forgotten import PATH as FORGOTTEN
-from mcp_server.storage.local.git.bundle import (
+from mcp_server.storage.bundle import (
     BRANCH,
+    GitFailed,
     NewCommit,
     NewFile,
     fast_import,
@@ -31,7 +31,7 @@ from mcp_server.storage.local.git.bundle import (
     read_bundle,
     tip_of,
 )
-from mcp_server.storage.local.git.repository import Failed
+from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import has_history
 from mcp_server.storage.postgres.state import put_entries, read_entries
@@ -93,7 +93,7 @@ def export(
     if remote is not None and not pushed:
         try:
             git(folder, "push", "--mirror", "--quiet", remote)
-        except Failed as error:  # the address may have a password
+        except GitFailed as error:  # the address may have a password
             raise Unavailable(f"the remote refused the history: {error.said.replace(remote, 'REMOTE')}") from None
         noted["pushed"] = [remote, noted["tip"]]
         database.apart(note)
@@ -245,7 +245,7 @@ def _has(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:
         if not folder.exists() and remote is not None:
             git(folder.parent, "clone", "--quiet", "--mirror", remote, str(folder))
         git(folder, "cat-file", "-e", f"{noted['tip']}^{{commit}}")
-    except (Failed, OSError):
+    except (GitFailed, OSError):
         return False
     return True
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_server.errors import Refused
-from mcp_server.storage.local.files import parts_of
-from mcp_server.storage.local.git.bundle import (
+from mcp_server.storage.bundle import (
     BRANCH,
     FileVersion,
     fast_import,
@@ -25,7 +24,7 @@ from mcp_server.storage.local.git.bundle import (
     write_bundle,
 )
 from mcp_server.storage.postgres.database import Connection, Database
-from mcp_server.storage.postgres.files import has_history
+from mcp_server.storage.postgres.files import TeamFiles, has_history
 from mcp_server.storage.postgres.git_export import (
     IMPORTED,
     forgotten_digest,
@@ -86,6 +85,8 @@ def _dump_history(connection: Connection, ws: int, tracked: Sequence[str], sink:
 def load(database: Database, source: Source) -> None:
     """Fills an empty workspace, in one transaction. Raises Refused for a workspace with something in it."""
 
+    files = TeamFiles(database)
+
     def write(connection: Connection) -> None:
         ws = database.ws
         connection.execute("INSERT INTO lock (ws, name) VALUES (%s, 'files') ON CONFLICT DO NOTHING", (ws,))
@@ -105,7 +106,7 @@ def load(database: Database, source: Source) -> None:
                     parts = iter(lambda: stream.read(PART_BYTES), b"")
                     _add_file(connection, ws, MovedFile(BUNDLE, 0, False), parts)
         for found, parts in source.files():
-            if not moves(found.path) or "/".join(parts_of(found.path)) != found.path:
+            if not moves(found.path) or files.relative(found.path) != found.path:
                 raise Refused(f"the export has {found.path!r}, which is no file of a memory; nothing was imported")
             _add_file(connection, ws, found, parts)
         if history is not None:
