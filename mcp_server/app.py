@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter
-from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.model import Model, recognizer
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.whole_memory import Export, Exported, Imported
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
     from mcp_server.storage import ports
     from mcp_server.storage.ports import Folder
     from mcp_server.storage.values import SessionRow
+
+
+_LOADING = threading.Lock()
 
 
 @asynccontextmanager
@@ -150,7 +154,7 @@ async def open_memory(
             timezone=timezone,
             local_date=local_date,
             templates=_template,
-            recognizer=recognizer,
+            recognizer=_recognizer,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
             startup_notes=tuple(notes),
@@ -375,6 +379,12 @@ def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
         retries=knobs.retries,
         own={purpose: model for purpose, model in own.items() if model},
     )
+
+
+def _recognizer() -> Model:
+    """Returns the recognizer's model. One caller loads it while the others wait: 16 at once took 29 s and 1.4 GB."""
+    with _LOADING:
+        return recognizer()
 
 
 def _template(name: str) -> str:
