@@ -16,6 +16,7 @@ from benchmarks.injection import BUDGET, LEAST_SILENT, MOST_FALL, InjectionRepor
 from benchmarks.push import PushReport, measure_push
 from benchmarks.retrieval import RetrievalReport, measure_retrieval
 from benchmarks.speed import SpeedReport, measure_speed
+from benchmarks.team import TeamReport, measure_team
 from benchmarks.topics import (
     LEAST_PRECISION,
     LEAST_RECALL,
@@ -131,6 +132,20 @@ def speed(passages: int, json_file: Path | None) -> None:
     """Measure start, observe, search, compile, the page, indexing, memory and hooks on made-up conversations."""
     report = _run("Measuring", lambda bench: measure_speed(bench, passages))
     _deliver(report, json_file, lambda: _print_speed(report))
+
+
+@cli.command()
+@click.argument("address")
+@click.option("--workspaces", type=click.IntRange(1), default=20, show_default=True, help="How many workspaces.")
+@click.option("--passages", type=click.IntRange(100), default=2_000, show_default=True, help="Passages in each.")
+@click.option("--clients", type=click.IntRange(2), default=32, show_default=True, help="Calls at the same time.")
+@click.option("--seconds", type=click.IntRange(1), default=20, show_default=True, help="Time of each measurement.")
+@to_json
+def team(address: str, workspaces: int, passages: int, clients: int, seconds: int, json_file: Path | None) -> None:
+    """Measure turns and searches a second on PostgreSQL with one and two server processes, and in a folder. ADDRESS:
+    postgresql://USER@HOST/DATABASE, in which the workspaces bench-0, bench-1, … are made and stay."""
+    report = _run("Measuring", lambda bench: measure_team(address, workspaces, passages, clients, seconds, bench.show))
+    _deliver(report, json_file, lambda: _print_team(report))
 
 
 def _run(title: str, measure: Callable[[Workbench], Awaitable[T]]) -> T:
@@ -354,6 +369,24 @@ def _print_push(report: PushReport, show: bool) -> None:
         for one in prompts:
             click.echo(f"\n{name} · {one.kind} · {one.push} tokens · share {one.share:.2f}: {one.text[:200]}")
             click.echo(one.shown)
+
+
+def _print_team(report: TeamReport) -> None:
+    loads = " and ".join(f"{load:.1f}" for load in report.loads)
+    click.echo(
+        f"{report.workspaces:,} workspaces with {report.passages:,} passages each, filled in "
+        f"{report.fill_seconds:,.0f} s; an index has {report.index_bytes / 1e6:,.1f} MB; "
+        f"{report.clients} clients, {report.cores} cores, load {loads}"
+    )
+    columns = ("engine", "processes", "calls", "a second", "p50, ms", "p95, ms", "failed", "MB a process")
+    rows = [
+        (
+            *(row.engine, row.processes, row.calls, f"{row.per_second:,.1f}", f"{row.p50:,.1f}", f"{row.p95:,.1f}"),
+            *(row.failed, f"{row.resident_mb:,.0f}"),
+        )
+        for row in report.rows
+    ]
+    _table("", columns, rows, text=("engine", "calls"))
 
 
 def _print_speed(report: SpeedReport) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -56,9 +57,10 @@ from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter
-from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.model import Model, recognizer
 
 if TYPE_CHECKING:
+    from mcp_server.clients.importers.whole_memory import Export, Exported, Imported
     from mcp_server.context.inputs import LeftOff
     from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
@@ -69,6 +71,9 @@ if TYPE_CHECKING:
     from mcp_server.storage.members import Members
     from mcp_server.storage.ports import Folder
     from mcp_server.storage.values import SessionRow
+
+
+_LOADING = threading.Lock()
 
 
 @asynccontextmanager
@@ -150,13 +155,65 @@ async def open_memory(
             timezone=timezone,
             local_date=local_date,
             templates=_template,
-            recognizer=recognizer,
+            recognizer=_recognizer,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
             startup_notes=tuple(notes),
         )
         stack.push_async_callback(_embeddings_entered, memory)
         yield memory
+
+
+async def export_memory(workspace: Path | str | None, environ: Mapping[str, str], target: Path) -> Exported:
+    """Writes a whole memory to `target`: a zip if its name ends with `.zip`, else a new folder.
+
+    Raises Refused for a place that is not free, Unavailable if it cannot be written, and as `open_memory` does.
+    """
+    from mcp_server.clients.importers.whole_memory import Exported, check_free, writing
+    from mcp_server.storage.local import whole
+
+    async with open_memory(workspace, environ, if_missing="refuse") as memory:
+        await run_sync(check_free, target, memory.disk.root if memory.disk.here else None)
+        await sessions.ready(memory)
+        await committing.commit_changes(memory, ask=False)
+        left_out: list[str] = []
+        async with memory.locks.files():
+            with writing(target) as export:
+                if isinstance(memory.state, State):
+                    left_out = await whole.dump(memory.disk.root, memory.disk.local, memory.state, export)
+                else:
+                    await _dump_team(workspace, environ, export)
+        return Exported(str(target), export.files, export.bytes, tuple(left_out))
+
+
+async def _dump_team(workspace: Path | str | None, environ: Mapping[str, str], export: Export) -> None:
+    from mcp_server.storage.postgres import whole
+    from mcp_server.storage.postgres.opening import open_storage
+
+    async with open_storage(team_address(workspace, environ) or "") as storage:
+        await run_sync(whole.dump, storage.database, committing.OURS, export)
+
+
+async def import_memory(workspace: Path | str | None, environ: Mapping[str, str], path: Path) -> Imported:
+    """Fills a memory that is missing or empty with an export. If it fails or is killed, the memory stays empty.
+
+    Raises Refused for a memory with something in it, Invalid or Unavailable for an export that cannot be read.
+    """
+    from mcp_server.clients.importers.whole_memory import Import, Imported
+
+    source = await run_sync(Import, path)
+    if address := team_address(workspace, environ):
+        from mcp_server.storage.postgres import whole as team
+        from mcp_server.storage.postgres.opening import open_storage
+
+        async with open_storage(address) as storage:
+            await run_sync(team.load, storage.database, source)
+            return Imported(storage.disk.name, source.count, source.bytes)
+    from mcp_server.storage.local import whole as local
+
+    root = resolve_workspace(workspace, environ)
+    await local.load(root, source, {MACHINE_FILE: machine_document({})})
+    return Imported(str(root), source.count, source.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +403,12 @@ def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
     )
 
 
+def _recognizer() -> Model:
+    """Returns the recognizer's model. One caller loads it while the others wait: 16 at once took 29 s and 1.4 GB."""
+    with _LOADING:
+        return recognizer()
+
+
 def _template(name: str) -> str:
     """Returns the text of an LLM template, a file in the package `prompts`."""
     return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
@@ -516,7 +579,14 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
     from mcp_server.clients.hooks.listener import attend
     from mcp_server.jobs import maintainer
-    from mcp_server.jobs.duties import DUTIES, keep_committed, keep_enriching, keep_extracted, keep_rewording
+    from mcp_server.jobs.duties import (
+        DUTIES,
+        keep_committed,
+        keep_enriching,
+        keep_exported,
+        keep_extracted,
+        keep_rewording,
+    )
     from mcp_server.jobs.scheduler import JOBS, keep_schedule, keep_topic_times
 
     worker_environ = environ if memory.disk.here else None  # a worker process opens a folder
@@ -528,8 +598,8 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
         await keep_schedule(memory, JOBS, worker_environ)
 
     duties = [attend, *DUTIES, keep_knowledge, keep_topic_times, keep_jobs]
-    if not memory.disk.here:  # no hooks of clients, and no git
-        duties = [duty for duty in duties if duty not in (attend, keep_committed)]
+    if not memory.disk.here:  # no hooks of clients, and no repository of its own
+        duties = [duty for duty in duties if duty not in (attend, keep_committed)] + [keep_exported]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)

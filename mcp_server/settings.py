@@ -216,10 +216,16 @@ class Git(Section):
     hooks: Annotated[
         bool, Field(description="Install our pre-commit, commit-msg and post-commit hooks; yours still run")
     ] = True
-    remote: Annotated[str | None, Field(description="Name of the remote that sync and auto_push use")] = None
+    remote: Annotated[
+        str | None,
+        Field(description="Name of the remote that sync and auto_push use; on PostgreSQL the address of a mirror"),
+    ] = None
     auto_push: Annotated[bool, Field(description="Push to that remote after commits; never by force")] = False
     commit_message_model: Annotated[
         str | None, Field(description="The LLM for commit messages; default: `llm.small_model`")
+    ] = None
+    export_folder: Annotated[
+        str | None, Field(description="On PostgreSQL: the folder for git repositories with the history; null: none")
     ] = None
 
 
@@ -325,6 +331,7 @@ MACHINE = frozenset(
         "advisor.lexicon",
         "git.auto_push",
         "git.commit_message_model",
+        "git.export_folder",
         "git.remote",
         "knowledge.approve",
         "llm",

@@ -45,13 +45,13 @@ class Server:
 
     def __init__(self, programs: Path, port: int = 5432) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cm-pg-", dir="/tmp"))
-        self._programs = programs
+        self.programs = programs
         self._as = ["runuser", "-u", "nobody", "--"] if os.getuid() == 0 else []
         if self._as:  # `nobody` may not enter the environment that the package is in
             package = programs.parent.parent
             for name in (package.name, f"{package.name}.libs"):
                 shutil.copytree(package.with_name(name), self.folder / name, symlinks=True)
-            self._programs = self.folder / programs.relative_to(package.parent)
+            self.programs = self.folder / programs.relative_to(package.parent)
             shutil.chown(self.folder, "nobody")
         self.data = self.folder / "data"
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8")
@@ -123,7 +123,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         environ = {**os.environ, "HOME": str(self.folder), "LC_ALL": "C"}
-        command = [*self._as, str(self._programs / program), *arguments]
+        command = [*self._as, str(self.programs / program), *arguments]
         subprocess.run(command, check=True, env=environ, stdout=subprocess.DEVNULL, cwd=self.folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -51,18 +52,32 @@ FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memor
 )
 @click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
 @click.option("--anew", is_flag=True, help="Also read files that have not changed since they were imported.")
+@click.option("--merge", is_flag=True, help="An export: add the conversations and files that are missing here.")
 @json_option
 def import_command(
-    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, as_json: bool
+    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, merge: bool, as_json: bool
 ) -> None:
     """Import a file or a folder: conversations, notes, or what `export` wrote.
 
-    A second import adds only what is new.
+    A second import of conversations or notes adds only what is new. An export becomes a whole memory, with its state
+    and history, so the memory here must be empty; with --merge only its conversations and files are added.
     """
     from mcp_server.app import catch_up
     from mcp_server.clients.importers.imported import Format, ImportReport, Progress
     from mcp_server.clients.importers.run import import_path
     from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
+
+    if format_name in ("auto", "memory") and not merge and is_export(path, whole=True):
+        import anyio
+
+        from mcp_server.app import import_memory as import_whole
+
+        with working("Importing …"):
+            imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
+        with working("Indexing …"):
+            with_memory(catch_up)
+        print_result(imported, imported.markdown, as_json)
+        return
 
     async def act(memory: Memory) -> ImportReport | Restored:
         if format_name == "memory" or (format_name == "auto" and is_export(path)):
@@ -93,19 +108,19 @@ def import_command(
 def export_command(target: Path, as_json: bool) -> None:
     """Write the whole memory to TARGET, a new folder or a .zip, which `import` reads.
 
-    It has all conversations, knowledge, topics and settings of the memory, as files. The history in git and what
-    belongs to this machine (the index, live contexts, cold storage) are not in it.
+    It has all files, the state and the history, so that a memory moves to another machine, to a team's PostgreSQL, or
+    from there into a folder. The index and what belongs to this machine (settings, installed clients) are not in it.
     """
-    from mcp_server.clients.importers.whole_memory import Exported, export_memory
+    import anyio
+
+    from mcp_server.app import export_memory
 
     place = target.expanduser().absolute()
-
-    async def act(memory: Memory) -> Exported:
-        with working("Exporting …"):
-            return await export_memory(memory, place)
-
-    done = with_memory(act)
-    print_result(done, f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}", as_json)
+    with working("Exporting …"):
+        done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
+    left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
+    said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"
+    print_result(done, "\n".join((said, *left_out)), as_json)
 
 
 def given_or_piped(argument: str | None, name: str) -> str:

@@ -32,6 +32,7 @@ from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.journal import ForgetIntent, ForgetIntents
 from mcp_server.storage.local.git.forget_history import History, Survey
 from mcp_server.storage.values import Change
+from mcp_server.storage.whole import BUNDLE
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 from mcp_server.text.transcript_head import stem_of
 
@@ -347,6 +348,7 @@ def _erase_versions(run: _Run) -> int:
     """Deletes the earlier versions with a copy. Returns their number."""
     stale = run.copies.stale_versions(run.request)
     run.memory.files.erase_versions(stale)
+    run.memory.files.erase(BUNDLE)  # the commits in it may contain the text
     return len(stale)
 
 

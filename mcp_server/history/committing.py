@@ -18,6 +18,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
@@ -80,6 +81,19 @@ class Swept:
     warned: Mapping[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
     note: str = ""
+
+
+async def export_history(memory: Memory) -> str | None:
+    """Brings the repository of `git.export_folder` up to date with the history of a memory on PostgreSQL, and returns
+    its last commit; None if another process does so now."""
+    knobs = memory.settings.git
+    held = await run_sync(memory.locks.try_exclusive, "git export")
+    if held is None or knobs.export_folder is None:
+        return None
+    try:
+        return await run_sync(memory.git.export, Path(knobs.export_folder), knobs.remote, OURS, lambda: not held.lost)
+    finally:
+        await run_sync(held.release)
 
 
 async def commit_changes(memory: Memory, *, ask: bool = True) -> Swept:

@@ -5,6 +5,7 @@ keep_briefs       rewrites the briefs shortly after their sources changed
 keep_live         writes the items of open conversations to their pages
 keep_extracted    makes knowledge of closed conversations
 keep_committed    commits, tags days, deletes old explorations, and pushes
+keep_exported     exports the history of a memory on PostgreSQL to git
 keep_enriching    lets an LLM improve new checkpoints
 keep_rewording    lets an LLM reword the summaries of compactions
 """
@@ -254,6 +255,14 @@ async def _pushed(memory: Memory) -> None:
         await memory.state.put(committing.STATE, committing.PUSH, {"said": said, "head": head, "at": now.isoformat()})
     if said:
         log.warning("%s", said)
+
+
+async def keep_exported(memory: Memory) -> None:
+    """Exports the history of a memory on PostgreSQL to git, at the interval of commits."""
+    while memory.settings.git.export_folder is not None:
+        await attempt("exporting the history to git", lambda: committing.export_history(memory))
+        await anyio.sleep(memory.settings.lifecycle.commit_interval_minutes * 60)
+    await anyio.sleep_forever()
 
 
 DUTIES = (keep_in_order, keep_briefs, keep_live, keep_committed)

@@ -203,6 +203,11 @@ class History(Protocol):
     def blob(self, name: str) -> bytes: ...
     def commit_at(self, at: str) -> str: ...
     def tree_now(self, prefixes: Sequence[str]) -> str: ...
+    def export(
+        self, folder: Path, remote: str | None, paths: Sequence[str], may_go_on: Callable[[], bool]
+    ) -> str | None:
+        """Brings a git repository elsewhere up to date with the history of these paths, and returns its last commit."""
+
     def in_folder(self, place: Path) -> History:
         """Returns the history of a branch that is checked out in another folder."""
 

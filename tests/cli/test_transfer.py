@@ -45,7 +45,9 @@ def test_an_export_is_imported_into_a_new_memory_whole(
     assert {row["session"] for row in json.loads(capsysbinary.readouterr().out)} == {"berths", "open-one"}
     ours, theirs = files_of(workspace), files_of(other)
     assert {path: theirs.get(path) for path in ours if not path.startswith("scratch/")} == ours
-    assert main([*here, "import", str(target), "--json"]) == 0
+    assert main([*here, "import", str(target)]) == 1
+    assert b"is not empty" in capsysbinary.readouterr().err
+    assert main([*here, "import", str(target), "--merge", "--json"]) == 0
     again = json.loads(capsysbinary.readouterr().out)
     assert (again["new"], again["kept"]) == (0, [])
 
@@ -55,7 +57,7 @@ def test_what_differs_here_stays_and_is_named(filled: Run, workspace: Path, tmp_
     user = workspace / "knowledge/identity/USER.md"
     user.write_text("# Ana\n\nShe sold the bees.\n")
     assert "kept as it is here, the export differs: knowledge/identity/USER.md" in filled(
-        "import", str(tmp_path / "memory.zip")
+        "import", str(tmp_path / "memory.zip"), "--merge"
     )
     assert "sold" in user.read_text()
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +81,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (role, text) in enumerate([("user", "Shall ClaraCore use SQLite?"), ("agent", "Yes."), ("user", "ok")]):
         reader.done("observe", text, "--role", role, "--session", "ses_a1b2", "--turn-id", f"t{number}")
     reader.done("checkpoint", "create", "--session", "ses_a1b2")
-    reader.done("export", str(reader.home / "data-2026-02-16.zip"))
+    with zipfile.ZipFile(reader.home / "data-2026-02-16.zip", "w") as downloaded:
+        said = [{"uuid": "n1", "sender": "human", "text": "The mast is lowered in October."}]
+        conversation = {"uuid": "22222222-2222-4222-8222-222222222222", "name": "Mast", "chat_messages": said}
+        downloaded.writestr("conversations.json", json.dumps([conversation]))
     subprocess.run(["git", "init", "--quiet", "--bare", str(reader.home / "remote.git")], check=True)
     reader.git("add", "--all")
     reader.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "--quiet", "-m", "facts about the harbour")

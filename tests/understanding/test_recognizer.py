@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
+import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_server.memory import Memory
+from mcp_server.understanding import model
 from mcp_server.understanding import recognizer as reader
-from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.model import Model, recognizer
 from mcp_server.understanding.recognizer import LONGEST, is_real, read
 from tests.checkpoints.injected import INJECTED
 from tests.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
@@ -195,3 +201,23 @@ def test_an_answer_that_changes_a_part_is_told_with_every_part_of_the_proposal()
     judged = [reader._Judged(share, {"decision": some}) for share, some in zip(shares, found, strict=True)]
     lines = [line.text for line, _ in reader.decision_lines(messages, 0, judged.__getitem__)]
     assert lines == [f"{text} (amended: The first of January, but Xero.)" for text in (one, other)]
+
+
+@pytest.mark.anyio
+async def test_the_model_is_loaded_once_by_calls_that_need_it_at_once(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def parse(text: str) -> Model:
+        loaded.append(text[:1])
+        time.sleep(0.05)  # as the real one, and other threads run meanwhile
+        return real(text)
+
+    real = model.parse
+    monkeypatch.setattr(model, "parse", parse)
+    model.recognizer.cache_clear()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(anyio.to_thread.run_sync, memory.recognizer)
+    assert len(loaded) == 1

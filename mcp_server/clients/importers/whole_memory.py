@@ -1,20 +1,24 @@
 """Exports a whole memory to a folder or a zip, and imports such an export.
 
-The export has every conversation and every file of the knowledge, as they are, with the settings of the memory. It has
-neither the history in git (`git clone` copies that) nor what belongs to one machine (`.local/`: the index, live
-contexts, cold storage).
+An export has every file of the memory at its place, and a folder `.memory/`: `state.jsonl` (rows of the state),
+`history.bundle` (the history, in git's format), and `files.jsonl` (time, mode and SHA-256 of each file). What can be
+made again (the index) and what belongs to one machine (its settings, installed clients) is not in it. Exports of equal
+memories have equal bytes, whatever engine stores them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
+import os
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from anyio.to_thread import run_sync
 
@@ -25,18 +29,37 @@ from mcp_server.history.sync import take_in
 from mcp_server.memory import Memory
 from mcp_server.settings_file import default_document
 from mcp_server.storage.templates import SETTINGS, is_untouched_template
+from mcp_server.storage.whole import EXPORT, PART_BYTES, TABLES, MovedFile, MovedHistory
 
 MOST_BYTES = 1 << 30
-"""The largest file of a zip that is read, in bytes."""
+"""The largest file of a zip that is merged, in bytes."""
+
+FORMAT = 1
+_STATE, _HISTORY, _FILES = (f"{EXPORT}/{name}" for name in ("state.jsonl", "history.bundle", "files.jsonl"))
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An export: its place, and how many files and bytes are in it."""
+    """An export: its place, how many files and bytes are in it, and the files that are not in it."""
 
     path: str
     files: int
     bytes: int
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A whole memory that was imported into an empty one."""
+
+    workspace: str
+    files: int
+    bytes: int
+
+    @property
+    def markdown(self) -> str:
+        """The result in words."""
+        return f"{self.files:,} files, {self.bytes / 1e6:,.1f} MB, with state and history: {self.workspace}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +89,26 @@ class Restored:
         return "\n".join(lines)
 
 
-def is_export(path: Path) -> bool:
-    """Returns whether a folder or a zip is an export of a memory."""
+def is_export(path: Path, *, whole: bool = False) -> bool:
+    """Returns whether a folder or a zip is an export of a memory. With `whole`, its state must be in it too, which
+    exports of earlier versions and folders of workspaces do not have."""
+    needed = _FILES if whole else SETTINGS
     if path.is_dir():
-        return (path / SETTINGS).is_file() and (path / "raw").is_dir()
+        return (path / needed).is_file() and (whole or (path / "raw").is_dir())
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as held:
-        return SETTINGS in held.namelist()
+        return needed in held.namelist()
 
 
-async def export_memory(memory: Memory, target: Path) -> Exported:
-    """Writes all files of the memory to `target`: a zip if its name ends with `.zip`, else a new folder.
+def check_free(target: Path, root: Path | None) -> None:
+    """Raises if an export cannot be written to `target`. `root` is the folder of the memory, if it has one.
 
     Raises:
         Refused: `target` exists and is not an empty folder, or lies in the memory.
         Invalid: another kind of archive is named.
-        Unavailable: it cannot be written.
     """
-    await run_sync(_check_free, memory.disk.root, target)
-    await sessions.ready(memory)
-    async with memory.locks.files():
-        return await run_sync(_written, memory, target)
-
-
-def _check_free(root: Path, target: Path) -> None:
-    if target.is_relative_to(root):
+    if root is not None and target.is_relative_to(root):
         raise Refused(f"{target} lies in the memory itself; name a place outside of it")
     if target.suffix.lower() in (".gz", ".tar", ".tgz", ".7z", ".bz2", ".xz"):
         raise Invalid(f"{target.name}: name a folder or a file that ends with .zip")
@@ -99,33 +116,176 @@ def _check_free(root: Path, target: Path) -> None:
         raise Refused(f"{target} exists already; name another file or folder")
 
 
-def _written(memory: Memory, target: Path) -> Exported:
+@contextlib.contextmanager
+def writing(target: Path) -> Iterator[Export]:
+    """Yields an export to fill, which gets its name `target` when the block ends. Deletes what a killed export left.
+
+    Raises Unavailable if it cannot be written.
+    """
     part = target.with_name(f".{target.name}.part")
-    count = size = 0
     try:
+        _delete(part)
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             archive = None
             if target.suffix.lower() == ".zip":
                 archive = stack.enter_context(zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED))
             else:
-                part.mkdir()
-            for stat in memory.files.walk():
-                data = memory.files.read_bytes(stat.path)
-                count, size = count + 1, size + len(data)
-                if archive is not None:
-                    archive.writestr(stat.path, data)
-                    continue
-                (part / stat.path).parent.mkdir(parents=True, exist_ok=True)
-                (part / stat.path).write_bytes(data)
+                part.mkdir(mode=0o700)
+            export = Export(part, archive)
+            stack.callback(export.end_state)
+            yield export
+            export.close()
+        if part.is_file():
+            with part.open("rb+") as stream:
+                os.fsync(stream.fileno())
         if target.is_dir():
             target.rmdir()
         part.rename(target)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        part.unlink(missing_ok=True)
+        _delete(part)
         raise Unavailable(f"{target} cannot be written: {error.strerror or error}") from None
-    return Exported(str(target), count, size)
+    except BaseException:
+        _delete(part)
+        raise
+
+
+def _delete(part: Path) -> None:
+    shutil.rmtree(part, ignore_errors=True)
+    part.unlink(missing_ok=True)
+
+
+class Export:
+    """An export that is being written. The parts of files go to the disk as they come."""
+
+    def __init__(self, part: Path, archive: zipfile.ZipFile | None) -> None:
+        self._part = part
+        self._archive = archive
+        self._state = self._opened(_STATE)
+        self._about: list[dict[str, Any]] = []
+        self._branch: str | None = None
+        self.bytes = 0
+
+    @property
+    def files(self) -> int:
+        """Returns the number of files so far."""
+        return len(self._about)
+
+    def row(self, table: str, values: tuple[Any, ...]) -> None:
+        """Adds a row of the state."""
+        self._state.write(json.dumps([table, *values]).encode() + b"\n")
+
+    def history(self, branch: str, parts: Iterable[bytes]) -> None:
+        """Adds the history."""
+        self._branch = branch
+        self._write(_HISTORY, parts)
+
+    def file(self, found: MovedFile, parts: Iterable[bytes]) -> None:
+        """Adds a file."""
+        size, digest = self._write(found.path, parts)
+        self.bytes += size
+        about = {"path": found.path, "mtime_ns": found.mtime_ns, "sealed": found.sealed, "sha256": digest}
+        self._about.append(about)
+
+    def end_state(self) -> None:
+        """Ends the rows of the state. Does nothing if they have ended."""
+        self._state.close()
+
+    def close(self) -> None:
+        """Adds the list of the files."""
+        lines = [{"format": FORMAT, "branch": self._branch, "files": len(self._about)}, *self._about]
+        self._write(_FILES, (json.dumps(line).encode() + b"\n" for line in lines))
+
+    def _write(self, name: str, parts: Iterable[bytes]) -> tuple[int, str]:
+        self.end_state()
+        size, digest = 0, hashlib.sha256()
+        with self._opened(name) as stream:
+            for part in parts:
+                stream.write(part)
+                digest.update(part)
+                size += len(part)
+        return size, digest.hexdigest()
+
+    def _opened(self, name: str) -> IO[bytes]:
+        if self._archive is not None:
+            about = zipfile.ZipInfo(name)  # dated 1980, so that equal exports have equal bytes
+            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+            return self._archive.open(about, "w", force_zip64=True)
+        place = self._part / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place.open("xb")
+
+
+class Import:
+    """An export that is read. Raises Unavailable if it cannot be read, Invalid if it is damaged or incomplete."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._archive = None if path.is_dir() else zipfile.ZipFile(path)
+        first, *self._about = self._lines(_FILES)
+        if first.get("format") != FORMAT or first.get("files") != len(self._about):
+            raise Invalid(f"{path} is incomplete or of a newer version; export again, or update this program")
+        self._branch = first["branch"]
+        self.bytes = 0
+
+    @property
+    def count(self) -> int:
+        """Returns the number of files."""
+        return len(self._about)
+
+    def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yields table and values of each row of the state."""
+        for line in self._lines(_STATE):
+            table, *values = line
+            if table not in TABLES or len(values) != len(TABLES[table]):
+                raise Invalid(f"{self._path}: {_STATE} has a row of an unknown table {table!r}; update this program")
+            yield table, tuple(values)
+
+    def history(self, folder: Path) -> MovedHistory | None:
+        """Writes the history to a file in `folder`. Returns None without a history."""
+        if self._branch is None:
+            return None
+        bundle = folder / "imported"
+        with bundle.open("wb") as stream:
+            for part in self._parts(_HISTORY):
+                stream.write(part)
+        return MovedHistory(bundle, self._branch)
+
+    def files(self) -> Iterator[tuple[MovedFile, Iterator[bytes]]]:
+        """Yields the files with their bytes, which must be read before the next file."""
+        for about in self._about:
+            found = MovedFile(about["path"], about["mtime_ns"], about["sealed"])
+            yield found, self._checked(found.path, about["sha256"])
+
+    def _checked(self, path: str, wanted: str) -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        for part in self._parts(path):
+            digest.update(part)
+            self.bytes += len(part)
+            yield part
+        if digest.hexdigest() != wanted:
+            raise Invalid(f"{self._path}: {path} is not as it was exported; nothing was imported")
+
+    def _parts(self, name: str) -> Iterator[bytes]:
+        with self._opened(name) as stream:
+            while part := stream.read(PART_BYTES):
+                yield part
+
+    def _lines(self, name: str) -> Iterator[Any]:
+        with self._opened(name) as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    raise Invalid(f"{self._path}: {name}: line {number} is no JSON; export again") from None
+
+    def _opened(self, name: str) -> IO[bytes]:
+        try:
+            if self._archive is not None:
+                return self._archive.open(name)
+            return (self._path / name).open("rb")
+        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            raise Unavailable(f"{self._path}: {name} cannot be read: {error}") from None
 
 
 async def import_memory(memory: Memory, path: Path) -> Restored:

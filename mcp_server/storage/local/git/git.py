@@ -235,6 +235,12 @@ class Git:
         self.hooks = Hooks(self._repository)
         self.health = Health(self._repository, self._committer, self.remote)
 
+    def export(
+        self, folder: Path, remote: str | None, paths: Sequence[str], may_go_on: Callable[[], bool]
+    ) -> str | None:
+        """Raises Unavailable: the workspace itself is a repository."""
+        raise Unavailable("the memory's folder is a git repository already; `git clone` copies it")
+
     def in_folder(self, place: Path) -> Git:
         """Returns the history of a branch that is checked out in another folder."""
         return Git(place, self.clock)

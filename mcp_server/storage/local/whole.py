@@ -1,0 +1,210 @@
+"""Moves a whole workspace out of a folder, and into one.
+
+A workspace is made in a hidden folder beside its place and moved there at the end: a killed import leaves only the
+hidden folder, which the next import replaces.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Conflict, Refused, Unavailable
+from mcp_server.storage.bundle import git, read_bundle, write_bundle
+from mcp_server.storage.local.database import Database
+from mcp_server.storage.local.durable import TEMPORARY, sync_folder
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.folders import check_may_open, is_workspace
+from mcp_server.storage.local.git.repository import Repository
+from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.local.state import State, create
+from mcp_server.storage.paths import is_usable, parts_of
+from mcp_server.storage.templates import SETTINGS, is_untouched_template
+from mcp_server.storage.values import LOCAL
+from mcp_server.storage.whole import OF_AN_ENGINE, ORDERS, PART_BYTES, TABLES, MovedFile, Sink, Source, moves
+
+_TABLES = {
+    "session": "sessions",
+    "turn_key": "turn_keys",
+    "access": "access_log",
+    "directory": "directories",
+    "entry": "entries",
+    "live_chunk": "live_chunks",
+}
+_REMADE = ("index", "locks", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
+"""Files in `.local/` of an empty workspace that do not stay when another one takes its place."""
+
+
+async def dump(root: Path, local: Path, state: State, sink: Sink) -> list[str]:
+    """Writes a whole workspace to `sink`, and returns the paths that are left out: links, and names that not every
+    system allows. The caller has brought the state up to date.
+
+    A transcript that grows meanwhile ends where the rows know it to end.
+    """
+    ends: dict[str, int] = {}
+
+    def rows(connection: sqlite3.Connection) -> None:
+        for table, columns in TABLES.items():
+            # The names are ours.
+            found = connection.execute(f"SELECT {', '.join(columns)} FROM {_TABLES[table]} ORDER BY {ORDERS[table]}")
+            for row in found:
+                if table == "entry" and row[0] in OF_AN_ENGINE:
+                    continue
+                if table == "session":
+                    ends[row[1]] = row[11]
+                sink.row(table, tuple(row))
+
+    await state.file.read(rows)
+    return await run_sync(_dump_rest, root, local, ends, sink)
+
+
+def _dump_rest(root: Path, local: Path, ends: Mapping[str, int], sink: Sink) -> list[str]:
+    repository = Repository(root)
+    if repository.exists():
+        with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
+            bundle = Path(place) / "bundle"
+            if write_bundle(root, bundle):
+                with bundle.open("rb") as stream:
+                    sink.history(repository.branch() or "main", iter(lambda: stream.read(PART_BYTES), b""))
+    left_out: list[str] = []
+    for path, real in sorted(_files(root, local)):
+        if not all(map(is_usable, path.split("/"))) or real.is_symlink() or not real.is_file():
+            left_out.append(path)
+            continue
+        with real.open("rb") as stream:
+            found = os.fstat(stream.fileno())
+            end = min(ends.get(path, found.st_size), found.st_size)
+            sink.file(MovedFile(path, found.st_mtime_ns, not found.st_mode & 0o222), _parts(stream, end))
+    return left_out
+
+
+def _files(root: Path, local: Path) -> Iterator[tuple[str, Path]]:
+    """Yields path and place of every file that moves."""
+    for base, prefix in ((root, ""), (local, f"{LOCAL}/")):
+        for folder, folders, names in os.walk(base):
+            above = prefix + Path(folder).relative_to(base).as_posix().removeprefix(".")
+            above += "/" if above and not above.endswith("/") else ""
+            folders[:] = [name for name in folders if prefix or above or name not in (LOCAL, ".git")]
+            for name in (*names, *(name for name in folders if Path(folder, name).is_symlink())):
+                path, real = above + name, Path(folder, name)
+                if moves(path) and not TEMPORARY.fullmatch(name):
+                    yield path, real
+
+
+def _parts(stream: IO[bytes], end: int) -> Iterator[bytes]:
+    while end > 0 and (part := stream.read(min(PART_BYTES, end))):
+        end -= len(part)
+        yield part
+
+
+async def load(root: Path, source: Source, generated: Mapping[str, str]) -> None:
+    """Fills a workspace that is missing or empty. `generated` are files of this machine that the workspace gets if it
+    has none.
+
+    Raises Refused for a folder with something in it, Conflict if another process fills it, Unavailable if the folder
+    cannot be replaced.
+    """
+    await run_sync(check_empty, root)
+    beside = root.with_name(f".{root.name}.import")
+    lock = Locks(beside / "locks").try_exclusive("import")
+    if lock is None:
+        raise Conflict(f"another import into {root} is running")
+    try:
+        staged = beside / "memory"
+        await run_sync(_load_files, staged, source)
+        database = await Database.open(staged / LOCAL / "state.db")
+        try:
+            await database.write(create)
+            await database.write(lambda connection: _load_rows(connection, source))
+        finally:
+            await database.close()
+        await run_sync(_put_in_place, staged, root, beside / "empty", generated)
+    finally:
+        lock.release()
+    await run_sync(partial(shutil.rmtree, beside, ignore_errors=True))
+
+
+def check_empty(root: Path) -> None:
+    """Raises Refused unless the folder is missing, empty, or a memory in which nothing was recorded or changed."""
+    check_may_open(root, "create")
+    if not is_workspace(root):
+        return
+    known = {name for name, _ in _files(root, root / LOCAL) if not name.startswith(f"{LOCAL}/logs/")}
+    files = WorkspaceFiles(root)
+    shown = sorted(known - {SETTINGS}, key=lambda name: (name.startswith("."), name))
+    mine = [name for name in shown if not is_untouched_template(name, files.readable(name) or "")]
+    if mine:
+        raise Refused(
+            f"the memory in {root} is not empty (it has {mine[0]}, for example): import into a new folder with "
+            "--workspace DIR, or add with --merge what is missing here"
+        )
+
+
+def _load_files(staged: Path, source: Source) -> None:
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        staged.mkdir(parents=True, mode=0o700)
+        (staged / LOCAL).mkdir(mode=0o700)
+        with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
+            history = source.history(Path(place))
+            if history is not None:
+                read_bundle(history.bundle, staged, history.branch)
+        for found, parts in source.files():
+            if not moves(found.path) or "/".join(parts_of(found.path)) != found.path:
+                raise Refused(f"the export has {found.path!r}, which is no file of a memory; nothing was imported")
+            real = staged / found.path
+            real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with real.open("xb") as stream:
+                for part in parts:
+                    stream.write(part)
+                stream.flush()
+                os.fsync(stream.fileno())
+            real.chmod(0o444 if found.sealed else 0o600)
+            os.utime(real, ns=(found.mtime_ns, found.mtime_ns))
+        if history is not None and Repository(staged).head():
+            git(staged, "reset", "--quiet")  # the index; the files are there
+        for folder, *_ in os.walk(staged):
+            sync_folder(Path(folder))
+    except OSError as error:
+        raise Unavailable(f"{staged} cannot be written: {error.strerror or error}") from error
+
+
+def _load_rows(connection: sqlite3.Connection, source: Source) -> None:
+    for table, values in source.rows():
+        columns = TABLES[table]
+        marks = ", ".join("?" * len(columns))
+        connection.execute(f"INSERT INTO {_TABLES[table]} ({', '.join(columns)}) VALUES ({marks})", values)
+    connection.execute("INSERT OR REPLACE INTO entries VALUES ('state', 'complete', 'true')")
+
+
+def _put_in_place(staged: Path, root: Path, aside: Path, generated: Mapping[str, str]) -> None:
+    """Replaces an empty workspace. Files of this machine in its `.local/` stay."""
+    try:
+        if root.is_dir():
+            check_empty(root)
+            if (root / LOCAL).is_dir():
+                for found in (root / LOCAL).iterdir():
+                    to = staged / LOCAL / found.name
+                    if found.name not in _REMADE and not to.exists():
+                        (shutil.copytree if found.is_dir() else shutil.copy2)(found, to)
+        for path, text in generated.items():
+            if not (staged / path).exists():
+                (staged / path).write_text(text, "utf-8")
+        if root.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+            root.rename(aside)
+        staged.rename(root)
+        sync_folder(root.parent)
+    except OSError as error:
+        raise Unavailable(
+            f"{root} cannot be replaced ({error.strerror or error}); stop the programs that use it, or import into "
+            "another folder with --workspace DIR"
+        ) from error
