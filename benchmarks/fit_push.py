@@ -43,7 +43,7 @@ from benchmarks.workbench import Workbench
 from mcp_server.context import push_policy
 from mcp_server.context.window_text import asks_nothing, subject_words
 from mcp_server.model import Hit
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.understanding.model import Model
 

@@ -235,7 +235,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
 
 def _team_settings(files: ports.Files, environ: Mapping[str, str]) -> Settings:
     """Returns the settings of a team's memory. Those of a machine come from the environment only."""
-    from mcp_server.text.yaml import load
+    from mcp_server.text.markdown import load
 
     problems: list[str] = []
     document: Mapping[str, object] = {}
@@ -387,7 +387,7 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
 
 def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
     """Returns the fields of a settings file; none if it is missing or broken."""
-    from mcp_server.text.yaml import load
+    from mcp_server.text.markdown import load
 
     try:
         return load((root / path).read_text("utf-8"), path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_server.context.compiler import Compiled
     from mcp_server.conversations.observe import Observed
     from mcp_server.memory import Memory
-    from mcp_server.project import Project
+    from mcp_server.model import Project
 
 URI = "context://compiled"
 LISTED = 20

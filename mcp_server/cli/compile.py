@@ -108,7 +108,7 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
 def _headline(receipt: Mapping[str, Any]) -> Text:
     from rich.text import Text
 
-    from mcp_server.project import shown_name
+    from mcp_server.model import shown_name
 
     used = receipt["tokens"] / receipt["budget"] if receipt["budget"] else 0
     line = Text.assemble(

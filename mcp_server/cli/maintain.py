@@ -72,8 +72,7 @@ def prune_command(
         return
     if paths and (session or target is not None or strategy not in ("auto", "files")):
         raise click.UsageError("PATH takes no --session, --target or other strategy than files")
-    from mcp_server.knowledge.prune_knowledge import archive_files
-    from mcp_server.knowledge.pruning import Pruned
+    from mcp_server.knowledge.prune_knowledge import Pruned, archive_files
     from mcp_server.pressure.prune import OF_KNOWLEDGE, last_session, prune
 
     async def act(memory: Memory) -> Pruned:

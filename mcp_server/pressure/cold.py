@@ -23,7 +23,7 @@ from itertools import islice
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.stored import named_chunks
-from mcp_server.context.slots.history import exchanges
+from mcp_server.context.slots.session import exchanges
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.knowledge.anchor import anchored_ids

@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint
 from mcp_server.context.cut import excerpt
-from mcp_server.context.slots.history import exchanges
+from mcp_server.context.slots.session import exchanges
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError

@@ -21,8 +21,7 @@ from mcp_server.checkpoints import checkpoint
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.knowledge.anchor import anchored_ids
-from mcp_server.knowledge.prune_knowledge import prune_files, prune_memory
-from mcp_server.knowledge.pruning import Fate, Fated, Pruned, Strategy
+from mcp_server.knowledge.prune_knowledge import Fate, Fated, Pruned, Strategy, prune_files, prune_memory
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Turn
 from mcp_server.pressure import advisor, pressure

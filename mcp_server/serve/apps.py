@@ -30,7 +30,7 @@ from tools.compile_context import SHA256
 from tools.rim import hints
 
 if TYPE_CHECKING:
-    from mcp_server.knowledge.approve import Waiting
+    from mcp_server.knowledge.review import Waiting
     from mcp_server.memory import Memory
 
 logger = logging.getLogger(__name__)
@@ -112,8 +112,8 @@ class MemoryApp(Apps):
         approve: bool,
     ) -> str:
         """For the view only: carries out what the user decided there about a proposed change."""
-        from mcp_server.knowledge.approve import approve as write
-        from mcp_server.knowledge.approve import reject, waiting
+        from mcp_server.knowledge.review import approve as write
+        from mcp_server.knowledge.review import reject, waiting
 
         memory = await self._memory()
         (found,) = await waiting(memory, change)

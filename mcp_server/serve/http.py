@@ -33,7 +33,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.page import site
 from mcp_server.page.door import Door
 from mcp_server.storage.local import durable
-from mcp_server.topics.events import webhook
+from mcp_server.topics.watch import webhook
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         SessionRow,
         SessionState,
     )
-    from mcp_server.text.derived_lines import Source
+    from mcp_server.text.entries import Source
     from mcp_server.text.forgotten import Forgotten
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
-from mcp_server.text.derived_lines import DERIVED, without_sources
+from mcp_server.text.entries import DERIVED, without_sources
 from mcp_server.text.words import TALK_WORDS, content_words
 
 MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
@@ -50,5 +51,6 @@ def overtaken_lines(body: str) -> frozenset[int]:
     return frozenset(places[place] for place in gone)
 
 
+@lru_cache(maxsize=1024)
 def _subject(text: str) -> frozenset[str]:
     return frozenset(content_words(text, TALK_WORDS))

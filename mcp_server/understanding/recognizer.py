@@ -17,9 +17,9 @@ from datetime import datetime
 from functools import cache
 from typing import Literal
 
-from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
+from mcp_server.text.prose import is_injected
 from mcp_server.understanding.features import (
     Features,
     Message,

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Literal
 
 from mcp_server.understanding.changing import supersedes
-from mcp_server.understanding.features import content_stems, cues, word_list
+from mcp_server.understanding.features import cues, stems_of_text
 
 State = Literal["current", "replaced", "closed"]
 
@@ -67,7 +67,7 @@ class Statement:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return content_stems(word_list(self.text))
+        return stems_of_text(self.text)
 
 
 class Rarity:

@@ -16,7 +16,7 @@ from mcp_server.app import catch_up, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make, sweep
 from mcp_server.checkpoints.document import Checkpoint, Reason, page, parse, render
-from mcp_server.checkpoints.stored_inputs import verify
+from mcp_server.checkpoints.kept import verify
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session

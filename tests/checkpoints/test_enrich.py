@@ -17,7 +17,6 @@ from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import ENRICHING, make
 from mcp_server.checkpoints.enrich import enrich, enrich_all
 from mcp_server.checkpoints.enrichment import Enrichment, is_entry, merged, parse, request
-from mcp_server.conversations.authorship import is_injected
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
@@ -25,6 +24,7 @@ from mcp_server.knowledge.notes import notes_of
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Role, Turn
+from mcp_server.text.prose import is_injected
 from mcp_server.tokens import TokenCounter
 from tests.checkpoints.injected import ALL
 from tests.conftest import KEYWORDS_ONLY

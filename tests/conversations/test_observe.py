@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from mcp_server.app import open_memory
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs
-from mcp_server.conversations.authorship import is_injected, is_real_user
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
 from mcp_server.conversations.sessions import close_idle, end_session, restore_all, session_turns, show_session
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, SourceFile, ToolCall
 from mcp_server.storage.local.locks import Locks
+from mcp_server.text.prose import is_injected, is_real_user
 from tests.checkpoints.injected import ALL, INJECTED, NOW
 from tests.conftest import KEYWORDS_ONLY, Clock
 

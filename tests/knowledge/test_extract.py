@@ -25,7 +25,7 @@ from mcp_server.knowledge.prune_knowledge import archive_journals
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.text.derived_lines import sources_of, without_sources
+from mcp_server.text.entries import sources_of, without_sources
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 

@@ -10,7 +10,7 @@ from mcp_server.app import catch_up
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.linking import relinked
+from mcp_server.knowledge.summaries import relinked
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.passages import of_knowledge

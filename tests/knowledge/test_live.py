@@ -13,8 +13,7 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.restore import restore
-from mcp_server.context.push import for_prompt, for_start
-from mcp_server.context.push_candidates import IN_WINDOW
+from mcp_server.context.push import IN_WINDOW, for_prompt, for_start
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.conversations.observe import NewTurn, observe
@@ -26,7 +25,7 @@ from mcp_server.knowledge.live_pages import stored_lines
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.text.derived_lines import Line
+from mcp_server.text.entries import Line
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
 from tests.preloaded import python

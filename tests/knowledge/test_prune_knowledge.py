@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.knowledge.anchor import anchor
-from mcp_server.knowledge.pruning import Pruned
+from mcp_server.knowledge.prune_knowledge import Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.prune import prune

@@ -13,8 +13,8 @@ from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.entries import is_derived
 from tests.conftest import Clock
 from tests.knowledge.full_memory import multiply
 

@@ -24,8 +24,8 @@ from mcp_server.knowledge.anchor import anchor
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, ToolCall
 from mcp_server.relevance import clarity
+from mcp_server.relevance.clarity import view
 from mcp_server.relevance.clarity_scores import Tracker
-from mcp_server.relevance.clarity_views import view
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.app import catch_up, open_memory
-from mcp_server.context.pauses import pause, pauses
+from mcp_server.context.windows import pause, pauses
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound, Unavailable

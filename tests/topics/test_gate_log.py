@@ -17,8 +17,18 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
-from mcp_server.topics.gate_log import Pending, decisions, message_hash, pending, used
-from mcp_server.topics.gate_tuning import Nuisance, Past, nuisances, proposals, quality
+from mcp_server.topics.gate_log import (
+    Nuisance,
+    Past,
+    Pending,
+    decisions,
+    message_hash,
+    nuisances,
+    pending,
+    proposals,
+    quality,
+    used,
+)
 from mcp_server.topics.listing import switch
 from tests.conftest import KEYWORDS_ONLY
 

@@ -29,7 +29,7 @@ from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID
 from mcp_server.storage.values import Depth, Filters
-from mcp_server.text.derived_lines import Source
+from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
     import numpy as np

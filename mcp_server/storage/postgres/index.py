@@ -41,7 +41,7 @@ from mcp_server.storage.values import (
     is_indexed,
     with_operators,
 )
-from mcp_server.text.derived_lines import Source, sources_of
+from mcp_server.text.entries import Source, sources_of
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:

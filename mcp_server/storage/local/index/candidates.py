@@ -36,7 +36,7 @@ from mcp_server.storage.local.index.query_plan import (
 )
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
-from mcp_server.text.derived_lines import Source, sources_of, without_sources
+from mcp_server.text.entries import Source, sources_of, without_sources
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -24,8 +24,8 @@ from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.candidates import Found
 from mcp_server.storage.local.index.generations import import_numpy
 from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
-from mcp_server.text import transcript, yaml
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.text import markdown, transcript
+from mcp_server.text.entries import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_text
 from mcp_server.text.words import words
@@ -279,7 +279,7 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
     body, line = found.body, found.body_line
     fields: Mapping[str, Any] = {}
     try:
-        fields = yaml.load(found.raw, seen.path, 2) if found.raw else {}
+        fields = markdown.load(found.raw, seen.path, 2) if found.raw else {}
     except ContextManagerError as error:
         problem = f"{error}. Its text is searched all the same"
         body, line = text, 1  # what was meant as front matter stays findable
@@ -291,7 +291,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
     if grown is not None:
         return grown
     try:
-        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, yaml.load)
+        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, markdown.load)
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         problem = f"{error}. Its text is searched all the same"

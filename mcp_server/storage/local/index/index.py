@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.index.candidates import Found, Vector
     from mcp_server.storage.local.index.query_plan import QueryPlan
     from mcp_server.storage.local.locks import Locks
-    from mcp_server.text.derived_lines import Source
+    from mcp_server.text.entries import Source
 
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from mcp_server.model import Exchange
 from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn, passage_of
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.local.index.writer import UNFINISHED, Row, Signals, storable
-from mcp_server.text.derived_lines import Source
+from mcp_server.text.entries import Source
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:

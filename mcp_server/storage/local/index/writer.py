@@ -21,7 +21,7 @@ from mcp_server.storage.local.index.file_reader import RACY_NS, FileContent, Ind
 from mcp_server.storage.local.index.generations import Stems
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
 
