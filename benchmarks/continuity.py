@@ -37,7 +37,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold import come_back
 from mcp_server.relevance.chunks import text_of
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups
 from mcp_server.text.fencing import neutralise
 from mcp_server.understanding.model import SHIPPED, recognizer
 

@@ -27,8 +27,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Role, ToolCall, Turn
 from mcp_server.pressure import pressure
 from mcp_server.relevance.chunks import LiveChunk, as_shown
-from mcp_server.relevance.live_set import live_set
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups, live_set
 from mcp_server.settings import Settings
 from mcp_server.text.redaction import redact
 

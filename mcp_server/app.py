@@ -464,7 +464,7 @@ def _timezone(settings: Settings) -> str:
 async def catch_up(memory: Memory) -> None:
     """Updates state and index from files and queue, for one command, unless a server does so."""
     from mcp_server.checkpoints import restore
-    from mcp_server.clients.hooks import queue
+    from mcp_server.clients.hooks import listener
     from mcp_server.clients.hooks.events import work
     from mcp_server.history import sync
 
@@ -474,7 +474,7 @@ async def catch_up(memory: Memory) -> None:
         try:
             await restore.finish(memory)
             if memory.disk.here:
-                await queue.drain(memory, work)
+                await listener.drain(memory, work)
                 await sync.take_in(memory)
             await memory.index.refresh()
             if memory.disk.here:

@@ -69,10 +69,10 @@ def argument_key(argument: str) -> str:
     return argument if argument.startswith(_PREFIXES) else f"name:{argument}"
 
 
-def slug_of(key: str, *, longest: int = 48) -> str:
+def slug_of(key: str) -> str:
     """A short lower-case ASCII name for a key: its last path component, without accents. Never empty."""
     tail = key.partition(":")[2].rstrip("/").rpartition("/")[2] if ":" in key else key
-    return slugify(tail[:12] if key.startswith(("root:", "dir:")) else tail, longest=longest) or "project"
+    return slugify(tail[:12] if key.startswith(("root:", "dir:")) else tail) or "project"
 
 
 def shown_name(key: str) -> str:

@@ -123,7 +123,7 @@ def judged(
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
         or (IN_WINDOW if _quotes_only(hit, own) else "")
-        or (windows.WHY if windows.is_never_pushed(own_text(hit.passage), never) else "")
+        or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
     needed = memory.recognizer().needs_memory(prompt)

@@ -164,7 +164,7 @@ async def marks_of(memory: Memory) -> frozenset[str]:
 
 def is_never_pushed(text: str, marks: Collection[str]) -> bool:
     """Returns whether every line of a text is never pushed. `marks` are those of `marks_of`."""
-    return bool(marks) and bool(fingerprints(text)) and was_sent(text, marks)
+    return bool(fingerprints(text)) and was_sent(text, marks)
 
 
 def without_lines(source: SourceFile, marks: Collection[str]) -> SourceFile:

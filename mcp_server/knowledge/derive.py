@@ -350,9 +350,7 @@ def versions(extractors: Sequence[Extractor]) -> str:
     return ", ".join(f"{one.name} {one.version}" for one in sorted(extractors, key=lambda one: one.name))
 
 
-async def derive(
-    memory: Memory, path: str, transcript: Transcript, extractors: Sequence[Extractor], *, use_model: bool = True
-) -> Derived:
+async def derive(memory: Memory, path: str, transcript: Transcript, extractors: Sequence[Extractor]) -> Derived:
     """Returns the lines of a transcript and writes nothing. Call it without a lock: it may wait for an LLM."""
     head = transcript.head
     turns = tuple(placed.turn for placed in transcript.turns)
@@ -362,7 +360,7 @@ async def derive(
         return context_of(turns, path, head.title, project.slug, memory.local_date, memory.recognizer())
 
     context = await run_sync(read)
-    asked = use_model and memory.llm is not None
+    asked = memory.llm is not None
     given = await _by_model(memory, turns, context) if asked else None
     context = await _reviewed(memory, turns, context) if asked else context
     lines = await run_sync(_by_rules, memory, turns, context, extractors, given)

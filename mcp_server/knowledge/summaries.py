@@ -309,15 +309,15 @@ LONGEST_FILE = 300
 AHEAD, HAPPENED = ("Plans", "Next"), ("What happened", "Done")
 
 
-def beyond_the_day(body: str, most: int = JOURNAL_LINES) -> list[Entry]:
-    """Returns the derived lines that leave a journal so that `most` stay: first those that state nothing settled, then
-    those with the fewest content words."""
+def beyond_the_day(body: str) -> list[Entry]:
+    """Returns the derived lines that leave a journal so that JOURNAL_LINES stay: first those that state nothing
+    settled, then those with the fewest content words."""
     prefixes = tuple(f"- {prefix}" for prefix in PREFIXES.values())
 
     def worth(one: Entry) -> tuple[bool, int, str]:
         return one.text.startswith(prefixes), len(content_words(one.text)), one.text
 
-    return sorted(entries.derived(body), key=worth, reverse=True)[most:]
+    return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
 def outdated(body: str, before: str) -> list[Entry]:

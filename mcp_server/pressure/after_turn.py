@@ -28,8 +28,7 @@ from mcp_server.pressure.advisor import QUIET
 from mcp_server.pressure.pressure import triggers_of
 from mcp_server.relevance import clarity, live_set
 from mcp_server.relevance.chunks import LiveChunk, checkpoint_step, chunks_of
-from mcp_server.relevance.live_set import gauges_of
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups, gauges_of
 from mcp_server.storage.values import STEPS as CURATED
 from mcp_server.storage.values import LiveSetCounts, SessionRow
 

@@ -30,8 +30,7 @@ from mcp_server.pressure.pressure import Plan
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import Action, Decision, LiveChunk, text_of
 from mcp_server.relevance.clarity_scores import Verdict
-from mcp_server.relevance.live_set import gauges
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups, gauges
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.transcript_head import title_of
 

@@ -25,6 +25,7 @@ LEAST_SHARED = 2
 """Words with a subject that both must hold, what is given up among them; a figure that is given up says enough."""
 
 
+@lru_cache(maxsize=1024)
 def supersedes(newer: str, older: str) -> bool:
     """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
     happened to it, and speaks of the same."""

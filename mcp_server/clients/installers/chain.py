@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server import __version__
 from mcp_server.clients.adapters import claude_code, opencode
 from mcp_server.clients.adapters.adapter import SECONDS
-from mcp_server.clients.hooks import command, listener, protocol, queue
+from mcp_server.clients.hooks import command, listener, protocol
 from mcp_server.clients.installers import config_file, entries
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
@@ -279,8 +279,8 @@ def _is_alive(address: Path) -> bool:
 
 
 def _queue(memory: Memory) -> Check:
-    waiting = queue.waiting(memory.disk.local)
-    folder = memory.disk.local / queue.REJECTED
+    waiting = listener.waiting(memory.disk.local)
+    folder = memory.disk.local / listener.REJECTED
     rejected = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
     if rejected:
         return Check(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.clients.hooks import offline, queue
+from mcp_server.clients.hooks import listener, offline
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.context import briefs, windows
 from mcp_server.context.push_policy import SENT_BEFORE
@@ -177,7 +177,7 @@ async def test_a_brief_that_the_command_has_printed_counts_as_sent(told: Memory,
     printed = log(told)[1]
     assert printed["text"] == text
     assert "no server answered" in printed["why"]
-    assert await queue.drain(told, work) == 1
+    assert await listener.drain(told, work) == 1
     assert len([record for record in log(told) if record["session"] == "two"]) == 2, "a report is counted once"
 
 

@@ -16,7 +16,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import ADAPTERS
-from mcp_server.clients.hooks import command, listener, offline, protocol, queue
+from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.clients.installers.entries import wanted
 from mcp_server.clients.installers.plan import Launch
@@ -98,7 +98,7 @@ async def test_neither_the_command_nor_a_later_server_repeats_a_text(
     first = log(on_disk)[-1]
     assert FACT in first["text"]
     assert "no server answered" in first["why"]
-    assert await queue.drain(on_disk, work) == 1
+    assert await listener.drain(on_disk, work) == 1
     assert await prompted(on_disk, folder, ASKED) == "", "the state knows it, too"
     assert FACT in await prompted(on_disk, folder, ASKED, "another-window")
 

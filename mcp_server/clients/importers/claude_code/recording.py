@@ -194,13 +194,13 @@ async def capture(
     return new
 
 
-def contents_read(transcript: Path, adapter: Adapter, projects: Path | None = None) -> Mapping[str, Sequence[str]]:
+def contents_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]]:
     """Returns what `files_read` finds in a transcript; nothing if it cannot be read, is no file of lines, or is not in
-    the folder `projects`, by default the client's own."""
+    the client's own folder."""
     if adapter.is_database:
         return {}
     try:
-        folder = projects or adapter.transcripts_folder(os.environ, Path.home())
+        folder = adapter.transcripts_folder(os.environ, Path.home())
         return files_read(_with_subagents(transcript, folder, adapter)[0], adapter)
     except (NotFound, Refused, OSError):
         return {}
