@@ -32,20 +32,19 @@ CACHED_LINES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One bullet with its continuation lines: lines `start` to `end` of the body, `date` as written or empty. `sources`
-    are its turns; an entry that a person continued on further lines has none, because it is the person's own."""
+    """One bullet with its continuation lines: lines `start` to `end` of the body, `date` as written or empty.
+
+    `said` is what it says, without its bullet, date, earlier wordings and sources. `sources` are its turns; an entry
+    that a person continued on further lines has none, because it is the person's own.
+    """
 
     section: str
     text: str
     start: int
     end: int
     date: str
+    said: str
     sources: tuple[Source, ...] = ()
-
-    @property
-    def said(self) -> str:
-        """What it says, without its bullet, date, earlier wordings and sources."""
-        return without_sources(statement(self.text)).strip()
 
 
 def written(content: str, date: str | None) -> str:
@@ -65,6 +64,11 @@ def _plain(line: str) -> str:
 
 def entries(body: str) -> list[Entry]:
     """Returns every top-level bullet of the body, in order. Bullets in comments do not count: templates have some."""
+    return list(_entries(body))
+
+
+@lru_cache(maxsize=16)
+def _entries(body: str) -> tuple[Entry, ...]:
     lines, written_lines = without_comments(body).split("\n"), body.split("\n")
     inside = sections(body, 1)
     heading_of = {number: one.title for one in inside for number in range(one.start, one.end + 1)}
@@ -81,9 +85,10 @@ def entries(body: str) -> list[Entry]:
         text = "\n".join(written_lines[number - 1 : end])
         dated = _DATE.match(_BULLET.sub("", lines[number - 1]))
         sources = sources_of(text) if number == end and "[src: " in text else ()
-        found.append(Entry(heading_of.get(number, ""), text, number, end, dated[0][:10] if dated else "", sources))
+        date, said = dated[0][:10] if dated else "", without_sources(statement(text)).strip()
+        found.append(Entry(heading_of.get(number, ""), text, number, end, date, said, sources))
         number = end + 1
-    return found
+    return tuple(found)
 
 
 def normalised(entry: str) -> str:
