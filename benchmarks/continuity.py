@@ -29,7 +29,7 @@ from mcp_server.app import catch_up
 from mcp_server.checkpoints import checkpoint, resume
 from mcp_server.context import push, windows
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.render import said as as_said
+from mcp_server.context.sections import said as as_said
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import session_turns
 from mcp_server.knowledge import notes as session_notes
@@ -37,7 +37,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold import come_back
 from mcp_server.relevance.chunks import text_of
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups
 from mcp_server.text.fencing import neutralise
 from mcp_server.understanding.model import SHIPPED, recognizer
 

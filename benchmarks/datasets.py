@@ -25,14 +25,13 @@ from mcp_server.app import catch_up
 from mcp_server.clients.importers.exports import json_items
 from mcp_server.clients.importers.imported import in_parts
 from mcp_server.context.compiler import Compiled
-from mcp_server.context.receipt import Receipt
-from mcp_server.context.render import file_text, said
+from mcp_server.context.sections import Receipt, file_text, said
 from mcp_server.conversations.closed_sessions import commit_together
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import Role
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.entries import sources_of
 
 Kind = Literal["locomo", "beam"]
 

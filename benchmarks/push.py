@@ -48,7 +48,7 @@ from mcp_server.app import catch_up
 from mcp_server.context import push as inject
 from mcp_server.context import windows as sent
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.render import said
+from mcp_server.context.sections import said
 from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe

@@ -32,9 +32,9 @@ from mcp_server.context.compile import CompileRequest, compile_gathered, gather
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
-from mcp_server.project import Project
+from mcp_server.model import Project
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.entries import sources_of
 
 BUDGETS = (512, 1024, 2048, 4096, 8192)
 DEPTHS = (5, 10, 20)

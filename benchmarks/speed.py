@@ -29,9 +29,9 @@ from mcp_server.conversations.closed_sessions import PENDING_EXTRACTION, commit_
 from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Project
 from mcp_server.page.door import Door
 from mcp_server.page.site import application
-from mcp_server.project import Project
 from mcp_server.relevance.clarity_scores import ClarityWeights, Tracker
 from mcp_server.search.search import SearchRequest, find
 

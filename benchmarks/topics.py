@@ -24,7 +24,7 @@ from benchmarks.workbench import Show, Talk, Workbench, percentile
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.storage.topics import LOOK_AGAIN, TopicSet
-from mcp_server.text.yaml import load
+from mcp_server.text.markdown import load
 from mcp_server.topics.judge import Verdict, decided, weigh
 from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp_server.conversations.read import ReadAnswer
     from mcp_server.forgetting.forget import Receipt
     from mcp_server.knowledge.anchor import Anchored
-    from mcp_server.knowledge.pruning import Pruned
+    from mcp_server.knowledge.prune_knowledge import Pruned
     from mcp_server.knowledge.remember import Remembered
     from mcp_server.memory import Memory
     from mcp_server.recovery.recover import Recovery
@@ -55,7 +55,7 @@ _ANSWERS = {
     "ContextLoop": "agent_loop",
     "LoopStatus": "agent_loop",
     "Observed": "conversations.observe",
-    "Pruned": "knowledge.pruning",
+    "Pruned": "knowledge.prune_knowledge",
     "ReadAnswer": "conversations.read",
     "Receipt": "forgetting.forget",
     "Recoverable": "recovery.recoverable",

@@ -8,23 +8,17 @@ async with open_memory(None, os.environ) as memory, maintain(memory, os.environ)
 """
 
 from __future__ import annotations
-
 import contextlib
 import secrets
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from anyio import CancelScope
+from anyio.to_thread import run_sync
+from collections.abc import (AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
-
-from anyio import CancelScope
-from anyio.to_thread import run_sync
-
 from mcp_server import embed
 from mcp_server.conversations import sessions
 from mcp_server.embed.providers import load
@@ -33,7 +27,7 @@ from mcp_server.history import committing
 from mcp_server.home import resolve_workspace, team_address, user_home
 from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
-from mcp_server.llm.providers import KEYS, Chosen, choose
+from mcp_server.llm.providers import Chosen, KEYS, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
@@ -42,7 +36,7 @@ from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
+from mcp_server.storage.local.folders import (IfMissing, ProjectFolders, check_may_open, create)
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
@@ -51,13 +45,15 @@ from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import State
 from mcp_server.storage.logs import AdvisorFiles
-from mcp_server.storage.templates import BEGINNING, templates
-from mcp_server.storage.templates import SETTINGS as CONFIG
+from mcp_server.storage.templates import BEGINNING, SETTINGS as CONFIG, templates
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.whole_memory import Export, Exported, Imported
@@ -314,7 +310,7 @@ def needs_extra() -> Iterator[None]:
 
 def _team_settings(files: ports.Files, environ: Mapping[str, str]) -> Settings:
     """Returns the settings of a team's memory. Those of a machine come from the environment only."""
-    from mcp_server.text.yaml import load
+    from mcp_server.text.markdown import load
 
     problems: list[str] = []
     document: Mapping[str, object] = {}
@@ -472,7 +468,7 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
 
 def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
     """Returns the fields of a settings file; none if it is missing or broken."""
-    from mcp_server.text.yaml import load
+    from mcp_server.text.markdown import load
 
     try:
         return load((root / path).read_text("utf-8"), path)
@@ -549,7 +545,7 @@ def _timezone(settings: Settings) -> str:
 async def catch_up(memory: Memory) -> None:
     """Updates state and index from files and queue, for one command, unless a server does so."""
     from mcp_server.checkpoints import restore
-    from mcp_server.clients.hooks import queue
+    from mcp_server.clients.hooks import listener
     from mcp_server.clients.hooks.events import work
     from mcp_server.history import sync
 
@@ -559,7 +555,7 @@ async def catch_up(memory: Memory) -> None:
         try:
             await restore.finish(memory)
             if memory.disk.here:
-                await queue.drain(memory, work)
+                await listener.drain(memory, work)
                 await sync.take_in(memory)
             await memory.index.refresh()
             if memory.disk.here:

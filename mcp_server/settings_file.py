@@ -25,7 +25,7 @@ from mcp_server.settings import (
     sections_of,
     split_document,
 )
-from mcp_server.text.yaml import yaml_line
+from mcp_server.text.markdown import yaml_line
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"

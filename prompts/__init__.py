@@ -90,7 +90,7 @@ def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
 async def _do(connection: Connection, action: str, item: str, named: str | None) -> str:
     from mcp_server.errors import Invalid
     from mcp_server.knowledge.anchor import anchor
-    from mcp_server.relevance import clarity_views
+    from mcp_server.relevance import clarity
     from mcp_server.relevance.clarity import prune
 
     memory = await connection.memory()
@@ -103,9 +103,9 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
             raise Invalid(f"{action} needs an item")
         return (await anchor(memory, item, action == "anchor")).markdown
     if action == "prune":
-        meant = await clarity_views.session_meant(memory, session)
-        return clarity_views.pruned_text(await prune(memory, meant, dry_run=False))
-    return (await clarity_views.view(memory, action, session)).markdown
+        meant = await clarity.session_meant(memory, session)
+        return clarity.pruned_text(await prune(memory, meant, dry_run=False))
+    return (await clarity.view(memory, action, session)).markdown
 
 
 REVIEW = """\

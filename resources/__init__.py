@@ -98,7 +98,7 @@ def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
     """Adds the views of Clarity for this connection and for any session."""
 
     async def view(name: str, session: str | None) -> str:
-        from mcp_server.relevance.clarity_views import view
+        from mcp_server.relevance.clarity import view
 
         return (await view(await connection.memory(), name, session)).markdown
 
@@ -198,7 +198,7 @@ def completion(mcp: MCPServer[Any], connection: Connection) -> None:
     ) -> Completion | None:
         from mcp_server.checkpoints.stored import listed
         from mcp_server.conversations.sessions import list_sessions
-        from mcp_server.relevance.clarity_views import items_of
+        from mcp_server.relevance.clarity import items_of
 
         memory = await connection.memory()
         if argument.name == "session":

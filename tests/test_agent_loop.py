@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcp_server.agent import AgentMemory, ContextLoop
+from mcp_server.agent_loop import NOTE, Message
 from mcp_server.conversations.sessions import session_turns
-from mcp_server.pressure.mirror import NOTE, Message
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio

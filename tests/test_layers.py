@@ -5,7 +5,6 @@ import only pure files. Rooms form no circle: each imports only rooms that stand
 """
 
 from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Mapping
@@ -168,7 +167,6 @@ LOCAL_ONLY = {
     "mcp_server.forgetting.target": "reads all objects of git",
     "mcp_server.forgetting.forget": "rewrites git's history",
     "mcp_server.history.explore": "checks branches out into folders, with this machine's settings",
-    "mcp_server.knowledge.compare_trees": "reads folders of branches",
     "mcp_server.knowledge.reconstruct": "opens a folder of a branch as a memory of its own",
 }
 """Modules that import `storage.local`, each with the reason. All others use what lies beside it in `storage`."""

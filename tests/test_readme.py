@@ -16,7 +16,7 @@ import click
 import pytest
 
 from mcp_server.agent import AgentMemory
-from mcp_server.cli.main import COMMANDS, RENAMED, RENAMED_OPTIONS, cli
+from mcp_server.cli.main import COMMANDS, cli
 from mcp_server.settings import SECTIONS, knobs
 from tests.serving import connected
 
@@ -83,12 +83,6 @@ def test_the_subcommands_are_in_the_page(name: str) -> None:
     told = re.search(rf"^\| `context-manager {name} (.+?)`", COMMANDS_PAGE, re.MULTILINE)
     assert told
     assert sorted(told[1].split(r"\|")) == sorted(group.list_commands(context))
-
-
-def test_every_earlier_command_and_option_is_in_the_page_with_its_successor() -> None:
-    table = COMMANDS_PAGE.partition("## Earlier names")[2].partition("\n## ")[0]
-    for name in (*RENAMED, *RENAMED_OPTIONS, "bench"):
-        assert re.search(rf"^\| .*[` ]{name}[` ].* \| .*\S.* \|$", table, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

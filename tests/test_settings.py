@@ -6,7 +6,7 @@ import pytest
 
 from mcp_server.settings import MACHINE_FILE, SECTIONS, Settings, machine_settings, split_document
 from mcp_server.settings_file import default_document, machine_document, read_settings
-from mcp_server.text.yaml import load
+from mcp_server.text.markdown import load
 
 WHERE = "memory-config.yaml"
 

@@ -28,7 +28,7 @@ def tool(connection: Connection) -> Tool:
         """Use when the user asks which playbooks there are, wants one in or out of this conversation, or wonders why
         one came in."""
         from mcp_server.context.try_message import try_message
-        from mcp_server.relevance.clarity_views import session_meant
+        from mcp_server.relevance.clarity import session_meant
         from mcp_server.topics import listing as action_
 
         memory, caller = await connection.memory(), await connection.caller(client_of(ctx))

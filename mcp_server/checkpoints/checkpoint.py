@@ -19,13 +19,11 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.session_state import notes_of, snapshot, topic_names, without_notes_texts
-from mcp_server.checkpoints.stored_inputs import Stored, stored
+from mcp_server.checkpoints.kept import Stored, notes_of, snapshot, stored, topic_names, without_notes_texts
 from mcp_server.context.compile import CompileRequest, gather
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations import sessions
-from mcp_server.conversations.as_of import as_of
-from mcp_server.conversations.authorship import is_injected, is_real_user
+from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.notes import Outcome
@@ -36,7 +34,7 @@ from mcp_server.relevance.chunks import Gauges, LiveChunk
 from mcp_server.relevance.live_set import gauges, live_set
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees, new_id
 from mcp_server.storage.values import Change, SessionRow, SessionState
-from mcp_server.text.prose import clipped
+from mcp_server.text.prose import clipped, is_injected, is_real_user
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
 from mcp_server.understanding.recognizer import clean, is_question

@@ -34,10 +34,9 @@ from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchors import Anchor, AnchorKind, kind_of
 from mcp_server.model import GLOBAL, ToolCall
 from mcp_server.relevance.chunks import Gauges
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import minute_text, read_moment, split_front_matter, yaml_line
 from mcp_server.text.transcript import LoadYaml, escape, escape_line, unescape, unescape_line
 from mcp_server.text.transcript_head import own_fields
-from mcp_server.text.yaml import minute_text, read_moment, yaml_line
 
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1

@@ -21,7 +21,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import Conflict
 from mcp_server.knowledge import notes
 from mcp_server.llm import LlmUnavailable
-from mcp_server.llm.queue import work_off
+from mcp_server.llm.metered import work_off
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.text.redaction import redact

@@ -14,11 +14,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mcp_server.conversations.authorship import is_injected
 from mcp_server.knowledge.duplicates import covered, normalised
 from mcp_server.model import Turn
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.prose import clipped, entry
+from mcp_server.text.prose import clipped, entry, is_injected
 
 
 def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:

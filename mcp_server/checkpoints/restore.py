@@ -18,9 +18,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, stored
 from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.kept import replace_state, verify
 from mcp_server.checkpoints.restore_plan import NO_UNDO, describe_changes, unchanged_files, without_forgotten
-from mcp_server.checkpoints.session_state import replace_state
-from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable

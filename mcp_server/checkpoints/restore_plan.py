@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.document import Checkpoint
-from mcp_server.checkpoints.session_state import snapshot, topic_names
+from mcp_server.checkpoints.kept import snapshot, topic_names
 from mcp_server.errors import Unavailable
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import Anchor

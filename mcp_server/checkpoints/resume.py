@@ -15,15 +15,15 @@ from mcp_server.context.compiler import Compiled
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.slots.checkpoint import is_news
 from mcp_server.conversations import sessions
-from mcp_server.conversations.as_of import as_of
 from mcp_server.conversations.projects import project_of
+from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import NotFound
 from mcp_server.knowledge import notes
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.storage.checkpoint_files import PREFIX, CheckpointFiles, folder_of
 from mcp_server.storage.values import Change, SessionRow
-from mcp_server.text.yaml import minute_text
+from mcp_server.text.markdown import minute_text
 
 SURE = {"rule": 0.4, "open": 0.4}
 """Probability from which on an item counts as sure, by kind; 1 for the other kinds. With 1 for all of them fewer rules

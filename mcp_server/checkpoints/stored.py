@@ -17,7 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.checkpoint_files import CheckpointFiles, Head
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.yaml import minute_text
+from mcp_server.text.markdown import minute_text
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:
@@ -94,8 +94,6 @@ def named_chunks(memory: Memory) -> frozenset[str]:
     return frozenset(found)
 
 
-# ---------------------------------------------------------------- texts
-
 WHY: dict[str, str] = {
     "asked": "asked for",
     "compaction": "before compaction",
@@ -103,6 +101,7 @@ WHY: dict[str, str] = {
     "hook": "the client compacts",
     "recovery": "before a recovery",
 }
+
 LISTED = 50
 
 

@@ -24,8 +24,7 @@ from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.history.merging import Joined
-    from mcp_server.knowledge.compare_trees import Comparison
-    from mcp_server.knowledge.reconstruct import Reconstruction
+    from mcp_server.knowledge.reconstruct import Comparison, Reconstruction
     from mcp_server.memory import Memory
 
 SHOWN_FILES = 20
@@ -181,7 +180,7 @@ def reconstruct_list(as_json: bool) -> None:
 @json_option
 def compare(names: tuple[str, ...], as_json: bool) -> None:
     """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
-    from mcp_server.knowledge.compare_trees import compare as action
+    from mcp_server.knowledge.reconstruct import compare as action
 
     async def act(memory: Memory) -> Comparison:
         with working("Comparing …"):

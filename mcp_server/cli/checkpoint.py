@@ -39,7 +39,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
     from mcp_server.checkpoints.enrich import enrich_all
     from mcp_server.checkpoints.stored import read, summary_text
     from mcp_server.memory import Memory
-    from mcp_server.relevance.clarity_views import session_meant
+    from mcp_server.relevance.clarity import session_meant
 
     async def act(memory: Memory) -> Checkpoint:
         made = await make(memory, await session_meant(memory, session), "asked", note)
@@ -59,7 +59,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """List the checkpoints, newest first."""
     from mcp_server.checkpoints.stored import listed, reason_text
-    from mcp_server.text.yaml import minute_text
+    from mcp_server.text.markdown import minute_text
 
     print_list(
         with_memory(lambda memory: listed(memory, session))[:limit],

@@ -108,7 +108,7 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
 def _headline(receipt: Mapping[str, Any]) -> Text:
     from rich.text import Text
 
-    from mcp_server.project import shown_name
+    from mcp_server.model import shown_name
 
     used = receipt["tokens"] / receipt["budget"] if receipt["budget"] else 0
     line = Text.assemble(
@@ -247,15 +247,15 @@ def _hash(receipt: Mapping[str, Any]) -> Text:
     return line
 
 
-def terms(one: Mapping[str, Any], shown: int = TERMS_SHOWN) -> str:
+def terms(one: Mapping[str, Any]) -> str:
     """Returns the score as a sum, such as `answer 0.12 + best 0.11 + 7 more 0.30`, with its factors.
 
     What a passage is charged for its length counts when it is chosen, not in its score.
     """
     parts = sorted(((name, value) for name, value in (one.get("relevance") or {}).items() if value), key=_size)
-    words = [f"{visible(name)} {value:.2f}" for name, value in parts[:shown]]
-    if len(parts) > shown:
-        words.append(f"{len(parts) - shown} more {sum(value for _, value in parts[shown:]):.2f}")
+    words = [f"{visible(name)} {value:.2f}" for name, value in parts[:TERMS_SHOWN]]
+    if len(parts) > TERMS_SHOWN:
+        words.append(f"{len(parts) - TERMS_SHOWN} more {sum(value for _, value in parts[TERMS_SHOWN:]):.2f}")
     factors = [f"{visible(name)} {value:.2f}" for name, value in one["terms"].items() if _multiplies(name, value)]
     said = " + ".join(words)
     product = " × ".join([f"({said})" if said and factors else said, *factors]).removeprefix(" × ")

@@ -195,7 +195,7 @@ def _lines(prefix: str, values: dict[str, Any]) -> list[str]:
 
 
 def _text(value: object) -> str:
-    from mcp_server.text.yaml import yaml_line
+    from mcp_server.text.markdown import yaml_line
 
     if isinstance(value, float):
         return f"{value:g}"

@@ -137,7 +137,7 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    from mcp_server.text.derived_lines import without_sources
+    from mcp_server.text.entries import without_sources
 
     for path, origins in groupby(found, key=lambda one: one.path):
         columns = ("line", "written (UTC)", "commit", "text", "from")

@@ -5,21 +5,18 @@ The module of a command is imported when the command is called, so that `--help`
 """
 
 from __future__ import annotations
-
+import click
 import difflib
 import importlib
 import json
 import logging
 import os
 import sys
-from pathlib import Path
-
-import click
-
 from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
 from mcp_server.garbage import look_seldom
 from mcp_server.home import workspace_option
+from pathlib import Path
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -28,7 +25,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("record", "Create the memory's folder."),
         "demo": ("compile", "See the main job done, from nothing, in seconds."),
         "install": ("install", "Connect a client, or list the clients."),
-        "uninstall": ("uninstall", "Disconnect a client; --purge deletes the memory."),
+        "uninstall": ("install", "Disconnect a client; --purge deletes the memory."),
         "doctor": ("doctor", "Check everything, and say how to fix it."),
     },
     "Everyday": {
@@ -79,38 +76,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 
 COMMANDS = {name: found for commands in GROUPS.values() for name, found in commands.items()}
 
-RENAMED = {
-    "archive": "`prune PATH...`, or `prune --strategy files`",
-    "clarity": "`status clarity`; also `prune --strategy clarity` and `config get clarity`",
-    "cold-storage": "`session drops --recoverable`",
-    "compact": "`prune --strategy compact`",
-    "costs": "`status costs`",
-    "drops": "`session drops`",
-    "gate": "`topics log` and `topics tune`",
-    "health": "`status gauges`",
-    "index": "`status index` and `reset --index`",
-    "logs": "`status logs`",
-    "resume": "`pause --end`",
-    "tag": "`history tag` and `history tags`",
-    "unanchor": "`anchor ITEM --off`",
-}
-"""Commands of version 0.1 and what replaces them; removed after the next release."""
-
-BENCH_MOVED = "benchmarks are not part of the installed package any more; in a clone run `python -m benchmarks …`"
-"""The answer to the command `bench` of earlier versions."""
-
-RENAMED_OPTIONS = {
-    "--dry-run": "nothing changes without --apply, so leave it out",
-    "--yes": "it is now --apply (of install: --import)",
-    "--force": "it is now --apply",
-    "--now": "it is now --apply",
-    "--chunk-id": "leave it out: recover ID --apply",
-    "--checkpoint": "leave it out: recover ID --apply",
-    "--branch": "it is now reconstruct create NAME",
-    "--undo": "it is now an option of uninstall",
-}
-"""Options of version 0.1 and what replaces them; removed after the next release."""
-
 
 class Commands(click.Group):
     """The commands by group. A command's module is imported when the command is called."""
@@ -129,10 +94,6 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] == "bench":
-            raise click.UsageError(BENCH_MOVED)
-        if args and args[0] in RENAMED:
-            raise click.UsageError(f"`{args[0]}` is now {RENAMED[args[0]]}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
@@ -207,9 +168,7 @@ def _usage(error: click.UsageError) -> str:
     said, context = error.format_message().rstrip("."), error.ctx
     ask = f" ({context.command_path} --help)" if context else ""
     if isinstance(error, click.NoSuchOption) and context is not None:
-        if error.option_name in RENAMED_OPTIONS:
-            said = f"{error.option_name}: {RENAMED_OPTIONS[error.option_name]}"
-        elif error.option_name == "--workspace":
+        if error.option_name == "--workspace":
             said = "--workspace comes before the command: context-manager --workspace DIR …"
         elif error.option_name == "--json" and context.parent is None:
             said = "--json comes after the command: context-manager COMMAND --json"

@@ -1,29 +1,10 @@
 """Commands that maintain the memory: `prune`, `reset`, `extract`, `condense` and `jobs`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
-
 import click
-
-from mcp_server.cli.command import (
-    apply_option,
-    caller,
-    choice_option,
-    examples,
-    json_option,
-    moment,
-    plain,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    progress,
-    with_memory,
-    working,
-)
+from mcp_server.cli.command import (apply_option, caller, choice_option, examples, json_option, moment, plain, print_json, print_list, print_result, print_table, print_text, progress, with_memory, working)
 from mcp_server.text.prose import counted
+from typing import Any, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from mcp_server.jobs.scheduler import Planned, Ran
@@ -72,8 +53,7 @@ def prune_command(
         return
     if paths and (session or target is not None or strategy not in ("auto", "files")):
         raise click.UsageError("PATH takes no --session, --target or other strategy than files")
-    from mcp_server.knowledge.prune_knowledge import archive_files
-    from mcp_server.knowledge.pruning import Pruned
+    from mcp_server.knowledge.prune_knowledge import Pruned, archive_files
     from mcp_server.pressure.prune import OF_KNOWLEDGE, last_session, prune
 
     async def act(memory: Memory) -> Pruned:

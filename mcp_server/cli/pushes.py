@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from mcp_server.context.pauses import Pause
+    from mcp_server.context.windows import Pause
     from mcp_server.memory import Memory
-    from mcp_server.project import Project
+    from mcp_server.model import Project
 
 LOOKED_BACK = 5_000
 """Lines of the log that are searched."""
@@ -217,10 +217,10 @@ def pause_command(project: str | None, here: bool, duration: timedelta | None, e
 
 
 def _pause(project: str | None, here: bool, duration: timedelta | None, as_json: bool) -> None:
-    from mcp_server.context import briefs, pauses
+    from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> Pause:
-        made = await pauses.pause(memory, await chosen(memory, project, here), duration)
+        made = await windows.pause(memory, await chosen(memory, project, here), duration)
         await briefs.refresh(memory)
         return made
 
@@ -251,12 +251,12 @@ async def chosen(memory: Memory, project: str | None, here: bool) -> Project | N
 
 
 def _resume(project: str | None, here: bool, as_json: bool) -> None:
-    from mcp_server.context import briefs, pauses
+    from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
-        lifted = await pauses.resume(memory, await chosen(memory, project, here))
+        lifted = await windows.resume(memory, await chosen(memory, project, here))
         await briefs.refresh(memory)
-        return lifted, await pauses.pauses(memory), memory.settings.hooks.inject
+        return lifted, await windows.pauses(memory), memory.settings.hooks.inject
 
     lifted, left, switched_on = with_memory(act)
     if as_json:

@@ -1,29 +1,16 @@
 """Commands `forget`, `approve` and `review`."""
 
 from __future__ import annotations
-
+import click
 import re
 import sys
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from mcp_server.cli.command import (
-    apply_option,
-    examples,
-    json_option,
-    print_json,
-    print_table,
-    print_text,
-    visible,
-    with_memory,
-)
+from mcp_server.cli.command import (apply_option, examples, json_option, print_json, print_table, print_text, visible, with_memory)
 from mcp_server.text.prose import counted
+from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_server.forgetting.forget import Receipt
-    from mcp_server.knowledge.approve import Waiting
-    from mcp_server.knowledge.review import Unreviewed
+    from mcp_server.knowledge.review import Unreviewed, Waiting
     from mcp_server.memory import Memory
 
 
@@ -135,7 +122,7 @@ def _rows(copy: Any) -> list[tuple[str, object, str]]:
 @json_option
 def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool, as_json: bool) -> None:
     """Show what agents want to write into identity and topics; accept or reject it."""
-    from mcp_server.knowledge import approve as actions
+    from mcp_server.knowledge import review as actions
 
     if proposal and every:
         raise click.UsageError("name a proposal, or --all, not both")
@@ -195,14 +182,14 @@ def review_command(as_json: bool) -> None:
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
     forget: deletes every copy, also in the conversation. skip: shows it again next time. --json only lists them.
     """
-    from mcp_server.knowledge import approve, review
+    from mcp_server.knowledge import review
 
     async def listed(memory: Memory) -> dict[str, object]:
         lines = [
             {"path": one.path, "section": one.entry.section, "day": one.entry.date, "text": one.entry.said}
             for one in await review.unreviewed(memory)
         ]
-        return {"lines": lines, "proposals": await approve.waiting(memory)}
+        return {"lines": lines, "proposals": await review.waiting(memory)}
 
     if as_json:
         print_json(with_memory(listed))
@@ -212,16 +199,16 @@ def review_command(as_json: bool) -> None:
 
     async def act(memory: Memory) -> None:
         done = 0
-        for proposal in await approve.waiting(memory):
+        for proposal in await review.waiting(memory):
             key = _asked(_proposed(proposal), PROPOSAL_KEYS, "kfsq")
             if key == "q":
                 return
             if key == "k" and proposal.problem:
                 click.echo(f"  not written: {visible(proposal.problem)}")
             elif key == "k":
-                await approve.approve(memory, proposal.proposal.id, anyway=True)
+                await review.approve(memory, proposal.proposal.id, anyway=True)
             elif key == "f":
-                await approve.reject(memory, proposal.proposal.id)
+                await review.reject(memory, proposal.proposal.id)
             done += key != "s"
         lines = await review.unreviewed(memory)
         for number, line in enumerate(lines, 1):

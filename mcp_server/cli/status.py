@@ -325,7 +325,7 @@ def _time(stamp: str | None) -> str:
 @json_option
 def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
     """Show the subjects of a conversation, highest score first."""
-    from mcp_server.relevance.clarity_views import COLUMNS, cells, view
+    from mcp_server.relevance.clarity import COLUMNS, cells, view
 
     found = with_memory(lambda memory: view(memory, shown or "status", session))
     if as_json or shown != "scores":

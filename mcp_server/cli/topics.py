@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_server.context.try_message import Trial
     from mcp_server.memory import Memory
-    from mcp_server.topics.gate_tuning import GateTuning
+    from mcp_server.topics.gate_log import GateTuning
     from mcp_server.topics.judge import Verdict
     from mcp_server.topics.listing import Switched, TopicRow, TopicsView
     from mcp_server.topics.topic import Direction
@@ -213,7 +213,7 @@ def topics_command() -> None:
 def list_(session: str | None, as_json: bool) -> None:
     """List the topics with their triggers and states."""
     from mcp_server.errors import NotFound
-    from mcp_server.relevance.clarity_views import session_meant
+    from mcp_server.relevance.clarity import session_meant
     from mcp_server.topics.listing import list_topics
 
     async def ask(memory: Memory) -> TopicsView:
@@ -259,7 +259,7 @@ topics_command.add_command(test)
 
 
 def _switch(name: str, session: str | None, on: bool, as_json: bool) -> None:
-    from mcp_server.relevance.clarity_views import session_meant
+    from mcp_server.relevance.clarity import session_meant
     from mcp_server.topics.listing import switch
 
     async def act(memory: Memory) -> Switched:
@@ -341,7 +341,7 @@ def tune(apply: bool, as_json: bool) -> None:
 
     Writes nothing unless --apply is given.
     """
-    from mcp_server.topics.gate_tuning import tune as run
+    from mcp_server.topics.gate_log import tune as run
 
     async def ask(memory: Memory) -> GateTuning:
         return await run(memory, apply=apply)

@@ -21,15 +21,14 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.context import never_pushed, pauses
+from mcp_server.context import windows
 from mcp_server.context.compile import anchored, compiler_settings, source_files
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller
-from mcp_server.project import Project
+from mcp_server.model import GLOBAL, Caller, Project
 
 FOLDER = ".local/brief"
 INDEX = f"{FOLDER}/index.json"
@@ -85,7 +84,7 @@ async def make(
 async def keep(memory: Memory, project: Project) -> bool:
     """Rewrites a project's file if its inputs have changed, and returns whether it did."""
     name = file_of(project)
-    paused = await pauses.why_silent(memory, project)
+    paused = await windows.why_silent(memory, project)
     inputs = None if paused else await _inputs(memory, project)
     digest = _digest(inputs) if inputs else "paused"
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
@@ -107,7 +106,7 @@ async def refresh(memory: Memory) -> int:
         if key not in projects:
             projects[key] = await project_of(memory, Caller(), key)
         project = projects[key]
-        silent = memory.settings.hooks.turn_tokens <= 0 or await pauses.why_silent(memory, project)
+        silent = memory.settings.hooks.turn_tokens <= 0 or await windows.why_silent(memory, project)
         known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project.scope)}
     await run_sync(_write_index, memory, known)  # first: a hook looks nothing up without it
     written = 0
@@ -132,9 +131,9 @@ async def know_folder(memory: Memory, folder: str, project: Project) -> None:
 async def _inputs(memory: Memory, project: Project) -> CompileInputs:
     now = memory.clock()
     local_date = memory.local_date(now)
-    never = await never_pushed.marks_of(memory)
+    never = await windows.marks_of(memory)
     files = await run_sync(
-        lambda: tuple(never_pushed.without_lines(one, never) for one in source_files(memory, local_date, project))
+        lambda: tuple(windows.without_lines(one, never) for one in source_files(memory, local_date, project))
     )
     return CompileInputs(
         message="",

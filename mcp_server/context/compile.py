@@ -13,45 +13,157 @@ from datetime import datetime
 from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
-from mcp_server.context import previous_session, push_policy
-from mcp_server.context.compiled_log import log_compiled
+from mcp_server.context import push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.exclusions import of_others, why_out, without
+from mcp_server.context.exclusions import FOLLOWED, linked_hits, of_others, why_out, without
 from mcp_server.context.inputs import (
     LEAST_BUDGET,
     Candidate,
     CompileInputs,
     CompilerSettings,
+    Dropped,
     LastSession,
     LeftOff,
     Scope,
+    Shortened,
 )
-from mcp_server.context.linked import FOLLOWED, linked_hits
-from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
-from mcp_server.context.slots.history import newest
+from mcp_server.context.slots.session import newest
 from mcp_server.context.window_text import asks_to_go_on
+from mcp_server.context.windows import log_compiled
 from mcp_server.conversations import sessions
-from mcp_server.conversations.as_of import as_of
 from mcp_server.conversations.projects import project_asked, project_of, slugs_of
+from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, Hit, Passage, SourceFile, Turn, Withheld
-from mcp_server.project import Project
+from mcp_server.model import Caller, Delivery, Hit, Passage, Project, SourceFile, Turn, Withheld
+from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
-from mcp_server.search.newer import MOST, newest_first, with_note
+from mcp_server.search.ranking import MOST, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
 from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
-from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import GENERAL_PAGE, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
+from mcp_server.text.entries import is_derived
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import of_knowledge
+from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
 from mcp_server.understanding.changing import overtaken_lines
+
+LAST_EXCHANGES = 3
+LOOKED_AT = 20
+"""Number of conversations that are tried if the newest ones cannot be read."""
+
+
+async def begins(memory: Memory, session: str) -> bool:
+    """Returns whether the session has no answer yet. Later, "continue" means the session itself."""
+    return not await memory.state.count_turns(session, "agent")
+
+
+async def last_session(memory: Memory, project: Project, without: str) -> LastSession | None:
+    """Returns the project's newest conversation other than the session `without`, ignoring subagents."""
+    keys = project.keys or {project.key}
+    rows = await memory.state.sessions()
+    own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
+    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
+        if (end := await end_of(memory, row)) is not None:
+            return end
+    return None
+
+
+async def end_of(memory: Memory, row: SessionRow) -> LastSession | None:
+    """Returns the last exchanges of a conversation; None if it has none or cannot be read."""
+    try:
+        turns = await run_sync(_last_turns, memory, row)
+    except ContextManagerError:
+        return None
+    return LastSession(row.path, row.title, memory.local_date(turns[-1].at), turns) if turns else None
+
+
+def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
+    """Returns the user turns of the last exchanges and the last agent turn of each."""
+    turns = (placed.turn for placed in memory.transcripts.read(row.path).turns)
+    said = [one for one in turns if one.content.strip() and one.role != "system" and not is_injected(one.content)]
+    kept: list[Turn] = []
+    users = 0
+    for position in range(len(said) - 1, -1, -1):
+        turn = said[position]
+        follows = said[position + 1].role if position + 1 < len(said) else "user"
+        if turn.role == "user" or (turn.role == "agent" and follows != "agent"):
+            kept.insert(0, turn)
+        users += turn.role == "user"
+        if users == LAST_EXCHANGES:
+            break
+    return tuple(kept)
+
+
+MOST_DROPPED = 40
+"""Number of dropped chunks that a compilation receives: more never fit into its list."""
+
+WORDS = 160
+"""Characters of a dropped text in its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The turns as they are now, oldest first; those that are `shortened`, and the `dropped` chunks, newest first."""
+
+    turns: tuple[Turn, ...] = ()
+    shortened: tuple[Shortened, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+async def live_context(memory: Memory, session: str, turns: Sequence[Turn]) -> Live:
+    """Returns the live context of a session's `turns`, without later ones. The last user turn is always whole.
+
+    If there is no live set (the session has ended, or its state was lost), it is read from cold storage.
+    """
+    standing = await memory.live.shortened_chunks(session)
+    if standing is None:
+        standing = await run_sync(_by_records, memory, session)
+    return await run_sync(_shown, turns, standing) if standing else Live(tuple(turns))
+
+
+def _by_records(memory: Memory, session: str) -> list[Standing]:
+    return [
+        Standing(one.chunk_id, one.kind, one.turn, one.part, one.form, one.shown, one.name)
+        for one in memory.cold.of(session)
+        if one.form != "whole"
+    ]
+
+
+def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
+    by_turn: dict[int, dict[int, LiveChunk | Standing]] = {}
+    for one in standing:
+        if one.kind in ("message", "tool"):
+            by_turn.setdefault(one.turn, {})[one.part] = one
+    last = next((turn.number for turn in reversed(turns) if turn.role == "user"), None)
+    shown: list[Turn] = []
+    shortened: list[Shortened] = []
+    for turn in turns:
+        chunks = by_turn.get(turn.number)
+        if not chunks or turn.number == last:
+            shown.append(turn)
+        elif (stands := as_shown(turn, chunks)) is not None:
+            shown.append(stands)
+            shortened.append(Shortened(turn.number, tuple(chunks[part].id for part in sorted(chunks))))
+    by_number = {turn.number: turn for turn in turns}
+    until = turns[-1].number if turns else 0
+    gone = [one for one in reversed(standing) if one.form == "cold" and one.turn != last and one.turn <= until]
+    dropped = [Dropped(one.id, one.turn, _line(one, by_number.get(one.turn))) for one in gone]
+    return Live(tuple(shown), tuple(shortened), tuple(dropped))
+
+
+def _line(one: Standing, turn: Turn | None) -> str:
+    if turn is None or one.kind not in ("message", "tool") or one.part > len(turn.tool_calls):
+        return f"{one.kind} {one.name}"
+    said = text_of(turn, one.part)[:WORDS]
+    return f"{turn.name or turn.role}: {said}" if one.part == 0 else said
+
 
 MOST_HITS = 300
 """A rendered passage has 30 tokens or more, so the default budget holds fewer than this. Each costs 0.1 ms."""
@@ -282,11 +394,9 @@ async def _conversation(
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
     """Returns the project's previous conversation if this one begins with a request to continue it."""
     row = conversation.row
-    if not asks_to_go_on(message, project.slug or "") or (
-        row and not await previous_session.begins(memory, row.session)
-    ):
+    if not asks_to_go_on(message, project.slug or "") or (row and not await begins(memory, row.session)):
         return None
-    return await previous_session.last_session(memory, project, row.session if row else "")
+    return await last_session(memory, project, row.session if row else "")
 
 
 def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:

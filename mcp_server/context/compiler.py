@@ -7,27 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, Digests
-from mcp_server.context.receipt import Receipt, SlotAccount, accounted
-from mcp_server.context.render import SEPARATOR
-from mcp_server.context.slots import (
+from mcp_server.context.sections import (
+    SEPARATOR,
     Filling,
+    Receipt,
     Section,
     Slot,
-    checkpoint,
-    files,
-    history,
-    in_force,
-    knowledge,
-    session,
-    topics,
+    SlotAccount,
+    accounted,
 )
+from mcp_server.context.slots import checkpoint, files, knowledge, session, topics
 from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
 from mcp_server.tokens import UNLIMITED_BYTES, Count, Meter, Room
 
 FILL: tuple[Slot, ...] = (
     session.SAFETY,  # P0
     files.IDENTITY,
-    in_force.IN_FORCE,  # P1
+    files.IN_FORCE,  # P1
     files.MEMORY,
     files.ACTIVE_PROJECTS,
     files.PROJECT,
@@ -38,7 +34,7 @@ FILL: tuple[Slot, ...] = (
     topics.TOPICS,
     session.CLARITY,
     knowledge.KNOWLEDGE,  # P3
-    history.HISTORY,  # P4
+    session.HISTORY,  # P4
     session.DROP_LIST,
 )
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mcp_server.context.render import one_line
+from mcp_server.context.sections import one_line
 from mcp_server.tokens import Meter
 from mcp_server.understanding.features import CUES, content_stems, word_list
 from mcp_server.understanding.sentences import split

@@ -1,22 +1,60 @@
-"""Decides which lines of a context are excluded because they are repeated, or belong to other projects.
+"""Decides which lines a context leaves out (repeated ones, those of other projects), and which linked pages it adds.
 
 Extractors write a line into several files (a rule into its project's page and MEMORY.md, the beginning of a decision
 into the journal), and lines of several projects into one file. A context shows such a line once, and no lines of other
-projects. Lines that people wrote are never removed.
+projects. Lines that people wrote are never removed. With a line that answers a message come the first lines of the
+people and procedures that it links.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from mcp_server.context.slots import Filling
-from mcp_server.model import Passage, SourceFile, Withheld
-from mcp_server.text.derived_lines import is_derived, is_state, without_sources
+from mcp_server.context.sections import Filling, passage_text
+from mcp_server.model import Hit, Passage, SourceFile, Withheld
+from mcp_server.text.entries import is_derived, is_state, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import sections
+from mcp_server.text.markdown import links, resolve, sections
+
+LINKED_SHARE = 0.5
+
+MOST_LINKED, MOST_LINES = 3, 3
+"""The first hits whose links are followed, and the lines of each linked page."""
+
+LONGEST = 320
+"""Characters of a linked line: a longer one is not expected to be worth its tokens."""
+
+FOLLOWED = ("knowledge/people/", "knowledge/procedures/")
+"""Folders of pages that are followed. Another project's page would bring in what is not about this one."""
+
+
+def linked_hits(
+    hits: Sequence[Hit],
+    worthwhile: Collection[int],
+    paths: Callable[[], Sequence[str]],
+    passages: Callable[[str], Sequence[Passage]],
+) -> list[Hit]:
+    """Returns hits for lines of the pages that the first worthwhile hits link to. `worthwhile` are their positions,
+    `paths` lists the pages of FOLLOWED, and `passages` returns those of a page."""
+    first = [hits[place] for place in sorted(worthwhile) if "[[" in hits[place].passage.text][:MOST_LINKED]
+    if not first:
+        return []
+    known, found = paths(), {(hit.passage.path, hit.passage.start): hit for hit in hits}
+    new: dict[tuple[str, int], Hit] = {}
+    for hit in first:
+        for link in links(hit.passage.text):
+            path = resolve(link.name, known)
+            lines = [one for one in passages(path) if one.part == 0][:MOST_LINES] if path else ()
+            for one in lines:
+                place = (one.path, one.start)
+                if place not in found and len(passage_text(one)) <= LONGEST:
+                    score = LINKED_SHARE * hit.score
+                    new.setdefault(place, Hit(one, score, {"linked": score}))
+    return list(new.values())
+
 
 NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
 ANOTHERS = "another project's: {}"

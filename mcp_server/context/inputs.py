@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from mcp_server.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, SourceFile, ToolCall, Turn, Withheld
 from mcp_server.relevance.clarity_scores import BlockItem
-from mcp_server.topics.activations import Correction, Payload
-from mcp_server.topics.topic import ActiveTopic
+from mcp_server.topics.topic import ActiveTopic, Correction, Payload
 
 INPUTS_VERSION = 1
 COMPILER_VERSION = 8

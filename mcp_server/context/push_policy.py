@@ -27,12 +27,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
-from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
-from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import ENDED
+from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
+from mcp_server.text.prose import is_injected
 from mcp_server.text.words import TALK_WORDS, bounded, content_words
 from mcp_server.understanding.features import stems_of_texts, subject_stems
 

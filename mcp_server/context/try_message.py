@@ -14,12 +14,11 @@ from anyio.to_thread import run_sync
 from mcp_server.context.compile import compiler_settings
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs
-from mcp_server.context.receipt import Considered
+from mcp_server.context.sections import Considered
 from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
-from mcp_server.topics.activations import Activation, Correction
 from mcp_server.topics.judge import Verdict, decided, weigh
-from mcp_server.topics.topic import Direction, Match, Trouble, WatchedMessage
+from mcp_server.topics.topic import Correction, Direction, Match, TopicActivation, Trouble, WatchedMessage
 from mcp_server.topics.topic_context import as_texts
 from mcp_server.topics.watch import describe_trigger, first_tier
 
@@ -88,7 +87,7 @@ async def try_message(
     weighed = await run_sync(weigh, memory, heard, topics, tier1)
     verdicts = await decided(memory, heard, topics, weighed)
     fired = [
-        Activation(one.topic, by=describe_trigger(one.matches, one.score), score=one.score)
+        TopicActivation(one.topic, by=describe_trigger(one.matches, one.score), score=one.score)
         for one in verdicts
         if one.active
     ]

@@ -3,19 +3,230 @@
 Hooks report a window's session to the process that maintains the workspace, but another process may serve the window,
 so the state stores it. A compaction removes our texts from a window. The client's hooks report it; if no server was
 running, the transcript has a compaction turn.
+
+The user can pause pushes, everywhere or in one project, and mark lines that are never pushed. Compiled contexts are
+logged here in the form of the log of pushes: a client without hooks gets no pushes.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.context.exclusions import without
+from mcp_server.context.window_text import fingerprints, was_sent
+from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.memory import Memory
+from mcp_server.model import Project, SourceFile
+from mcp_server.storage import logs
+from mcp_server.text.entries import without_sources
+from mcp_server.text.redaction import redact
+
+if TYPE_CHECKING:
+    from mcp_server.context.compiler import Compiled
+
+
+from dataclasses import replace
 from pathlib import Path
 
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.memory import Memory
+
+PAUSES = "pause"
+EVERYWHERE = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause. `project` is a raw project key, "" for sessions without a project, None for everywhere; `name` is for
+    people. Without `until` it lasts until `resume`."""
+
+    project: str | None
+    name: str
+    since: datetime
+    until: datetime | None = None
+
+    @property
+    def words(self) -> str:
+        """`paused everywhere until 2026-05-04 14:30 UTC`."""
+        where = "everywhere" if self.project is None else f"in {self.name}"
+        return f"paused {where}" + (f" until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "")
+
+
+async def pause(memory: Memory, project: Project | None = None, duration: timedelta | None = None) -> Pause:
+    """Stops pushes in one project or everywhere, for a time or until `resume`. Replaces an earlier pause there."""
+    now = memory.clock()
+    new = Pause(
+        project=None if project is None else project.key,
+        name="everywhere" if project is None else project.slug or "sessions without a project",
+        since=now,
+        until=now + duration if duration else None,
+    )
+    stored = {"name": new.name, "since": new.since.isoformat(), "until": new.until and new.until.isoformat()}
+    await memory.state.put(PAUSES, EVERYWHERE if new.project is None else f"={new.project}", stored)
+    return new
+
+
+async def resume(memory: Memory, project: Project | None = None) -> list[Pause]:
+    """Ends the pauses of one project, or all pauses. Returns those that were in force."""
+    lifted = [one for one in await pauses(memory) if project is None or _covers(one, project)]
+    for key in await memory.state.entries(PAUSES):
+        if project is None or key[1:] in project.keys | {project.key}:
+            await memory.state.remove(PAUSES, key)
+    return lifted if project is None else [one for one in lifted if one.project is not None]
+
+
+async def pauses(memory: Memory) -> list[Pause]:
+    """Returns the pauses in force, the one for everywhere first."""
+    now = memory.clock()
+    found = [_read(key, value) for key, value in (await memory.state.entries(PAUSES)).items()]
+    return [one for one in found if one is not None and (one.until is None or one.until > now)]
+
+
+async def why_silent(memory: Memory, project: Project) -> str | None:
+    """Returns why nothing is pushed into this project's prompts, or None."""
+    if not memory.settings.hooks.inject:
+        return "switched off (hooks.inject, or CONTEXT_MANAGER_PAUSE)"
+    return next((one.words for one in await pauses(memory) if _covers(one, project)), None)
+
+
+def _covers(one: Pause, project: Project) -> bool:
+    return one.project is None or one.project == project.key or one.project in project.keys
+
+
+def _read(key: str, value: object) -> Pause | None:
+    try:
+        assert isinstance(value, dict)
+        until = value.get("until")
+        return Pause(
+            project=None if key == EVERYWHERE else key[1:],
+            name=str(value["name"]),
+            since=datetime.fromisoformat(value["since"]),
+            until=datetime.fromisoformat(until) if until else None,
+        )
+    except (AssertionError, LookupError, TypeError, ValueError):  # written by another version
+        return None
+
+
+NEVER_PUSHED = "never_pushed"
+WHY = "you said: never push this"
+LONGEST_SHOWN = 200
+"""Characters of a text that are kept to show it to the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverPushed:
+    """A text that is never pushed. `words` is its beginning, `id` its name for `allow`."""
+
+    id: str
+    words: str
+    at: datetime
+
+
+async def never_push(memory: Memory, text: str) -> NeverPushed:
+    """Stops pushes of a text, wherever it is stored. Raises Invalid for a text without words."""
+    plain = without_sources(text)
+    marks = fingerprints(plain)
+    if not marks:
+        raise Invalid("these lines have no words by which they could be recognized")
+    number = hashlib.sha256("".join(marks).encode()).hexdigest()[:12]
+    now = memory.clock()
+    words = " ".join(plain.split())[:LONGEST_SHOWN]
+    await memory.state.put(NEVER_PUSHED, number, {"words": words, "marks": list(marks), "at": now.isoformat()})
+    return NeverPushed(number, words, now)
+
+
+async def allow(memory: Memory, number: str) -> None:
+    """Allows pushes of a text again."""
+    await memory.state.remove(NEVER_PUSHED, number)
+
+
+async def never_pushed(memory: Memory) -> list[NeverPushed]:
+    """Returns the texts that are never pushed, newest first."""
+    found = [
+        NeverPushed(number, str(one["words"]), datetime.fromisoformat(one["at"]))
+        for number, one in (await memory.state.entries(NEVER_PUSHED)).items()
+        if isinstance(one, dict)
+    ]
+    return sorted(found, key=lambda one: one.at, reverse=True)
+
+
+async def marks_of(memory: Memory) -> frozenset[str]:
+    """Returns the fingerprints of all lines that are never pushed."""
+    stored: dict[str, Any] = await memory.state.entries(NEVER_PUSHED)
+    return frozenset(mark for one in stored.values() if isinstance(one, dict) for mark in one.get("marks", ()))
+
+
+def is_never_pushed(text: str, marks: Collection[str]) -> bool:
+    """Returns whether every line of a text is never pushed. `marks` are those of `marks_of`."""
+    return bool(fingerprints(text)) and was_sent(text, marks)
+
+
+def without_lines(source: SourceFile, marks: Collection[str]) -> SourceFile:
+    """Returns a file without the lines that are never pushed."""
+    if not marks:
+        return source
+    rows = map(without_sources, source.text.split("\n"))
+    return without(source, {place: WHY for place, row in enumerate(rows) if is_never_pushed(row, marks)})
+
+
+LOG = "compiled"
+PROMPT_SHOWN = 300
+"""Characters of a prompt in a log, without secrets."""
+
+LONGEST_TEXT = 60_000
+"""Characters of a compiled text in the log; the rest is cut off."""
+
+MAX_LEFT_OUT = 40
+"""Excluded candidates in the log, the best ones; the others are counted by reason."""
+
+
+def shown_prompt(memory: Memory, prompt: str) -> str:
+    """Returns the beginning of a prompt for a log, without secrets and without forgotten text."""
+    begins = prompt[: 4 * PROMPT_SHOWN]
+    if len(prompt) > len(begins):  # drop the last word: redaction does not recognize half a secret
+        begins = begins.rpartition(" ")[0]
+    return memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
+
+
+def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled) -> None:
+    """Appends a compiled context to the log. Ignores a log that cannot be written."""
+    receipt = compiled.receipt
+    inside = [one for one in receipt.considered if one.included]
+    outside = [one for one in receipt.considered if not one.included]
+    left_out = dict(receipt.left_out)
+    for one in outside[MAX_LEFT_OUT:]:
+        left_out[one.reason] = left_out.get(one.reason, 0) + 1
+    gate = receipt.gate
+    record = {
+        "at": memory.clock().isoformat(),
+        "event": "compile_context",
+        "session": receipt.session,
+        "project": project,
+        "decision": "compiled",
+        "why": f"the client asked for at most {receipt.budget:,} tokens",
+        "prompt": shown_prompt(memory, message),
+        "tokens": receipt.tokens,
+        "budget": receipt.budget,
+        "passages": sum(one.slot == "knowledge" for one in inside),
+        "characters": len(compiled.text),
+        "sha256": receipt.sha256,
+        "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
+        "considered": [
+            {**asdict(one), "title": one.unit if one.slot == "clarity" else ""}
+            for one in (*inside, *outside[:MAX_LEFT_OUT])
+        ],
+        "left_out": left_out,
+        "text": compiled.text[:LONGEST_TEXT],
+    }
+    with contextlib.suppress(OSError, ContextManagerError):
+        logs.append(memory.files, LOG, record)
+
 
 WINDOWS = "windows"
 """Namespace of the state: window → its session."""

@@ -14,12 +14,11 @@ from mcp_server.conversations.projects import claim, project_of
 from mcp_server.conversations.source_keys import TurnKey, content_sha, missing, sort_out
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.project import slugify
+from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn, slugify
 from mcp_server.storage.values import Change, SessionRow
+from mcp_server.text.markdown import to_utc
 from mcp_server.text.redaction import redact, redact_turn
 from mcp_server.text.transcript_head import slug_of_title, title_of
-from mcp_server.text.yaml import to_utc
 
 FULL = 8 * 1024 * 1024
 """Bytes of an open transcript above which a conversation continues in another one, so that reading one stays fast."""

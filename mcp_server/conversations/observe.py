@@ -22,9 +22,9 @@ from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.storage.values import Change, SessionRow
+from mcp_server.text.markdown import read_moment, to_utc
 from mcp_server.text.redaction import redact, redact_turn, secrets
 from mcp_server.text.transcript_head import slug_of_title, title_of
-from mcp_server.text.yaml import read_moment, to_utc
 
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200
@@ -135,11 +135,11 @@ def _checked(turn: NewTurn) -> Role:
     if role is None:
         raise Invalid(f"role {turn.role!r} is not one of {', '.join(ROLES)}")
     ids = (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name), ("project", turn.project))
-    for field, value in ids:
+    for what, value in ids:
         if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
-            raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
-        if value is not None and field in ("session", "turn_id") and (found := secrets(value)):
-            raise Invalid(f"{field} contains a secret ({found[0].kind}) and would be stored; pass another id")
+            raise Invalid(f"{what} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
+        if value is not None and what in ("session", "turn_id") and (found := secrets(value)):
+            raise Invalid(f"{what} contains a secret ({found[0].kind}) and would be stored; pass another id")
     _moment("at", turn.at)
     _count("context_tokens", turn.context_tokens)
     for number, chunk in enumerate(turn.chunks):
@@ -192,9 +192,9 @@ async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -
 
 async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
     """Sets the session's kind and delivery the first time that a call names them, also in the front matter."""
-    for field, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
+    for what, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
         if given is not None and known is not None and given != known:
-            raise Conflict(f"session {row.session} has {field} {known!r} already; open another session for {given!r}")
+            raise Conflict(f"session {row.session} has {what} {known!r} already; open another session for {given!r}")
     kind, delivery = _kind_and_delivery(row, turn)
     if (kind, delivery) == (row.kind, row.delivery) or row.status == "closed":
         return row

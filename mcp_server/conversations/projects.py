@@ -12,10 +12,9 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller
-from mcp_server.project import Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
+from mcp_server.model import GLOBAL, Caller, Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
+from mcp_server.text.markdown import load, yaml_line
 from mcp_server.text.redaction import redact
-from mcp_server.text.yaml import load, yaml_line
 
 MAP = "knowledge/projects/_map.yaml"
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.conversations.as_of import as_of, wound_back
+from mcp_server.conversations.sessions import as_of, wound_back
 from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise

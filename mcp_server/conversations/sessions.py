@@ -11,7 +11,6 @@ from heapq import merge
 
 from anyio.to_thread import run_sync
 
-from mcp_server.conversations import as_of
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
 from mcp_server.conversations.source_keys import keys_of
 from mcp_server.errors import ContextManagerError, NotFound
@@ -20,6 +19,35 @@ from mcp_server.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.settings import Settings
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
+
+AS_OF = "as_of"
+"""Namespace of the state: session → the last visible turn, and the number of turns when it was wound back."""
+
+
+async def as_of(memory: Memory, session: str) -> int | None:
+    """Returns the number of the last visible turn of a session; None if all turns are visible."""
+    stored = await memory.state.get(AS_OF, session)
+    return last_visible(stored, await memory.state.session(session)) if stored else None
+
+
+def last_visible(stored: object, row: SessionRow | None) -> int | None:
+    """Returns the number of a session's last visible turn from the stored value; None if all turns are visible."""
+    if row is None or not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
+        return None
+    return int(stored["turn"])
+
+
+def as_of_entry(turn: int, until: int) -> dict[str, int]:
+    """Returns the stored value for a session with `until` turns that was wound back to turn number `turn`."""
+    return {"turn": turn, "until": until}
+
+
+def wound_back(seen: int, turns: int) -> str:
+    """Returns a sentence about the hidden turns after number `seen`."""
+    hidden = f"turn {turns} is" if turns == seen + 1 else f"turns {seen + 1} to {turns} are"
+    until = "until the next message, and cold from then on"
+    return f"this conversation was wound back to turn {seen}: {hidden} hidden {until}"
+
 
 CONTINUING = "continuing"
 """Namespace of the state: sessions whose next transcript is being written. After a crash the next process looks for
@@ -59,7 +87,7 @@ class SessionShown:
     @property
     def wound_back(self) -> str:
         """A sentence about the hidden turns; empty if there are none."""
-        return "" if self.seen is None else as_of.wound_back(self.seen, self.row.turns)
+        return "" if self.seen is None else wound_back(self.seen, self.row.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +168,7 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    seen = await as_of.as_of(memory, row.session)
+    seen = await as_of(memory, row.session)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 

@@ -15,10 +15,10 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.pages import reopened
 from mcp_server.model import KnowledgeChange, TranscriptHead
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import MEMORY
+from mcp_server.text.entries import is_state
 from mcp_server.text.forgotten import MARK, NAME, Forgotten, values
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import load, split_front_matter
 from mcp_server.text.transcript import (
     PlacedChange,
     PlacedTurn,
@@ -30,7 +30,6 @@ from mcp_server.text.transcript import (
     replace_head,
 )
 from mcp_server.text.transcript_head import slug_in, title_of
-from mcp_server.text.yaml import load
 from mcp_server.topics.front_matter import with_field
 
 TRANSCRIPTS = "raw/conversations/"

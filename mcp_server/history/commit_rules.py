@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, get_args
 
-from mcp_server.text.derived_lines import is_state
 from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.entries import is_state
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import marked_line, may_be_marked, split_front_matter
 from mcp_server.text.redaction import redact, secrets

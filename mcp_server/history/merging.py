@@ -24,8 +24,7 @@ from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.templates import SETTINGS
 from mcp_server.storage.values import LOCAL, Change
 from mcp_server.text.destinations import is_for_own_hand
-from mcp_server.text.markdown import difference, split_front_matter
-from mcp_server.text.yaml import load
+from mcp_server.text.markdown import difference, load, split_front_matter
 
 ACTION = "incoming"
 """Value of `fact["action"]` in a proposal of this module. Its `fact["base"]` is git's entry of the file before the

@@ -29,8 +29,8 @@ from mcp_server.settings import Settings
 from mcp_server.storage import logs
 from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import Event
-from mcp_server.topics.events import fire
 from mcp_server.topics.topic import Cron
+from mcp_server.topics.watch import fire
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,9 @@ from mcp_server.knowledge.anchors import (
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.storage.values import Change
-from mcp_server.text.named_things import item_id
+from mcp_server.text.markdown import load
+from mcp_server.text.prose import item_id
 from mcp_server.text.redaction import redact
-from mcp_server.text.yaml import load
 
 FILE = "anchors.yaml"
 LONGEST = 500

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.text.yaml import yaml_line
+from mcp_server.text.markdown import yaml_line
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from mcp_server.text.entries import Entry
-from mcp_server.text.named_things import TOOL, extract
+from mcp_server.text.prose import TOOL, extract
 from mcp_server.text.words import fold, words
 
 KEY = "anchors"

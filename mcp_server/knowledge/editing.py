@@ -13,8 +13,8 @@ from mcp_server.knowledge.duplicates import is_duplicate, is_like
 from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import Source
 from mcp_server.text.destinations import ARCHIVE, MEMORY, Place, archived_path, is_page
+from mcp_server.text.entries import Source
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.topics import front_matter
 
@@ -194,7 +194,11 @@ def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str,
     if entries.tells_no_more(now, before):
         return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
     note = f"merged with what says nearly the same: {like.text.splitlines()[0]}"
-    return entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)), (note,), "merged"
+    return (
+        entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)),
+        (note,),
+        "merged",
+    )
 
 
 def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:

@@ -23,8 +23,8 @@ from mcp_server.knowledge.flush import lines_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
 from mcp_server.model import Turn
-from mcp_server.text.derived_lines import Line, LineKind, shortened, tidied
 from mcp_server.text.destinations import link_to
+from mcp_server.text.entries import Line, LineKind, shortened, tidied
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
 from mcp_server.understanding import recognizer

@@ -16,8 +16,7 @@ from typing import Any, get_args
 from mcp_server.knowledge.duplicates import is_duplicate, normalised
 from mcp_server.knowledge.pages import in_order, with_entry, without_empty
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import Line, LineKind, sources_of, without_sources
-from mcp_server.text.entries import Entry
+from mcp_server.text.entries import Entry, Line, LineKind, sources_of, without_sources
 from mcp_server.text.markdown import sections, split_front_matter
 
 

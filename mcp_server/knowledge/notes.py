@@ -22,7 +22,7 @@ from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall, Turn
-from mcp_server.text.yaml import moment_text, read_moment
+from mcp_server.text.markdown import moment_text, read_moment
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, Likely
@@ -61,13 +61,14 @@ class Noted:
     def as_dict(self) -> dict[str, Any]:
         """Returns the notes as JSON values."""
         call = self.last_tool_call
+        said, heard = (list(map(moment_text, [one.at for one in some])) for some in (self.items, self.tail))
         return {
             "turn": self.turn,
             "final": self.final,
-            "items": [{**asdict(item), "at": moment_text(item.at)} for item in self.items],
+            "items": [{**asdict(item), "at": at} for item, at in zip(self.items, said, strict=True)],
             "tail": [
-                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)]
-                for turn in self.tail
+                [turn.number, turn.role, turn.content, at, bool(turn.tool_calls)]
+                for turn, at in zip(self.tail, heard, strict=True)
             ],
             "files": list(self.files),
             "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
@@ -195,7 +196,8 @@ def from_dict(stored: object) -> Noted:
     if not isinstance(stored, Mapping):
         return Noted()
     try:
-        call, review = stored["last_tool_call"], stored["review"]
+        call, review, items, tail = (stored[name] for name in ("last_tool_call", "review", "items", "tail"))
+        times = list(filter(None, map(read_moment, [*(item["at"] for item in items), *(turn[3] for turn in tail)])))
         return Noted(
             int(stored["turn"]),
             int(stored["final"]),
@@ -203,16 +205,16 @@ def from_dict(stored: object) -> Noted:
                 Item(
                     **{
                         **item,
-                        "at": _moment(item["at"]),
+                        "at": at,
                         "sources": tuple(item["sources"]),
                         "heard": tuple(item["heard"]),
                     }
                 )
-                for item in stored["items"]
+                for item, at in zip(items, times[: len(items)], strict=True)
             ),
             tuple(
-                Turn(number, role, content, _moment(at), tool_calls=(ToolCall(""),) if tools else ())
-                for number, role, content, at, tools in stored["tail"]
+                Turn(number, role, content, at, tool_calls=(ToolCall(""),) if tools else ())
+                for (number, role, content, _, tools), at in zip(tail, times[len(items) :], strict=True)
             ),
             _texts(stored["files"]),
             ToolCall(str(call[0]), str(call[1]), str(call[2]), _texts(call[3])) if call else None,
@@ -245,13 +247,6 @@ def _shortened(turn: Turn) -> Turn:
     """Returns a turn for the context: its text cut, its tool calls replaced by an empty one."""
     calls = (ToolCall(""),) if turn.tool_calls else ()
     return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=calls)
-
-
-def _moment(text: str) -> datetime:
-    found = read_moment(text)
-    if found is None:
-        raise ValueError(text)
-    return found
 
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:

@@ -21,17 +21,6 @@ from datetime import UTC, datetime
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import (
-    MOST_SOURCES,
-    Line,
-    Source,
-    apart,
-    entry,
-    is_derived,
-    is_state,
-    sources_of,
-    without_sources,
-)
 from mcp_server.text.destinations import (
     CLOSED,
     DECISIONS,
@@ -44,7 +33,18 @@ from mcp_server.text.destinations import (
     RULES,
     Place,
 )
-from mcp_server.text.entries import Entry
+from mcp_server.text.entries import (
+    MOST_SOURCES,
+    Entry,
+    Line,
+    Source,
+    apart,
+    entry,
+    is_derived,
+    is_state,
+    sources_of,
+    without_sources,
+)
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.features import content_stems, word_list
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from mcp_server.conversations.authorship import is_injected
 from mcp_server.text.dates import absolute
-from mcp_server.text.derived_lines import LineKind, tidied
+from mcp_server.text.entries import LineKind, tidied
+from mcp_server.text.prose import is_injected
 from mcp_server.text.words import ENGLISH_STOP_WORDS, stop_words, words
 from mcp_server.understanding.features import subject_stems
 from mcp_server.understanding.recognizer import clean

@@ -21,11 +21,9 @@ from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, 
 from mcp_server.knowledge.pages import closest, current_entries, matching, without_repeats
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, KnowledgeChange
-from mcp_server.project import Project
+from mcp_server.model import Caller, KnowledgeChange, Project
 from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.values import Change
-from mcp_server.text.derived_lines import Source, disowned
 from mcp_server.text.destinations import (
     DEFAULTS,
     GENERAL_PAGE,
@@ -39,6 +37,7 @@ from mcp_server.text.destinations import (
     is_page,
     place_for,
 )
+from mcp_server.text.entries import Source, disowned
 from mcp_server.text.fencing import printable
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.text.redaction import secrets

@@ -1,24 +1,248 @@
-"""Review: the lines of the pages that the user has not looked at yet, and what becomes of each."""
+"""What the user decides: lines of the pages that are new or contradict each other, and changes that others propose.
+
+Proposals of agents and other machines change identity, topics and settings only. Two lines contradict each other if
+they share most of their content words, and either both give a number of the same unit and no such number is the same,
+or only one of them is negated. Lines of several sentences are not compared: they share words by chance. On the pages of
+eleven conversations no pair is named, and none is one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import Conflict
-from mcp_server.knowledge.editing import NewFact, despite_editors, stamped
-from mcp_server.knowledge.pages import with_entry
-from mcp_server.knowledge.remember import remember
+from mcp_server.errors import Conflict, ContextManagerError, Refused
+from mcp_server.history import merging
+from mcp_server.knowledge.duplicates import NEGATIONS
+from mcp_server.knowledge.editing import NewFact, despite_editors, edited, stamped
+from mcp_server.knowledge.pages import ITEMS, with_entry
+from mcp_server.knowledge.remember import Remembered, checked, remember, write
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
-from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, RULES, is_page
-from mcp_server.text.entries import Entry
+from mcp_server.text.destinations import (
+    DECISIONS,
+    ENDED,
+    FACTS,
+    GENERAL_PAGE,
+    OPEN,
+    RULES,
+    Place,
+    is_for_own_hand,
+    is_page,
+)
+from mcp_server.text.entries import Entry, shortened
 from mcp_server.text.markdown import split_front_matter
+from mcp_server.understanding.features import content_stems, word_list
+
+LEAST_SHARED, LEAST_SHARE = 2, 0.6
+"""Content words without numbers that both lines have, in number and as a share of the words of both."""
+
+LONGEST, QUOTED = 200, 100
+"""Characters of a line that is compared, and of its quotation."""
+
+LATEST = "9999"
+"""The day of a line without one: somebody wrote it by hand, after reading the page."""
+
+_QUANTITY = re.compile(r"(\d+(?:[.,:]\d+)*)\s*(%|€|\$|[^\W\d_]+)")
+_SENTENCE_END = re.compile(r"[.!?]\s+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    entry: Entry
+    stems: frozenset[str]
+    numbers: frozenset[tuple[str, str]]
+    negated: bool
+
+    @classmethod
+    def of(cls, one: Entry) -> _Statement:
+        words = word_list(one.said)
+        stems = frozenset(stem for stem in content_stems(words) if not any(map(str.isdigit, stem)))
+        numbers = frozenset((unit.casefold(), number) for number, unit in _QUANTITY.findall(one.said))
+        return cls(one, stems - NEGATIONS, numbers, not NEGATIONS.isdisjoint(words))
+
+
+def contradictions(body: str) -> list[tuple[Entry, Entry]]:
+    """Returns the pairs of current rules, decisions and facts of a page that contradict each other, in order."""
+    current = (one for one in entries.entries(body) if one.section in ITEMS and one.section != OPEN)
+    short = [_Statement.of(one) for one in current if len(one.said) <= LONGEST and not _SENTENCE_END.search(one.said)]
+    return [(one.entry, other.entry) for one, other in combinations(short, 2) if _contradict(one, other)]
+
+
+def _contradict(one: _Statement, other: _Statement) -> bool:
+    shared = one.stems & other.stems
+    if len(shared) < LEAST_SHARED or len(shared) < LEAST_SHARE * len(one.stems | other.stems):
+        return False
+    units = {unit for unit, _ in one.numbers} & {unit for unit, _ in other.numbers}
+    return one.negated != other.negated or bool(units and not one.numbers & other.numbers)
+
+
+def sentences(memory: Memory) -> list[str]:
+    """Returns a sentence for each contradiction on the pages, with both sources and a command that settles it."""
+    stats = [*memory.files.walk("knowledge/projects/"), *memory.files.walk("knowledge/reference/")]
+    return [sentence for stat in stats if is_page(stat.path) for sentence in _of_page(memory, stat.path)]
+
+
+def _of_page(memory: Memory, path: str) -> Iterator[str]:
+    text = memory.files.readable(path)
+    if text is None:
+        return
+    start = split_front_matter(text)
+    project = "global" if path == GENERAL_PAGE else path.split("/")[2]
+    for pair in contradictions(start.body):
+        one, other = sorted(pair, key=lambda entry: (entry.date or LATEST, entry.start))
+        said = [f"{shortened(entry.said, QUOTED)!r} ({_source(entry)})" for entry in (one, other)]
+        line = start.body_line - 1 + one.start
+        command = f"remember {shlex.quote(other.said)} --kind {ITEMS[other.section]} --project {project}"
+        yield (
+            f"{path}: two lines contradict each other: {said[0]} and {said[1]}; to keep the second one: "
+            f"context-manager {command} --supersedes {path}:{line}, or delete the wrong line"
+        )
+
+
+def _source(entry: Entry) -> str:
+    return f"{entry.date} {entry.sources[0]}".lstrip() if entry.sources else f"{entry.date} written by hand".lstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A proposal and the change that it would make now.
+
+    `problem` says why it cannot be carried out; the diff may then be empty. `changed`: the file has changed since the
+    proposal was made.
+    """
+
+    proposal: Proposal
+    diff: str
+    changed: bool = False
+    problem: str = ""
+
+    @property
+    def mark(self) -> str:
+        """Returns a hash of what the user sees of this change."""
+        return hash_of(f"{self.proposal.id}\n{self.changed}\n{self.diff}") or ""
+
+    def as_dict(self) -> dict[str, object]:
+        """Returns JSON values."""
+        proposal = self.proposal
+        return {
+            "id": proposal.id,
+            "at": proposal.at.isoformat(),
+            "path": proposal.path,
+            "by": proposal.by,
+            "session": proposal.session,
+            "action": proposal.fact.get("action"),
+            "content": proposal.fact.get("content"),
+            "diff": self.diff,
+            "changed": self.changed,
+            "problem": self.problem,
+        }
+
+
+async def waiting(memory: Memory, number: str | None = None) -> list[Waiting]:
+    """Returns the proposals, oldest first, or only the one with the id `number`. Raises NotFound with all ids."""
+
+    def look() -> list[Waiting]:
+        pending = Pending(memory.files)
+        return [_shown(memory, found) for found in ([pending.get(number)] if number else pending.all())]
+
+    return await run_sync(look)
+
+
+async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remembered:
+    """Writes a proposal into its file, as `remember` does, and drops the proposal.
+
+    Raises:
+        NotFound: no such proposal.
+        Conflict: the file has changed since. With `anyway` the proposal is written into the changed file.
+    """
+    pending = Pending(memory.files)
+    proposal = await run_sync(pending.get, number)
+    found = await run_sync(_shown, memory, proposal)
+    if found.changed and not anyway:
+        raise Conflict(
+            f"{proposal.path} has changed since {number} was proposed; `context-manager approve {number}` shows the "
+            "change as it would be now; --yes --anyway makes it"
+        )
+    if merging.is_incoming(proposal):
+        async with memory.locks.files(), memory.locks.git():
+            return Remembered(proposal.path, "taken over", await run_sync(merging.accept, memory, proposal))
+    fact, place = await run_sync(_meant, memory, proposal)
+    before = await run_sync(_hash_now, memory, proposal.path)
+    done = await write(memory, fact, place, proposal.session)
+    async with memory.locks.files():
+        await run_sync(pending.remove, number)
+        await run_sync(pending.rebase, proposal.path, before, await run_sync(_hash_now, memory, proposal.path))
+    return done
+
+
+async def reject(memory: Memory, number: str) -> Proposal:
+    """Drops a proposal. Raises NotFound."""
+    pending = Pending(memory.files)
+    proposal = await run_sync(pending.get, number)
+    if merging.is_incoming(proposal):
+        async with memory.locks.files(), memory.locks.git():
+            await run_sync(merging.release, memory, proposal)
+        return proposal
+    async with memory.locks.files():
+        await run_sync(pending.remove, number)
+    return proposal
+
+
+def waiting_sentence(memory: Memory) -> str:
+    """Returns the sentence about waiting proposals for `status` and `doctor`; empty if there are none."""
+    found = Pending(memory.files).all()
+    if not found:
+        return ""
+    paths = ", ".join(sorted({proposal.path for proposal in found})[:5])
+    what = f"{len(found)} changes wait" if len(found) > 1 else "1 change waits"
+    return f"{what} for your approval ({paths}): context-manager approve"
+
+
+def _shown(memory: Memory, proposal: Proposal) -> Waiting:
+    changed = _hash_now(memory, proposal.path) != proposal.base
+    try:
+        if merging.is_incoming(proposal):
+            diff, problem = merging.shown(memory, proposal)
+            return Waiting(proposal, diff, changed, problem)
+        edit = edited(memory, *_meant(memory, proposal), proposal.session)
+    except ContextManagerError as error:
+        return Waiting(proposal, "", changed, str(error))
+    if not edit.changes:
+        return Waiting(proposal, "", changed, "the file already says this")
+    return Waiting(proposal, edit.difference(proposal.path), changed)
+
+
+def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
+    """Returns the fact and its place. The proposal's file is untrusted: the fact is validated again."""
+    path = memory.files.relative(proposal.path)
+    if path != proposal.path or not is_for_own_hand(path) or not path.endswith(".md"):
+        raise Refused(f"{proposal.path} is not a file whose changes are proposed; reject {proposal.id}")
+    given = proposal.fact
+    fact = NewFact(
+        content=given.get("content") or "",
+        kind=given.get("kind") or "fact",
+        path=path,
+        section=given.get("section") or None,
+        action=given.get("action") or "append",
+        old_text=given.get("old_text"),
+    )
+    fact = checked(fact)
+    return fact, Place(path, given.get("section") or "", given.get("template") or "")
+
+
+def _hash_now(memory: Memory, path: str) -> str | None:
+    return hash_of(memory.files.text_or_none(path))
+
 
 REVIEWED = "reviewed"
 """Namespace of the state: a line that the user has looked at → the day of the line."""

@@ -1,24 +1,108 @@
 """Lines that repeat other pages: those of MEMORY.md, of the indexes of people and projects, and of a day's journal.
 
 They are computed from the other pages and replaced as a whole when these change. A line has the source of the line that
-it repeats. Lines that a person or an agent wrote are never changed.
+it repeats. Lines that a person or an agent wrote are never changed. Links name the people, projects and procedures of a
+derived line, and list on each page the pages that link to it.
 """
 
 from __future__ import annotations
-
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
-from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
+from mcp_server.knowledge.pages import (stripped, with_entry, without_empty, without_state)
 from mcp_server.text import entries
-from mcp_server.text.derived_lines import LINKED_FROM, STATE, Source, entry, is_state, shortened, without_sources
-from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
-from mcp_server.text.entries import Entry
-from mcp_server.text.markdown import sections, without_comments
+from mcp_server.text.destinations import (DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE)
+from mcp_server.text.entries import (Entry, LINKED_FROM, STATE, Source, apart, entry, is_state, shortened, without_sources)
+from mcp_server.text.markdown import (linked, links, sections, without_comments)
 from mcp_server.text.words import content_words
+
+PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
+
+SHORTEST = 3
+"""Characters of a name that is looked for in lines."""
+
+MOST_LINKED = 4
+"""Links of one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A page that lines can name: its path, the link to it, and a pattern of its names."""
+
+    path: str
+    link: str
+    pattern: re.Pattern[str]
+
+
+def named_pages(bodies: Mapping[str, str]) -> list[Named]:
+    """Returns the pages of people, procedures and projects. A person is also named by the first name if no other person
+    has the same."""
+    people = {path: _title(body) for path, body in bodies.items() if path.startswith(PEOPLE) and path != USER_FILE}
+    first = Counter(name.split()[0] for name in people.values() if name)
+    found: list[Named] = []
+    for path, body in sorted(bodies.items()):
+        stem = path.rsplit("/", 1)[-1].removesuffix(".md")
+        if stem.startswith("_"):
+            continue
+        if people.get(path):
+            name = people[path]
+            names = {name, name.split()[0]} if first[name.split()[0]] == 1 else {name}
+            found.append(Named(path, f"[[{stem}]]", _pattern(names)))
+        elif path.startswith(PROCEDURES) and (title := _title(body)):
+            found.append(Named(path, f"[[{stem}]]", _pattern({title}, re.IGNORECASE)))
+        elif path.startswith(PROJECT_PAGES) and path.endswith("/context.md"):
+            slug = path.split("/")[2]
+            found.append(Named(path, f"[[{slug}/context|{slug}]]", _pattern({slug}, re.IGNORECASE)))
+    return found
+
+
+def relinked(bodies: Mapping[str, str]) -> dict[str, str]:
+    """Returns the bodies that change if each derived line links the pages that it names, and each page lists the pages
+    that link to it. `bodies` are those of all pages by path."""
+    named = named_pages(bodies)
+    after = {path: with_links(path, body, named) for path, body in bodies.items()}
+    link_of = {one.path: one.link for one in named}
+    sources: dict[str, list[str]] = {path: [] for path in link_of}
+    for path, body in sorted(after.items()):
+        if path not in link_of:
+            continue
+        said = with_backlinks(body, ())
+        for target in linked((link.name for link in links(said)), bodies):
+            if target != path and target in sources:
+                sources[target].append(link_of[path])
+    after |= {path: with_backlinks(after[path], found) for path, found in sources.items()}
+    return {path: body for path, body in after.items() if body != bodies[path]}
+
+
+def with_links(path: str, body: str, named: Sequence[Named]) -> str:
+    """Returns the body of a page in which each derived line ends with links to the other pages that it names."""
+    rows = body.split("\n")
+    for one in entries.derived(body):
+        said = one.said
+        places = ((place, page) for page in named if page.path != path for place in _places(page, said))
+        names = list(dict.fromkeys(page.link for _, page in sorted(places, key=lambda found: found[0])))[:MOST_LINKED]
+        wanted = " ".join(name for name in names if name not in said)
+        if wanted != apart(one.text)[1]:
+            rows[one.start - 1] = entry(one.date, said, one.sources, wanted)
+    return "\n".join(rows)
+
+
+def _places(page: Named, said: str) -> Iterable[int]:
+    found = page.pattern.search(said)
+    return (found.start(),) if found else ()
+
+
+def _pattern(names: Iterable[str], flags: int = 0) -> re.Pattern[str]:
+    long = sorted((name for name in names if len(name) >= SHORTEST), key=len, reverse=True)
+    return re.compile(rf"(?<![\w/-])(?:{'|'.join(map(re.escape, long)) or '(?!)'})(?![\w/-])", flags)
+
+
+def _title(body: str) -> str:
+    return next((one.title.strip() for one in sections(body, 1) if one.level == 1), "")
+
 
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
 
@@ -214,15 +298,15 @@ LONGEST_FILE = 300
 AHEAD, HAPPENED = ("Plans", "Next"), ("What happened", "Done")
 
 
-def beyond_the_day(body: str, most: int = JOURNAL_LINES) -> list[Entry]:
-    """Returns the derived lines that leave a journal so that `most` stay: first those that state nothing settled, then
-    those with the fewest content words."""
+def beyond_the_day(body: str) -> list[Entry]:
+    """Returns the derived lines that leave a journal so that JOURNAL_LINES stay: first those that state nothing
+    settled, then those with the fewest content words."""
     prefixes = tuple(f"- {prefix}" for prefix in PREFIXES.values())
 
     def worth(one: Entry) -> tuple[bool, int, str]:
         return one.text.startswith(prefixes), len(content_words(one.text)), one.text
 
-    return sorted(entries.derived(body), key=worth, reverse=True)[most:]
+    return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
 def outdated(body: str, before: str) -> list[Entry]:

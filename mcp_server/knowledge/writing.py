@@ -20,7 +20,6 @@ from mcp_server.errors import Conflict
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
-from mcp_server.knowledge.linking import relinked
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
 from mcp_server.knowledge.pages import merged, settled, standing
 from mcp_server.knowledge.summaries import (
@@ -28,13 +27,13 @@ from mcp_server.knowledge.summaries import (
     PROJECT_INDEX,
     beyond_the_day,
     derived_lines,
+    relinked,
     renewed,
     with_state,
 )
 from mcp_server.memory import Memory
 from mcp_server.storage.ports import Files
 from mcp_server.storage.values import Change
-from mcp_server.text.derived_lines import Line, is_derived, is_state, without_sources
 from mcp_server.text.destinations import (
     GENERAL_PAGE,
     MEMORY,
@@ -46,7 +45,7 @@ from mcp_server.text.destinations import (
     place_for,
     place_of,
 )
-from mcp_server.text.entries import entries, without
+from mcp_server.text.entries import Line, entries, is_derived, is_state, without, without_sources
 from mcp_server.text.markdown import difference, split_front_matter
 
 JOURNALS = "knowledge/journal/"

@@ -1,23 +1,26 @@
-"""LLM calls within the day's cap and the timeout, each recorded in the ledger and the log; and what they cost.
+"""LLM calls within the day's cap and the timeout, each recorded in the ledger and the log; and queues of such work.
 
-Log and ledger hold the purpose and cost of a call, never its prompt.
+Log and ledger hold the purpose and cost of a call, never its prompt. A queue is a namespace of the state, so that it
+survives a crash and every process can add to it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.embed import Metered
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
 from mcp_server.memory import Memory
 from mcp_server.settings import LlmSection
@@ -26,6 +29,34 @@ from mcp_server.storage.llm_ledger import EMBEDDING, LlmLedger, Spent
 from mcp_server.storage.ports import Files
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
+
+log = logging.getLogger(__name__)
+
+
+async def work_off(memory: Memory, queue: str, ask: Callable[[str, Any], Awaitable[bool]]) -> int:
+    """Calls `ask` with the key and value of every entry of `queue`, and returns how many it changed. An entry without
+    an answer, or that no longer exists (NotFound), is dropped.
+
+    Does nothing without an LLM, or while another process works on the queue: each answer costs money.
+    """
+    waiting = await memory.state.entries(queue) if memory.llm is not None else {}
+    held = await run_sync(memory.locks.try_exclusive, queue) if waiting else None
+    if held is None:
+        return 0
+    changed = 0
+    try:
+        for key, value in waiting.items():
+            try:
+                changed += await ask(key, value)
+            except NotFound:
+                pass
+            except ContextManagerError as error:
+                log.warning("%s %s failed: %s", queue, key, error)
+            await memory.state.remove(queue, key)
+    finally:
+        held.release()
+    return changed
+
 
 SMALL: frozenset[Purpose] = frozenset(("gate", "commit message"))
 """Purposes for which the small model is used."""

@@ -1,14 +1,17 @@
-"""The context of one HTTP request: the parsed request, the memory, and helpers that build the response."""
+"""The context of one HTTP request: the parsed request, the memory, and the templates that render the response."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -16,7 +19,37 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.page.door import Visit
-from mcp_server.page.rendering import templates
+
+FOLDER = Path(__file__).parent
+
+
+@cache
+def templates() -> Environment:
+    """Returns the templates. They escape all text, and undefined names raise an error."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["number"] = lambda value: f"{value:,}"
+    made.filters["plural"] = _plural
+    made.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
+    made.filters["size"] = _size
+    return made
+
+
+def _plural(count: int, noun: str, plural: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def _size(count: int) -> str:
+    for unit, size in (("MB", 1_000_000), ("KB", 1_000)):
+        if count >= size:
+            return f"{count / size:,.0f} {unit}"
+    return f"{count:,} bytes"
+
 
 SCREENS = (
     ("/now", "Now"),

@@ -18,7 +18,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound
 from mcp_server.forgetting.forget import forget, plan_forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.forgetting.words import ELSEWHERE, git_sentences
-from mcp_server.knowledge import approve
+from mcp_server.knowledge import review
 from mcp_server.knowledge.editing import NewFact
 from mcp_server.knowledge.prune_knowledge import archive_files
 from mcp_server.knowledge.remember import remember
@@ -101,7 +101,7 @@ async def show_lines(page: Page) -> Response:
         words=words,
         project=project,
         projects=[one.slug for one in await list_projects(memory)],
-        waiting=await approve.waiting(memory),
+        waiting=await review.waiting(memory),
         pages=sorted({one.path for one in chosen}),
     )
 
@@ -227,13 +227,13 @@ async def decide(page: Page) -> Response:
     form = await page.form()
     number = form.get("id", "")
     if form.get("verdict") == "approve":
-        (found,) = await approve.waiting(page.memory, number)
+        (found,) = await review.waiting(page.memory, number)
         if form.get("mark") != found.mark:
             raise Conflict("this change is not the one that you saw; go back, and look at it as it is now")
-        done = await approve.approve(page.memory, number, anyway=found.changed)
+        done = await review.approve(page.memory, number, anyway=found.changed)
         said = f"Approved: {done.path} is {done.action}."
     elif form.get("verdict") == "reject":
-        said = f"Rejected: {(await approve.reject(page.memory, number)).path} stays as it is."
+        said = f"Rejected: {(await review.reject(page.memory, number)).path} stays as it is."
     else:
         raise Invalid("the verdict is approve or reject")
     return page.back(form, "/knows", said)

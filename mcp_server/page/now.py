@@ -15,9 +15,9 @@ from typing import Any
 from anyio.to_thread import run_sync
 from starlette.responses import Response
 
-from mcp_server.context import briefs, never_pushed, pauses
-from mcp_server.context.compiled_log import LOG as COMPILED
+from mcp_server.context import briefs, windows
 from mcp_server.context.push import LOG as PUSHED
+from mcp_server.context.windows import LOG as COMPILED
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
@@ -107,9 +107,9 @@ async def show_list(page: Page) -> Response:
         kind=kind,
         before=before,
         version=version,
-        paused=[one.words for one in await pauses.pauses(memory)],
+        paused=[one.words for one in await windows.pauses(memory)],
         switched_off=not memory.settings.hooks.inject,
-        never=await never_pushed.never_pushed(memory),
+        never=await windows.never_pushed(memory),
         pause_choices=PAUSES,
         today=page.when(memory.clock())[:10],
         anything=bool(await sessions.list_sessions(memory, limit=1)),
@@ -152,14 +152,14 @@ async def pause(page: Page) -> Response:
     chosen = PAUSES.get(form.get("for", ""))
     if chosen is None:
         raise Invalid(f"a pause lasts {', '.join(words for words, _ in PAUSES.values())}")
-    made = await pauses.pause(page.memory, None, timedelta(minutes=chosen[1]) if chosen[1] else None)
+    made = await windows.pause(page.memory, None, timedelta(minutes=chosen[1]) if chosen[1] else None)
     await briefs.refresh(page.memory)
     return page.back(form, "/now", f"Pushing is {made.words}. Conversations are still recorded.")
 
 
 async def resume(page: Page) -> Response:
     """Ends all pauses."""
-    await pauses.resume(page.memory)
+    await windows.resume(page.memory)
     await briefs.refresh(page.memory)
     return page.back(await page.form(), "/now", "Relevant memory is added to prompts again.")
 
@@ -168,11 +168,11 @@ async def never_push(page: Page) -> Response:
     """Stops pushes of the passage at `place`, or allows them again if the form has `allow`."""
     form = await page.form()
     if form.get("allow"):
-        await never_pushed.allow(page.memory, form["allow"])
+        await windows.allow(page.memory, form["allow"])
         said = "This may be pushed again."
     else:
         text = await run_sync(Passages(page.memory).text, form.get("place", ""))
-        made = await never_pushed.never_push(page.memory, text)
+        made = await windows.never_push(page.memory, text)
         said = f"Never pushed again: “{made.words}”. Find still finds it."
     await briefs.refresh(page.memory)
     return page.back(form, "/now", said)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
-from mcp_server.text.derived_lines import sources_of, without_sources
+from mcp_server.text.entries import sources_of, without_sources
 from mcp_server.text.transcript import PlacedTurn
 
 CONVERSATIONS = "raw/conversations/"

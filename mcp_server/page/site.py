@@ -15,9 +15,8 @@ from starlette.routing import Route
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.page import days, find, knows, now, state, topics
-from mcp_server.page.answer import Handler, Page
+from mcp_server.page.answer import FOLDER, Handler, Page, templates
 from mcp_server.page.door import Door, Visit, guarded
-from mcp_server.page.rendering import FOLDER, templates
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -13,7 +13,7 @@ from mcp_server.context.try_message import try_message
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.page.answer import Page, Routes
-from mcp_server.relevance.clarity_views import session_meant
+from mcp_server.relevance.clarity import session_meant
 from mcp_server.topics import gate_log
 from mcp_server.topics.listing import list_topics, switch
 

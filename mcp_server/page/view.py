@@ -14,11 +14,11 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.knowledge import approve
+from mcp_server.knowledge import review
 from mcp_server.memory import Memory
+from mcp_server.page.answer import FOLDER, templates
 from mcp_server.page.now import candidates, parts_of, records
 from mcp_server.page.passages import by_kind
-from mcp_server.page.rendering import FOLDER, templates
 
 LISTED = 8
 """Maximum number of included candidates, and of excluded ones, in the list."""
@@ -62,12 +62,12 @@ async def receipt(memory: Memory, sha256: str) -> str:
     )
 
 
-async def changes(memory: Memory, written: Mapping[str, Any] | None, key: Callable[[approve.Waiting], str]) -> str:
+async def changes(memory: Memory, written: Mapping[str, Any] | None, key: Callable[[review.Waiting], str]) -> str:
     """Returns the HTML of the change that `remember` has `written`, if any, and of all pending proposals.
 
     `key` returns the secret that the view sends with the user's decision about a proposal.
     """
-    waiting = await approve.waiting(memory)
+    waiting = await review.waiting(memory)
     return (
         templates()
         .get_template("view_changes.html")

@@ -40,11 +40,10 @@ from mcp_server.relevance.advisor_items import (
     with_contents,
 )
 from mcp_server.relevance.chunks import ChunkKind, Gauges, LiveChunk
-from mcp_server.relevance.live_set import gauges, holders
-from mcp_server.relevance.similar import query_of
+from mcp_server.relevance.live_set import gauges, holders, query_of
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.markdown import second_text
 from mcp_server.text.words import content_words
-from mcp_server.text.yaml import second_text
 
 Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
 Proposal = Literal["prune", "review"]

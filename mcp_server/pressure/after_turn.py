@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints import checkpoint, session_state
-from mcp_server.conversations import as_of, sessions
+from mcp_server.checkpoints import checkpoint
+from mcp_server.checkpoints.kept import end_rewind
+from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import ContextChunk
+from mcp_server.conversations.sessions import AS_OF
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.memory import Memory
@@ -26,8 +28,7 @@ from mcp_server.pressure.advisor import QUIET
 from mcp_server.pressure.pressure import triggers_of
 from mcp_server.relevance import clarity, live_set
 from mcp_server.relevance.chunks import LiveChunk, checkpoint_step, chunks_of
-from mcp_server.relevance.live_set import gauges_of
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups, gauges_of
 from mcp_server.storage.values import STEPS as CURATED
 from mcp_server.storage.values import LiveSetCounts, SessionRow
 
@@ -77,10 +78,10 @@ async def after_turn(
             return otherwise
 
     counts, items = (clarity.NAMESPACE, f"{clarity.STATE}:{session}"), (session_notes.NAMESPACE, session)
-    places = (counts, items, (CURATED, session), (as_of.NAMESPACE, session))
+    places = (counts, items, (CURATED, session), (AS_OF, session))
     stored = await step("reading the session's state", memory.state.get_all(places), None)
     if stored is not None and stored[-1] is not None:
-        await step("ending the rewound state", session_state.end_rewind(memory, session, turns), None)
+        await step("ending the rewound state", end_rewind(memory, session, turns), None)
         stored = await step("reading the session's state", memory.state.get_all(places), None)
 
     def since(number: int) -> Sequence[Turn]:

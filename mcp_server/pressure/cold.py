@@ -23,7 +23,7 @@ from itertools import islice
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.stored import named_chunks
-from mcp_server.context.slots.history import exchanges
+from mcp_server.context.slots.session import exchanges
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.knowledge.anchor import anchored_ids
@@ -32,8 +32,7 @@ from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import log, pressure
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.chunks import LiveChunk, original_of, score
-from mcp_server.relevance.live_set import change, live_set
-from mcp_server.relevance.similar import Lookups, says_something
+from mcp_server.relevance.live_set import Lookups, change, live_set, says_something
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage import logs
 from mcp_server.storage.values import Change

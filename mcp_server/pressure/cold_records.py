@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk
-from mcp_server.text.yaml import json_line, second_text
+from mcp_server.text.markdown import json_line, second_text
 
 DropReason = Literal[
     "low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end", "wound_back"

@@ -30,7 +30,7 @@ from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.values import LiveSetCounts, Reading
-from mcp_server.text.yaml import second_text
+from mcp_server.text.markdown import second_text
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan

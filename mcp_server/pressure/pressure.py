@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint
 from mcp_server.context.cut import excerpt
-from mcp_server.context.slots.history import exchanges
+from mcp_server.context.slots.session import exchanges
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
@@ -43,8 +43,7 @@ from mcp_server.relevance.chunks import (
     original_of,
     score,
 )
-from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
-from mcp_server.relevance.similar import Lookups, Similar
+from mcp_server.relevance.live_set import Lookups, Similar, change, gauges, gauges_of, live_set
 from mcp_server.settings import Settings
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
 from mcp_server.text.destinations import place_for

@@ -21,8 +21,7 @@ from mcp_server.checkpoints import checkpoint
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.knowledge.anchor import anchored_ids
-from mcp_server.knowledge.prune_knowledge import prune_files, prune_memory
-from mcp_server.knowledge.pruning import Fate, Fated, Pruned, Strategy
+from mcp_server.knowledge.prune_knowledge import Fate, Fated, Pruned, Strategy, prune_files, prune_memory
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Turn
 from mcp_server.pressure import advisor, pressure
@@ -31,8 +30,7 @@ from mcp_server.pressure.pressure import Plan
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import Action, Decision, LiveChunk, text_of
 from mcp_server.relevance.clarity_scores import Verdict
-from mcp_server.relevance.live_set import gauges
-from mcp_server.relevance.similar import Lookups
+from mcp_server.relevance.live_set import Lookups, gauges
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.transcript_head import title_of
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from anyio.to_thread import run_sync
 
 from mcp_server.llm import LlmUnavailable
-from mcp_server.llm.queue import work_off
+from mcp_server.llm.metered import work_off
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import change

@@ -1,9 +1,4 @@
-"""Chunks: the pieces of a session's live context, their score and their forms.
-
-A turn has one chunk for its words and one for each tool call with a result. Items that a client says it loaded (files,
-skills, agent outputs) are chunks of a known size without text. A chunk's id follows from its place, so that a live set
-can be made again from the transcript and the cold records.
-"""
+"""Chunks: the pieces of a session's live context, their score and their forms."""
 
 from __future__ import annotations
 
@@ -22,7 +17,9 @@ AGAIN_PER = 0.05
 CHECKPOINT_PER = 0.10
 """A checkpoint is due again with every further 10% of the client's window."""
 
-GROWTH_SHARE, GROWTH_WINDOW = 0.20, timedelta(minutes=5)
+GROWTH_SHARE = 0.20
+
+GROWTH_WINDOW = timedelta(minutes=5)
 """Growth by more than a fifth in five minutes raises an alarm."""
 
 
@@ -117,6 +114,7 @@ def score(similarity: float, age_hours: float, important: bool, weights: ChunkWe
 
 
 ChunkKind = Literal["message", "tool", "file", "skill", "agent"]
+
 Form = Literal["whole", "one line", "summary", "excerpt", "cold"]
 """The form of a chunk in the live context: whole, shortened (cold storage has the original), or cold."""
 

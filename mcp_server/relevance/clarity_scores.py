@@ -25,7 +25,7 @@ from typing import Any
 
 from mcp_server.model import Role, Turn
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.named_things import CATEGORIES, ItemCategory, extract, known_in
+from mcp_server.text.prose import CATEGORIES, ItemCategory, extract, known_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,28 +9,25 @@ neither see the tool nor can they call it.
 """
 
 from __future__ import annotations
-
 import hashlib
 import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
-
 from mcp.server.apps import APP_MIME_TYPE, Apps, client_supports_apps
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.resources import FunctionResource
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_PARAMS, CallToolRequestParams, CallToolResult
-from pydantic import Field
-
+from mcp.types import CallToolRequestParams, CallToolResult, INVALID_PARAMS
 from mcp_server.errors import Refused
+from pydantic import Field
 from tools.compile_context import SHA256
 from tools.rim import hints
+from typing import Annotated, Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcp_server.knowledge.approve import Waiting
+    from mcp_server.knowledge.review import Waiting
     from mcp_server.memory import Memory
 
 logger = logging.getLogger(__name__)
@@ -115,8 +112,8 @@ class MemoryApp(Apps):
         approve: bool,
     ) -> str:
         """For the view only: carries out what the user decided there about a proposed change."""
-        from mcp_server.knowledge.approve import approve as write
-        from mcp_server.knowledge.approve import reject, waiting
+        from mcp_server.knowledge.review import approve as write
+        from mcp_server.knowledge.review import reject, waiting
 
         memory = await self._memory()
         (found,) = await waiting(memory, change)

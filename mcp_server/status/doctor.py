@@ -6,36 +6,33 @@
 """
 
 from __future__ import annotations
-
 import shutil
 import sys
+from anyio.to_thread import run_sync
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from anyio.to_thread import run_sync
-
 from mcp_server import __version__
 from mcp_server.checkpoints import restore
-from mcp_server.context import never_pushed, pauses
+from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.conversations.projects import map_problems
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.forgetting import forget
 from mcp_server.forgetting.target import stored_secrets
-from mcp_server.knowledge.approve import waiting_sentence
+from mcp_server.knowledge.review import waiting_sentence
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import expired_records
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FileStat
 from mcp_server.topics import front_matter
+from typing import Any
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"
 KEPT_ENTRIES = (
-    pauses.NAMESPACE,
-    never_pushed.NAMESPACE,
+    windows.PAUSES,
+    windows.NEVER_PUSHED,
     closed_sessions.PENDING_COMMITS,
     closed_sessions.PENDING_EXTRACTION,
     closed_sessions.LIVE_ITEMS,

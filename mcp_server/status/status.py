@@ -12,22 +12,22 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import restore, stored
 from mcp_server.checkpoints.stored import reason_text
-from mcp_server.context import pauses
+from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.conversations.projects import map_problems
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.forgetting import forget
 from mcp_server.history import committing
-from mcp_server.knowledge import contradictions
+from mcp_server.knowledge import review
 from mcp_server.knowledge.anchor import problems as anchor_problems
-from mcp_server.knowledge.approve import waiting_sentence
+from mcp_server.knowledge.review import waiting_sentence
 from mcp_server.llm.metered import costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
-from mcp_server.relevance import clarity_views
+from mcp_server.relevance import clarity
 from mcp_server.storage import logs
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.yaml import minute_text
+from mcp_server.text.markdown import minute_text
 from mcp_server.topics import listing
 
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
@@ -79,7 +79,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         *memory.problems(),
         *await run_sync(map_problems, memory),
         *await run_sync(anchor_problems, memory),
-        *await run_sync(contradictions.sentences, memory),
+        *await run_sync(review.sentences, memory),
         *await listing.problems(memory),
         *await run_sync(_trust, memory),
         *await run_sync(_cold, memory),
@@ -89,7 +89,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
     for name in chosen:
         try:
             if name == "clarity":
-                views[name] = await clarity_views.for_status(memory, session, max_tokens if view == name else None)
+                views[name] = await clarity.for_status(memory, session, max_tokens if view == name else None)
             elif name == "index":
                 views[name] = asdict(await memory.index.status())
             elif name == "settings":  # by default only those that differ from their defaults
@@ -230,7 +230,7 @@ _OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "topics": _topics}
 async def _hooks(memory: Memory) -> Mapping[str, Any]:
     """Returns whether pushing into prompts is on, and the last push."""
     knobs = memory.settings.hooks
-    paused = [one.words for one in await pauses.pauses(memory)]
+    paused = [one.words for one in await windows.pauses(memory)]
     last = await run_sync(_last_pushed, memory)
     return {
         "pushing": "switched off" if not knobs.inject else "; ".join(paused) or "on",

@@ -24,10 +24,9 @@ from mcp_server.checkpoints.document import SCHEMA, Checkpoint, page, parse, ren
 from mcp_server.errors import ContextManagerError, NotFound, Unavailable
 from mcp_server.storage.ports import Files, History, Trees
 from mcp_server.storage.values import FileStat
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import read_moment, split_front_matter
 from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id, own_fields
-from mcp_server.text.yaml import read_moment
 
 TREES = ".local/checkpoints"
 COPY = "copy:"

@@ -5,11 +5,10 @@ checkpoints, cold storage and so on) are built on these ports alone. Paths are P
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import (Callable, Iterable, Mapping, Sequence)
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
         SessionRow,
         SessionState,
     )
-    from mcp_server.text.derived_lines import Source
+    from mcp_server.text.entries import Source
     from mcp_server.text.forgotten import Forgotten
 
 

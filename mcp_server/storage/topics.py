@@ -20,12 +20,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.model import GLOBAL
-from mcp_server.project import slugify
+from mcp_server.model import GLOBAL, slugify
 from mcp_server.storage.ports import Files, State
 from mcp_server.storage.values import Place
-from mcp_server.topics.activations import Activations, Payload
-from mcp_server.topics.topic import Topic
+from mcp_server.topics.topic import Activations, Payload, Topic
 
 ACTIVE, WAITING, SCHEDULE, CUT_OFF = "topics", "topic deliveries", "topic schedule", "topic troubles"
 

@@ -14,7 +14,7 @@ from itertools import count
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
 from mcp_server.storage.ports import Files
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import load, split_front_matter, to_utc
 from mcp_server.text.transcript import (
     Tail,
     Transcript,
@@ -26,7 +26,6 @@ from mcp_server.text.transcript import (
     replace_head,
 )
 from mcp_server.text.transcript_head import file_id, slug_in
-from mcp_server.text.yaml import load, to_utc
 
 FOLDER = "raw/conversations"
 _HEAD_BYTES = 64 * 1024

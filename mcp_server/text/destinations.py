@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mcp_server.errors import Invalid
-from mcp_server.project import slugify
-from mcp_server.text.derived_lines import Line
+from mcp_server.model import slugify
+from mcp_server.text.entries import Line
+from mcp_server.text.markdown import yaml_line
 from mcp_server.text.prose import clipped
-from mcp_server.text.yaml import yaml_line
 
 Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 

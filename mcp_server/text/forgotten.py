@@ -23,8 +23,8 @@ from zlib import crc32
 
 from mcp_server.errors import Invalid
 from mcp_server.model import ToolCall, Turn
+from mcp_server.text.markdown import moment_text, read_moment
 from mcp_server.text.words import fold
-from mcp_server.text.yaml import moment_text, read_moment
 
 MARK = "[forgotten]"
 """Replaces a forgotten text, once a line."""

@@ -15,10 +15,9 @@ from typing import Any
 
 from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.text.dates import written
-from mcp_server.text.derived_lines import DERIVED, STATE, is_derived, is_state, without_sources
-from mcp_server.text.markdown import Section, sections, without_comments
+from mcp_server.text.entries import DERIVED, STATE, is_derived, is_state, without_sources
+from mcp_server.text.markdown import Section, read_moment, sections, without_comments
 from mcp_server.text.transcript import PlacedTurn
-from mcp_server.text.yaml import read_moment
 
 PART = 800
 """Characters of a part: parts of about 800 rank long messages well and leave short ones whole."""

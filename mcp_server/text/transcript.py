@@ -35,9 +35,8 @@ from typing import Any, cast
 
 from mcp_server.errors import Invalid
 from mcp_server.model import KnowledgeChange, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.markdown import json_line, moment_text, read_moment, split_front_matter, to_utc
 from mcp_server.text.transcript_head import head_from_fields, own_fields, render_front_matter
-from mcp_server.text.yaml import json_line, moment_text, read_moment, to_utc
 
 STEP = 1 << 16
 """Characters that are encoded at once."""

@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import cast, get_args
 
 from mcp_server.errors import Invalid
-from mcp_server.model import Delivery, Kind, KnowledgeChange, TranscriptHead
-from mcp_server.project import slugify
-from mcp_server.text.yaml import is_plain, moment_text, read_moment, yaml_line
+from mcp_server.model import Delivery, Kind, KnowledgeChange, TranscriptHead, slugify
+from mcp_server.text.markdown import is_plain, moment_text, read_moment, yaml_line
 
 LONGEST = 60
 

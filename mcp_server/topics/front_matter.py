@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mcp_server.errors import Invalid
-from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.yaml import Lines, located, yaml_line
+from mcp_server.text.markdown import Lines, located, split_front_matter, yaml_line
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -17,8 +17,7 @@ from mcp_server.storage.topics import SessionTopics, TopicSet, named
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import gate_log
-from mcp_server.topics.activations import Activation
-from mcp_server.topics.topic import PRIORITIES, Topic
+from mcp_server.topics.topic import PRIORITIES, Topic, TopicActivation
 
 BY_HAND = "you"
 """The reason of an activation by the user."""
@@ -160,7 +159,7 @@ async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
     return found
 
 
-def _row(topic: Topic, one: Activation | None, exchange: int, ttl: int, problem: str) -> TopicRow:
+def _row(topic: Topic, one: TopicActivation | None, exchange: int, ttl: int, problem: str) -> TopicRow:
     from mcp_server.topics.topic_file import describe_triggers
 
     active = one is not None and one.lives(exchange, ttl)

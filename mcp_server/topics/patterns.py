@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, zip_longest
 
-from mcp_server.topics import expressions, message_parts
-from mcp_server.topics.message_parts import Spoken, has_no_spaces, spoken
+from mcp_server.topics import matchers
+from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
 from mcp_server.topics.topic import (
     Code,
     Cron,
@@ -167,23 +167,23 @@ class _Message:
 
     @cached_property
     def folded(self) -> str:
-        return expressions.folded(self.text)
+        return matchers.folded(self.text)
 
     @cached_property
     def spoken(self) -> Spoken:
         return spoken(self.text)
 
     @cached_property
-    def code(self) -> tuple[message_parts.CodeBlock, ...]:
-        return message_parts.blocks(self.text)
+    def code(self) -> tuple[matchers.CodeBlock, ...]:
+        return matchers.blocks(self.text)
 
     @cached_property
-    def urls(self) -> tuple[message_parts.Url, ...]:
-        return tuple(message_parts.urls(self.text))
+    def urls(self) -> tuple[matchers.Url, ...]:
+        return tuple(matchers.urls(self.text))
 
     @cached_property
     def voice(self) -> tuple[tuple[int, int], ...]:
-        return tuple(sorted(message_parts.marks(self.text)))
+        return tuple(sorted(matchers.marks(self.text)))
 
 
 class _Side:
@@ -207,7 +207,7 @@ class _Side:
     def _add(self, entry: _Entry) -> None:
         match entry.trigger:
             case Pattern() as pattern:
-                self._add_regex(_Regex(entry, pattern, expressions.required(pattern.match, pattern.flags)))
+                self._add_regex(_Regex(entry, pattern, matchers.required(pattern.match, pattern.flags)))
             case Keywords(words=words):
                 for said in words:
                     self._add_phrase(said, entry)
@@ -218,16 +218,16 @@ class _Side:
                     self._others[Mention].append(entry)
             case Url(sites=sites) if sites:
                 for site in sites:
-                    self._sites[message_parts.host_of(site)].append((site, entry))
+                    self._sites[matchers.host_of(site)].append((site, entry))
             case Glob(paths=paths):
                 for pattern_ in paths:
-                    self._globs[expressions.suffix(pattern_)].append((pattern_, entry))
+                    self._globs[matchers.suffix(pattern_)].append((pattern_, entry))
             case _:
                 self._others[type(entry.trigger)].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
         if has_no_spaces(said):
-            self._unspaced.append((expressions.folded(said.strip()), entry))
+            self._unspaced.append((matchers.folded(said.strip()), entry))
             return
         words = tuple(spoken(said).words)
         phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
@@ -301,16 +301,14 @@ class _Side:
             ending = f".{name.rpartition('.')[2]}" if "." in name else ""
             for suffix in {ending, ""}:
                 for pattern, entry in self._globs.get(suffix, ()):
-                    if expressions.matches(pattern, path):
+                    if matchers.matches(pattern, path):
                         found[entry].append(path)
         yield from found.items()
 
     def _by_kind(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
         for entry in self._others.get(Code, ()) if message.code else ():
             wanted = (
-                {message_parts.plain(name) for name in entry.trigger.languages}
-                if isinstance(entry.trigger, Code)
-                else ()
+                {matchers.plain(name) for name in entry.trigger.languages} if isinstance(entry.trigger, Code) else ()
             )
             spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
             if spans:
@@ -331,9 +329,9 @@ class _Side:
         found: dict[_Entry, list[tuple[int, int]]] = defaultdict(list)
         links = {one.text: one for one in reversed(message.urls)} if self._sites else {}
         for link in links.values():
-            for host in (*message_parts.hosts(link), ""):
+            for host in (*matchers.hosts(link), ""):
                 for site, entry in self._sites.get(host, ()):
-                    if message_parts.leads_to(link, site):
+                    if matchers.leads_to(link, site):
                         found[entry].append((link.start, link.end))
         yield from ((entry, sorted(spans)) for entry, spans in found.items())
 

@@ -19,12 +19,11 @@ from mcp_server.storage import topics as activations
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.topics import PEOPLE, SessionTopics, TopicSet
 from mcp_server.text.markdown import links, resolve, sections, split_front_matter
-from mcp_server.text.named_things import extract
+from mcp_server.text.prose import extract
 from mcp_server.text.words import bounded, fold, words
 from mcp_server.topics import watch
-from mcp_server.topics.activations import Activation, Activations, Correction
 from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import ActiveTopic, Topic, WatchedMessage
+from mcp_server.topics.topic import Activations, ActiveTopic, Correction, Topic, TopicActivation, WatchedMessage
 
 LINKABLE = ("knowledge/", "archive/", "topics/")
 """Folders of files that a wiki link can name, in order of preference."""
@@ -61,7 +60,7 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
 
 
 async def active_context(
-    memory: Memory, topics: TopicSet, stored: Activations, living: Mapping[str, Activation]
+    memory: Memory, topics: TopicSet, stored: Activations, living: Mapping[str, TopicActivation]
 ) -> InContext:
     """Returns the topics that are `living` and the corrections among the `stored` activations."""
     known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}
@@ -73,7 +72,7 @@ async def active_context(
     return InContext(active, corrections, keywords)
 
 
-async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation]) -> tuple[ActiveTopic, ...]:
+async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[TopicActivation]) -> tuple[ActiveTopic, ...]:
     """Returns the activations of these topics with all their texts."""
 
     def read() -> tuple[ActiveTopic, ...]:
@@ -105,7 +104,7 @@ def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iter
         yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).keywords(topic.name, OWN_WORDS)
 
 
-def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: Activation) -> ActiveTopic:
+def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: TopicActivation) -> ActiveTopic:
     """Returns the topic with the texts of its subscriptions, linked files, and the people who were mentioned."""
     found: dict[str, SourceFile] = {}
     missing: list[str] = []

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from mcp_server.errors import Invalid
-from mcp_server.project import slugify
-from mcp_server.text.markdown import marked_line, sections, without_comments
-from mcp_server.text.yaml import Lines
+from mcp_server.model import slugify
+from mcp_server.text.markdown import Lines, marked_line, sections, without_comments
 from mcp_server.topics import front_matter, topic
 from mcp_server.topics.front_matter import Checked
 from mcp_server.topics.topic import KINDS, Activation, Method, Priority, Scope, Topic, Trigger

@@ -1,8 +1,9 @@
-"""Watch: activates topics for a new turn, and finds corrections of an agent's answer.
+"""Watch: activates topics for a new turn or an event, and finds corrections of an agent's answer.
 
     tier 1: triggers → tiers 2 and 3: `judge` → activations and corrections, stored → the compiler shows them
 
-It runs after the turn is on disk and without its lock, because the gate may ask an LLM.
+It runs after the turn is on disk and without its lock, because the gate may ask an LLM. Events are webhooks and
+schedules.
 """
 
 from __future__ import annotations
@@ -11,25 +12,118 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
 from anyio import move_on_after
 from anyio.to_thread import run_sync
 
+from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.conversations.source_keys import content_sha
+from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import COMPACTION, Caller, Turn
+from mcp_server.model import COMPACTION, GLOBAL, Caller, Turn
 from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import Event, SessionTopics, TopicSet
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.redaction import redact
 from mcp_server.text.words import bounded
 from mcp_server.topics import gate_log, judge
-from mcp_server.topics.activations import Activation, Activations, Correction, fingerprint
 from mcp_server.topics.patterns import Limits, Search, Senses, Tier1, Watchers
-from mcp_server.topics.topic import Match, Mention, Pattern, Trouble, WatchedMessage
+from mcp_server.topics.topic import (
+    Activations,
+    Correction,
+    Match,
+    Mention,
+    Pattern,
+    Payload,
+    Topic,
+    TopicActivation,
+    Trouble,
+    WatchedMessage,
+    Webhook,
+    fingerprint,
+)
+
+LONGEST_PAYLOAD = 8_000
+"""Characters kept of an event's content: more would never fit into a topic's budget."""
+
+CUT = "\n[cut: the event sent more]"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The topics that an event activated, and in how many open sessions; if in none, it waits for the next one."""
+
+    topics: tuple[str, ...]
+    sessions: int
+
+
+async def webhook(memory: Memory, source: str, event: str, body: str, project: str | None = None) -> Delivered:
+    """Activates the topics that listen to `source` and `event`; `body` is the request's content. On disk when it
+    returns.
+
+    Raises:
+        NotFound: no topic listens to it.
+    """
+    topics = await run_sync(memory.topics.read)
+    listening = [topic for topic in topics.topics.values() if _listens(topic, source, event)]
+    if not listening:
+        raise NotFound(f"no topic listens to the webhook {source}/{event} (topics list)")
+    now = memory.clock()
+    text = await run_sync(_clean, memory, body)
+    payload = Payload(f"webhook {source}/{event}", now.isoformat(timespec="seconds"), text)
+    events = [Event(topic.name, payload.sender, payload if text else None) for topic in listening]
+    reached = await fire(memory, events, project)
+    return Delivered(tuple(topic.name for topic in listening), reached or 0)
+
+
+async def fire(
+    memory: Memory, events: Sequence[Event], project: str | None = None, ran: tuple[str, datetime] | None = None
+) -> int | None:
+    """Delivers events and returns to how many sessions. `ran` is the schedule that they complete. Returns None if
+    another process delivered them."""
+    await sessions.ready(memory)
+    chosen = await project_of(memory, Caller(source="webhook"), project) if project else None
+    rows = [row for row in await memory.state.sessions(open_only=True) if row.kind != "subagent"]
+    if chosen is not None:
+        rows = [row for row in rows if row.project in chosen.keys | {chosen.key}]
+    ttl = memory.settings.watchers.topic_ttl
+    changes: dict[str, activations.Change] = {}
+    for row in rows:
+        exchange = await memory.state.count_turns(row.session, "user")
+        changes[row.session] = _firing(events, exchange, ttl)
+    waits_for = chosen.key if chosen is not None else GLOBAL
+    if not await activations.deliver(memory.state, events, changes, waits_for, ran):
+        return None
+    for session in changes:
+        memory.changes.publish(Change("session", None, session))
+    return len(changes)
+
+
+def _firing(events: Sequence[Event], exchange: int, ttl: int) -> activations.Change:
+    def how(one: Activations) -> Activations:
+        for event in events:
+            one = one.fired([as_fired(event, exchange)], exchange, ttl)
+        return one
+
+    return how
+
+
+def _listens(topic: Topic, source: str, event: str) -> bool:
+    return topic.activation != "manual" and any(
+        isinstance(one, Webhook) and one.source == source and one.event in ("", event) for one in topic.triggers
+    )
+
+
+def _clean(memory: Memory, body: str) -> str:
+    """Returns the content without secrets and forgotten text, cut to its maximum."""
+    text = memory.forgotten.clean(redact(body).text).strip()
+    return text if len(text) <= LONGEST_PAYLOAD else text[:LONGEST_PAYLOAD] + CUT
+
 
 LONGEST_JUDGED = 2_000
 """Characters whose language is identified: it does not change in the middle of a message."""
@@ -91,7 +185,7 @@ LONGEST_SHOWN = 60
 class Judged:
     """The topics that a message activates, its corrections, and the patterns that a time limit stopped."""
 
-    topics: tuple[Activation, ...] = ()
+    topics: tuple[TopicActivation, ...] = ()
     corrections: tuple[Correction, ...] = ()
     troubles: tuple[Trouble, ...] = ()
 
@@ -177,7 +271,7 @@ async def judge_message(
     )
     came = {verdict.topic: verdict for verdict in verdicts if verdict.active}
     fired = tuple(
-        Activation(
+        TopicActivation(
             name,
             exchange,
             describe_trigger(tier1.matches.get(name, ()), verdict.score),
@@ -307,9 +401,9 @@ async def _take_waiting(memory: Memory, row: SessionRow, exchange: int, before: 
     return (await activations.session_topics(memory.state, row.session)).active if taken else before
 
 
-def as_fired(event: Event, exchange: int) -> Activation:
+def as_fired(event: Event, exchange: int) -> TopicActivation:
     """Returns the activation that an event from outside causes."""
-    return Activation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
+    return TopicActivation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
 
 
 async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
-from mcp_server.text.derived_lines import DERIVED, without_sources
+from mcp_server.text.entries import DERIVED, without_sources
 from mcp_server.text.words import TALK_WORDS, content_words
 
 MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
@@ -24,6 +25,7 @@ LEAST_SHARED = 2
 """Words with a subject that both must hold, what is given up among them; a figure that is given up says enough."""
 
 
+@lru_cache(maxsize=1024)
 def supersedes(newer: str, older: str) -> bool:
     """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
     happened to it, and speaks of the same."""
@@ -50,5 +52,6 @@ def overtaken_lines(body: str) -> frozenset[int]:
     return frozenset(places[place] for place in gone)
 
 
+@lru_cache(maxsize=1024)
 def _subject(text: str) -> frozenset[str]:
     return frozenset(content_words(text, TALK_WORDS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from math import log
 from sys import intern
@@ -217,6 +217,12 @@ def content_stems(words: Iterable[str]) -> frozenset[str]:
     return _stems(_folded(words))
 
 
+@lru_cache(maxsize=1024)
+def stems_of_text(text: str) -> frozenset[str]:
+    """Returns the `content_stems` of a text. Lines of a page are compared again and again."""
+    return content_stems(word_list(text))
+
+
 def stems_of_texts(texts: Sequence[str]) -> list[frozenset[str]]:
     """Returns the `content_stems` of each text."""
     folded = fold("\n\n".join("\n".join(word_list(text)) for text in texts))
@@ -237,7 +243,8 @@ def _folded(words: Iterable[str]) -> Iterator[str]:
     all words of a long message would hold each word twice."""
     left = iter(words)
     while some := list(islice(left, AT_ONCE)):
-        yield from fold("\n".join(some)).split("\n")
+        joined = "\n".join(some)
+        yield from (joined if joined.isascii() else fold(joined)).split("\n")  # the words are in lower case already
 
 
 def _stems(folded: Iterable[str]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from benchmarks.injection import area_under_curve
 from benchmarks.retrieval import measure_retrieval, ndcg_at, recall_at, scores
 from benchmarks.speed import Measured, curve, measure_speed
 from benchmarks.workbench import Workbench, made_up_sessions, mean, percentile
-from mcp_server.context.receipt import Considered, Receipt
+from mcp_server.context.sections import Considered, Receipt
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS
 from tests.benchmarks import data

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_server.checkpoints.document import Checkpoint, render
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs, LeftOff
-from mcp_server.context.render import label
+from mcp_server.context.sections import label
 from mcp_server.context.slots import session
 from mcp_server.pressure.advisor import advise, message
 from mcp_server.relevance.advisor_items import ContextItem, Lexicon

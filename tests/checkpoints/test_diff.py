@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.checkpoints.enrichment import merge
+from mcp_server.checkpoints.kept import referring, resolved, sources
 from mcp_server.checkpoints.restore_plan import (
     Difference,
     Names,
@@ -18,7 +19,6 @@ from mcp_server.checkpoints.restore_plan import (
     difference_text,
     line_changes,
 )
-from mcp_server.checkpoints.stored_inputs import referring, resolved, sources
 from mcp_server.context.inputs import Candidate, CompileInputs, LastSession
 from mcp_server.knowledge.anchors import Anchor
 from mcp_server.knowledge.duplicates import covered, is_duplicate, normalised

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from mcp_server.cli.compile import budget_bar, segments, show
-from mcp_server.context.receipt import Considered, Receipt, SlotAccount
+from mcp_server.context.sections import Considered, Receipt, SlotAccount
 from mcp_server.model import GateSignal
 
 NAMES = ("safety", "identity", "memory", "knowledge", "history")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from mcp_server.cli import main as entry
 from mcp_server.cli.command import print_json
-from mcp_server.cli.main import COMMANDS, GROUPS, RENAMED, cli, main
+from mcp_server.cli.main import COMMANDS, GROUPS, cli, main
 from mcp_server.errors import NotFound
 
 HEAVY = {"mcp", "numpy", "rich", "pydantic", "tiktoken", "wordllama", "git", "aiosqlite", "anyio"}
@@ -94,13 +93,6 @@ def test_a_failure_is_one_line_and_exit_1(
     assert said in captured.err
 
 
-def test_bench_is_answered_with_the_command_of_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "push", "talk.json", "--show"]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1
-    assert "python -m benchmarks" in captured.err
-
-
 def test_json_drives_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     said = {"title": "č \x1b[2J \x9b31m \u202e \U000e0041 \ud800"}
     print_json(said)
@@ -128,44 +120,6 @@ def test_help_and_every_error_fit_80_columns(capsys: pytest.CaptureFixture[str])
     assert [line for line in shown.splitlines() if line in {f"{title}:" for title in GROUPS}] == [
         f"{title}:" for title in GROUPS
     ]
-
-
-@pytest.mark.parametrize("name", RENAMED)
-def test_an_old_command_is_answered_with_the_new_one_which_exists(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert name not in COMMANDS
-    assert main([name, "--now", "x"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"`{name}` is now " in said
-    for line in re.findall(r"`([^`]+)`", RENAMED[name]):
-        words = [word for word in line.split() if word.islower()]
-        command = cli.get_command(click.Context(cli), words[0])
-        assert command is not None
-        if isinstance(command, click.Group):
-            assert words[1] in command.commands
-        options = {option for parameter in command.params for option in parameter.opts}
-        if isinstance(command, click.Group):
-            options |= {option for one in command.commands.values() for found in one.params for option in found.opts}
-        assert {word for word in words if word.startswith("--")} <= options
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (["prune", "--dry-run"], "--apply"),
-        (["forget", "x", "--yes"], "--apply"),
-        (["reset", "--force"], "--apply"),
-        (["recover", "--chunk-id", "c1"], "recover ID --apply"),
-        (["install", "cursor", "--undo"], "uninstall"),
-    ],
-)
-def test_an_old_option_is_answered_with_the_new_one(
-    call: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(call) == 2
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from mcp_server.checkpoints.resume import resume
 from mcp_server.clients.adapters import ADAPTERS
-from mcp_server.clients.hooks import command, offline, protocol, queue
+from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.clients.importers.claude_code.recording import capture
 from mcp_server.clients.importers.run import conversations_in, import_path
@@ -312,7 +312,7 @@ async def test_a_client_with_a_folder_of_its_own_is_recorded_by_a_server_that_do
     fields["transcript_path"] = str(moved / file.relative_to(home / folder.default))
     given = json.dumps(fields).encode()
     command.respond("Stop", given, str(memory.disk.root), {folder.variable: str(elsewhere)}, client=client)
-    assert await queue.drain(memory, work) == 1
+    assert await listener.drain(memory, work) == 1
     assert len(spoken(memory, fields["session_id"])) >= 2
 
 

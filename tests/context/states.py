@@ -11,8 +11,7 @@ from mcp_server.context.inputs import Candidate, CompileInputs, Dropped, LeftOff
 from mcp_server.model import GateSignal, Hit, Passage, Role, SourceFile, ToolCall, Turn, Withheld
 from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.tokens import TokenCounter
-from mcp_server.topics.activations import Correction, Payload
-from mcp_server.topics.topic import ActiveTopic
+from mcp_server.topics.topic import ActiveTopic, Correction, Payload
 
 ROLES: tuple[Role, ...] = ("user", "agent", "system")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, LeftOff
 from mcp_server.context.slots.checkpoint import EXCHANGES, is_news
-from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import COMPACTION, SourceFile, ToolCall, Turn
+from mcp_server.text.prose import is_injected
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 STOOD = LeftOff(

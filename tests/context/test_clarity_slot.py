@@ -7,11 +7,10 @@ from typing import Any
 
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, CompilerSettings
-from mcp_server.context.slots.history import newest
-from mcp_server.context.slots.session import CLARITY_LABEL
+from mcp_server.context.slots.session import CLARITY_LABEL, newest
 from mcp_server.model import SourceFile, ToolCall, Turn
 from mcp_server.relevance.clarity_scores import BlockItem
-from mcp_server.text.derived_lines import STATE
+from mcp_server.text.entries import STATE
 from tests.context import states
 from tests.context.states import candidate, inputs, passage, tokens, turn
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.context import briefs, pauses
+from mcp_server.context import briefs, windows
 from mcp_server.context.condense import Entry, condensed, telegraphic
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
-from mcp_server.project import Project
+from mcp_server.model import Caller, Project
 from mcp_server.tokens import Meter
 from tests.conftest import Clock
 from tests.knowledge.tea_project import talk
@@ -128,11 +127,11 @@ async def test_a_pause_empties_the_files_and_its_end_fills_them(memory: Memory, 
     memory.files.write_atomic("knowledge/projects/tea/context.md", "A shop for oolong.\n")
     project = await talk(memory, folder, "one", "Buy two tins.", "Ordered.")
     await briefs.know_folder(memory, str(folder), project)
-    await pauses.pause(memory, project)
+    await windows.pause(memory, project)
     await briefs.refresh(memory)
     assert on_disk(memory, "tea.md") == ""
     assert json.loads(on_disk(memory, "index.json"))[str(folder.resolve())]["projects"] is None
-    await pauses.resume(memory)
+    await windows.resume(memory)
     await briefs.refresh(memory)
     assert "oolong" in on_disk(memory, "tea.md")
 

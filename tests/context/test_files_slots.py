@@ -10,7 +10,7 @@ import pytest
 
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompilerSettings
-from mcp_server.context.render import tight
+from mcp_server.context.sections import tight
 from mcp_server.context.slots.session import LINE
 from mcp_server.model import SourceFile, Withheld
 from tests.context.states import candidate, inputs, knowledge, passage, tokens, turn

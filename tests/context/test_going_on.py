@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.context import previous_session
-from mcp_server.context.pauses import NAMESPACE, pause, pauses, resume, why_silent
+from mcp_server.context.compile import last_session
 from mcp_server.context.window_text import asks_to_go_on
+from mcp_server.context.windows import PAUSES, pause, pauses, resume, why_silent
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
-from mcp_server.project import Project
+from mcp_server.model import Caller, Project
 from mcp_server.settings_file import read_settings
 from tests.conftest import Clock
 from tests.knowledge.tea_project import talk
@@ -74,7 +73,7 @@ def test_the_name_of_the_project_is_no_subject_in_it() -> None:
 
 
 async def last(memory: Memory, project: Project, without: str = "now") -> list[str]:
-    found = await previous_session.last_session(memory, project, without)
+    found = await last_session(memory, project, without)
     return [turn.content for turn in found.turns] if found else []
 
 
@@ -135,7 +134,7 @@ async def test_a_pause_runs_out_by_itself(memory: Memory, clock: Clock) -> None:
 
 
 async def test_what_another_version_wrote_is_left_alone(memory: Memory) -> None:
-    await memory.state.put(NAMESPACE, "*", {"forever": True})
+    await memory.state.put(PAUSES, "*", {"forever": True})
     assert await pauses(memory) == []
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import Candidate, CompilerSettings, LastSession
-from mcp_server.context.receipt import Considered
+from mcp_server.context.sections import Considered
 from mcp_server.context.slots.knowledge import score
 from mcp_server.model import Hit, SourceFile
 from tests.context.states import CLOSED, NOW, candidate, inputs, knowledge, passage, tokens, turn

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import CompileInputs, CompilerSettings
-from mcp_server.context.receipt import Considered
+from mcp_server.context.sections import Considered
 from mcp_server.model import SourceFile
-from mcp_server.topics.activations import Correction, Payload
-from mcp_server.topics.topic import ActiveTopic, Priority
+from mcp_server.topics.topic import ActiveTopic, Correction, Payload, Priority
 from tests.context.states import HOSTILE, candidate, inputs, knowledge, tokens
 
 

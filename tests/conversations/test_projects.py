@@ -13,8 +13,7 @@ from mcp_server.conversations.projects import list_projects, merge_projects, pro
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
-from mcp_server.project import argument_key, free_slug, known_as, origin_key, slug_of, slugify
+from mcp_server.model import Caller, argument_key, free_slug, known_as, origin_key, slug_of, slugify
 from mcp_server.storage.local.folders import ProjectFolders
 from mcp_server.topics.front_matter import check
 from tests.gitting import git

@@ -17,8 +17,8 @@ from mcp.shared.exceptions import MCPError
 
 from mcp_server.app import open_memory
 from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.kept import verify
 from mcp_server.checkpoints.restore import finish
-from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.relevance import clarity
 from mcp_server.relevance.live_set import live_set
 from tests.conftest import KEYWORDS_ONLY

@@ -21,8 +21,7 @@ from mcp_server.history import explore, history
 from mcp_server.history.committing import commit_changes, tag
 from mcp_server.history.history import revert
 from mcp_server.history.sync import sync
-from mcp_server.knowledge.compare_trees import compare
-from mcp_server.knowledge.reconstruct import merge, reconstruct
+from mcp_server.knowledge.reconstruct import compare, merge, reconstruct
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover

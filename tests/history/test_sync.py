@@ -22,8 +22,8 @@ from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.history.committing import commit_changes
 from mcp_server.history.sync import push_if_wanted, sync
 from mcp_server.knowledge.anchor import anchor, anchors
-from mcp_server.knowledge.approve import waiting
 from mcp_server.knowledge.remember import NewFact, remember
+from mcp_server.knowledge.review import waiting
 from mcp_server.memory import Memory
 from mcp_server.recovery.recover import recover
 from mcp_server.search.search import SearchRequest, find

@@ -17,7 +17,7 @@ from mcp_server.errors import Refused
 from mcp_server.history import explore
 from mcp_server.history.committing import commit_changes
 from mcp_server.history.sync import sync
-from mcp_server.knowledge.approve import approve, reject, waiting
+from mcp_server.knowledge.review import approve, reject, waiting
 from mcp_server.memory import Memory
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.status.status import status

@@ -7,8 +7,7 @@ from pathlib import Path
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
-from mcp_server.model import Caller
-from mcp_server.project import Project
+from mcp_server.model import Caller, Project
 
 
 async def talk(memory: Memory, folder: Path, session: str, *said: str) -> Project:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.knowledge.anchors import HEADER, Anchor, entry, read_anchors, with_entry, without_entries
-from mcp_server.text.yaml import load
+from mcp_server.text.markdown import load
 
 OVEN = Anchor("oven", "item", "it must not burn", "2026-02-16")
 

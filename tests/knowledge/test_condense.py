@@ -13,8 +13,7 @@ from mcp_server.knowledge.summaries import (
     renewed,
 )
 from mcp_server.storage.templates import is_untouched_template, templates
-from mcp_server.text.derived_lines import Source, shortened
-from mcp_server.text.entries import without
+from mcp_server.text.entries import Source, shortened, without
 
 SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
 LATER = SRC.replace("#1", "#9")

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from mcp_server.knowledge.contradictions import contradictions
 from mcp_server.knowledge.remember import NewFact, remember
+from mcp_server.knowledge.review import contradictions
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.status.status import status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.knowledge.pruning import KnowledgeFile, decide, score
+from mcp_server.knowledge.prune_knowledge import KnowledgeFile, decide, score
 from mcp_server.text.destinations import archived_path
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from mcp_server.knowledge.extractors import MOST, REGISTRY, Context, context_of, is_worth_a_line
 from mcp_server.model import Role, Turn
-from mcp_server.text.derived_lines import Line, tidied
 from mcp_server.text.destinations import place_of
+from mcp_server.text.entries import Line, tidied
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import Item, ItemKind
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.understand import load
-from mcp_server.knowledge.llm_answers import Reviewed, Window, reviewed, windows
+from mcp_server.knowledge.derive import Reviewed, Window, reviewed, windows
 from mcp_server.model import Turn
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import Item, ItemKind, read

@@ -1,14 +1,12 @@
 """Links between pages: a line links the people, projects and procedures that it names, and a page lists its links."""
 
 from __future__ import annotations
-
 import pytest
-
 from mcp_server.app import catch_up
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.linking import relinked
+from mcp_server.knowledge.summaries import relinked
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.passages import of_knowledge

@@ -1,20 +1,15 @@
 """What a conversation settles is on its project's page while it goes on."""
 
 from __future__ import annotations
-
+import anyio
+import pytest
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-
-import anyio
-import pytest
-
 from mcp_server.app import open_memory
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.restore import restore
-from mcp_server.context.push import for_prompt, for_start
-from mcp_server.context.push_candidates import IN_WINDOW
+from mcp_server.context.push import IN_WINDOW, for_prompt, for_start
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.conversations.observe import NewTurn, observe
@@ -26,9 +21,10 @@ from mcp_server.knowledge.live_pages import stored_lines
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.text.derived_lines import Line
-from tests.conftest import KEYWORDS_ONLY, Clock
-from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
+from mcp_server.text.entries import Line
+from pathlib import Path
+from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.knowledge.test_items import (FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot)
 from tests.preloaded import python
 from tests.understanding.talks import BERTH, HELLO, PROPOSAL
 

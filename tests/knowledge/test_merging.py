@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.knowledge.pages import merged
-from mcp_server.text.derived_lines import Line, Source, is_derived, sources_of, without_sources
 from mcp_server.text.destinations import Place, place_of
-from mcp_server.text.entries import entries
+from mcp_server.text.entries import Line, Source, entries, is_derived, sources_of, without_sources
 
 FIRST, SECOND = "raw/conversations/2023/05/08/1356-a.md", "raw/conversations/2023/06/08/1356-b.md"
 HEAD = "# Ana\n"

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mcp_server.knowledge.derive import MESSAGES, read_answer, requests
 from mcp_server.knowledge.extractors import Context, context_of
-from mcp_server.knowledge.llm_answers import MESSAGES, read, requests
 from mcp_server.model import Turn
-from mcp_server.text.derived_lines import Line
+from mcp_server.text.entries import Line
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 TURNS = [
@@ -35,7 +35,7 @@ def answer(**more: object) -> str:
 
 
 def lines_of(text: str) -> tuple[Line, ...]:
-    found = read(text, TURNS, context())
+    found = read_answer(text, TURNS, context())
     assert found is not None
     return found.lines
 
@@ -55,7 +55,7 @@ def test_a_line_of_an_answer_keeps_its_turn() -> None:
 
 @pytest.mark.parametrize("text", ["sorry, no", "{}", '"x"', "[" * 100_000])
 def test_what_is_no_list_of_lines_is_no_answer(text: str) -> None:
-    assert read(text, TURNS, context()) is None
+    assert read_answer(text, TURNS, context()) is None
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,12 @@ def test_a_day_that_is_none_and_a_person_whom_nobody_knows_are_left_out() -> Non
 def test_the_rules_lines_are_used_for_turns_with_a_refused_line_or_without_a_line() -> None:
     turns = [Turn(number, "user", f"I bought cello number {number} in Lisbon.", AT) for number in range(1, 5)]
     good = {"kind": "event", "turn": 1, "text": "Bought cello number 1 in Lisbon."}
-    found = read(json.dumps([good, {**good, "turn": 2, "kind": "gossip"}, {**good, "turn": 3}]), turns, context())
+    found = read_answer(
+        json.dumps([good, {**good, "turn": 2, "kind": "gossip"}, {**good, "turn": 3}]), turns, context()
+    )
     assert found is not None
     assert found.refused == (2,)
     assert found.unanswered(turns) == {2, 4}
-    whole = read(json.dumps([good]), turns, context())
+    whole = read_answer(json.dumps([good]), turns, context())
     assert whole is not None
     assert whole.unanswered(turns) == frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_server.knowledge.pruning import LISTED, Fated, Pruned
+from mcp_server.knowledge.prune_knowledge import LISTED, Fated, Pruned
 
 FATES = (
     Fated("c1", "turn 1, user: Hello", "gone", "the lowest score goes first", 40, 0),

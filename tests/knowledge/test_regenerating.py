@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.knowledge.compare_trees import delta
 from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
-from mcp_server.text.derived_lines import is_derived
+from mcp_server.knowledge.reconstruct import delta
+from mcp_server.text.entries import is_derived
 
 SRC = "[src: raw/conversations/2026/02/16/1845-s-a.md#3]"
 BODY = f"""# Ana

@@ -1,20 +1,17 @@
 """What should last is written where a person would look for it, and nothing of it is ever lost."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
-
+from dataclasses import replace
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session, show_session
-from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.errors import (Conflict, ContextManagerError, Invalid, NotFound, Refused)
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.ports import Files
-from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.entries import is_derived
 from tests.conftest import Clock
 from tests.knowledge.full_memory import multiply
 

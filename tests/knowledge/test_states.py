@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mcp_server.knowledge.pages import merged, reopened, settled
-from mcp_server.text.derived_lines import Line, LineKind, entry, sources_of
 from mcp_server.text.destinations import place_of
+from mcp_server.text.entries import Line, LineKind, entry, sources_of
 
 A, B = "raw/conversations/2026/11/02/0900-s-a.md", "raw/conversations/2026/11/04/0900-s-b.md"
 OLD = "Vault with the AppRole login, one role per service."

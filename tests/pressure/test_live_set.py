@@ -19,8 +19,7 @@ from mcp_server.pressure.cold import recover_chunk
 from mcp_server.pressure.health import health
 from mcp_server.pressure.prune import prune
 from mcp_server.recovery.recover import recover
-from mcp_server.relevance.live_set import gauges, live_set
-from mcp_server.relevance.similar import query_of
+from mcp_server.relevance.live_set import gauges, live_set, query_of
 from mcp_server.text.words import LONGEST
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, forms, hold, limited, say, talk

@@ -12,7 +12,7 @@ from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.knowledge.anchor import anchor
-from mcp_server.knowledge.pruning import Pruned
+from mcp_server.knowledge.prune_knowledge import Pruned
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure.prune import last_session, prune

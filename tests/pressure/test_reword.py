@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.agent_loop import NOTE, Message, aligned, face, mark, mirrored, note_of, said
 from mcp_server.app import maintain, open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.sessions import end_session
@@ -22,7 +23,6 @@ from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.pressure.cold import recover_chunk
-from mcp_server.pressure.mirror import NOTE, Message, aligned, face, mark, mirrored, note_of, said
 from mcp_server.pressure.reword import REWORDING, reword_all
 from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.live_set import live_set

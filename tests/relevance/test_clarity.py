@@ -1,17 +1,12 @@
 """Clarity as messages come in: counted once, the same again from the transcript, and what becomes of it."""
 
 from __future__ import annotations
-
+import anyio
 import json
+import pytest
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-
-import anyio
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
+from hypothesis import given, settings, strategies as st
 from mcp_server.app import open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
@@ -24,9 +19,10 @@ from mcp_server.knowledge.anchor import anchor
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, ToolCall
 from mcp_server.relevance import clarity
+from mcp_server.relevance.clarity import view
 from mcp_server.relevance.clarity_scores import Tracker
-from mcp_server.relevance.clarity_views import view
-from tests.conftest import KEYWORDS_ONLY, Clock
+from pathlib import Path
+from tests.conftest import Clock, KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
 ASKS = Caller(explicit_sessions=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_server.relevance.chunks import Gauges, Triggers, curation_step, grows_fast
 from mcp_server.relevance.clarity_scores import ClarityWeights, Item, PruningRules, prune, score
-from mcp_server.text.named_things import CATEGORIES, ItemCategory
+from mcp_server.text.prose import CATEGORIES, ItemCategory
 
 W = ClarityWeights()
 

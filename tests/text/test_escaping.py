@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.text.markdown import json_line, load, read_moment, yaml_line
 from mcp_server.text.transcript import STEP, after_bytes, escape, escape_line, size_in_bytes, unescape, unescape_line
-from mcp_server.text.yaml import json_line, load, read_moment, yaml_line
 from tests.text.test_transcript import ANY_TEXT
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.text.forgotten import MARK
-from mcp_server.text.named_things import LONGEST_READ, extract, item_id, known_in
+from mcp_server.text.prose import LONGEST_READ, extract, item_id, known_in
 from mcp_server.text.words import (
     ENGLISH_STOP_WORDS,
     SERBIAN_STOP_WORDS,

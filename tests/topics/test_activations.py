@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.activations import (
+from mcp_server.topics.topic import (
     MOST_CORRECTIONS,
     MOST_PAYLOADS,
-    Activation,
     Activations,
     Correction,
     Payload,
+    TopicActivation,
     fingerprint,
 )
 
@@ -27,20 +27,20 @@ def names(activations: Activations, exchange: int) -> list[str]:
 
 
 def test_a_topic_stays_for_some_exchanges_after_it_last_fired() -> None:
-    now = Activations().fired([Activation("tea", 5, "pattern")], 5, TTL)
+    now = Activations().fired([TopicActivation("tea", 5, "pattern")], 5, TTL)
     assert [names(now, exchange) for exchange in (5, 8, 9)] == [["tea"], ["tea"], []]
-    again = now.fired([Activation("tea", 8, "pattern")], 8, TTL)
+    again = now.fired([TopicActivation("tea", 8, "pattern")], 8, TTL)
     assert names(again, 11) == ["tea"]
-    assert Activations().fired([Activation("tea", 1)], 1, TTL).fired([], 9, TTL).topics == {}
+    assert Activations().fired([TopicActivation("tea", 1)], 1, TTL).fired([], 9, TTL).topics == {}
 
 
 def test_what_the_user_activates_stays_and_what_they_deactivate_does_not_come_back() -> None:
     on = Activations().switched("tea", on=True, exchange=1, by="you")
     assert names(on, 100) == ["tea"]
-    assert on.fired([Activation("tea", 50, "pattern")], 50, TTL).topics["tea"].manual
+    assert on.fired([TopicActivation("tea", 50, "pattern")], 50, TTL).topics["tea"].manual
     off = on.switched("tea", on=False, exchange=2, by="you")
     assert names(off, 2) == []
-    assert names(off.fired([Activation("tea", 3)], 3, TTL), 3) == []
+    assert names(off.fired([TopicActivation("tea", 3)], 3, TTL), 3) == []
     assert off.off == {"tea"}
     assert names(off.switched("tea", on=True, exchange=4, by="you"), 90) == ["tea"]
 
@@ -60,7 +60,7 @@ def test_a_correction_lives_until_the_agent_speaks_again() -> None:
 def test_payloads_and_people_add_up_and_the_oldest_give_way() -> None:
     now = Activations()
     for number in range(MOST_PAYLOADS + 2):
-        came = Activation(
+        came = TopicActivation(
             "mail", 1, "webhook", people=(f"p{number % 2}",), payloads=(Payload("w", "now", f"{number}"),)
         )
         now = now.fired([came], 1, TTL)
@@ -77,7 +77,7 @@ def test_a_message_that_was_judged_ahead_is_known_by_its_words() -> None:
 
 WORD = st.text(max_size=5)
 ONE = st.builds(
-    Activation,
+    TopicActivation,
     name=WORD,
     fired=st.integers(0, 9),
     by=WORD,
@@ -94,7 +94,9 @@ ONE = st.builds(
     st.lists(st.builds(Correction, WORD, WORD, st.integers(0, 9)), max_size=3),
     st.lists(WORD, max_size=2),
 )
-def test_what_is_stored_reads_back_the_same(ones: list[Activation], wrong: list[Correction], ahead: list[str]) -> None:
+def test_what_is_stored_reads_back_the_same(
+    ones: list[TopicActivation], wrong: list[Correction], ahead: list[str]
+) -> None:
     stored = Activations({one.name: one for one in ones}, tuple(wrong), tuple(ahead))
     assert Activations.from_json(stored.to_json()) == stored
 

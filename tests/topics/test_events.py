@@ -1,13 +1,11 @@
 """Events from outside: they reach the open conversations of their project, or wait for the next."""
 
 from __future__ import annotations
-
 import pytest
-
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.topics.events import CUT, LONGEST_PAYLOAD, webhook
 from mcp_server.topics.listing import list_topics, switch
+from mcp_server.topics.watch import CUT, LONGEST_PAYLOAD, webhook
 from tests.topics.playbooks import context, say, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]

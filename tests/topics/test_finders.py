@@ -10,8 +10,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics import expressions, message_parts
-from mcp_server.topics.expressions import folded, matches, required
+from mcp_server.topics import matchers
+from mcp_server.topics.matchers import folded, matches, required
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ from mcp_server.topics.expressions import folded, matches, required
     ],
 )
 def test_blocks_of_code_and_their_languages(text: str, languages: list[str]) -> None:
-    assert [block.language for block in message_parts.blocks(text)] == languages
-    for block in message_parts.blocks(text):
+    assert [block.language for block in matchers.blocks(text)] == languages
+    for block in matchers.blocks(text):
         assert block.text.strip() in text[block.start : block.end]
 
 
@@ -46,8 +46,8 @@ def test_blocks_of_code_and_their_languages(text: str, languages: list[str]) -> 
     ],
 )
 def test_links_end_where_the_sentence_goes_on(text: str, found: list[str]) -> None:
-    assert [url.text for url in message_parts.urls(text)] == found
-    assert [text[url.start : url.end] for url in message_parts.urls(text)] == found
+    assert [url.text for url in matchers.urls(text)] == found
+    assert [text[url.start : url.end] for url in matchers.urls(text)] == found
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_links_end_where_the_sentence_goes_on(text: str, found: list[str]) -> No
     ],
 )
 def test_a_site_is_a_host_and_the_beginning_of_a_path(link: str, site: str, leads: bool) -> None:
-    (url,) = message_parts.urls(link)
-    assert message_parts.leads_to(url, site) is leads
+    (url,) = matchers.urls(link)
+    assert matchers.leads_to(url, site) is leads
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_site_is_a_host_and_the_beginning_of_a_path(link: str, site: str, lead
     ],
 )
 def test_a_raised_voice_is_heard_and_abbreviations_are_not(text: str, marks: int) -> None:
-    assert len(list(message_parts.marks(text))) == marks
+    assert len(list(matchers.marks(text))) == marks
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_a_raised_voice_is_heard_and_abbreviations_are_not(text: str, marks: int
     ],
 )
 def test_path_patterns(pattern: str, path: str, matches: bool) -> None:
-    assert expressions.matches(pattern, path) is matches
-    if matches and expressions.suffix(pattern):
-        assert path.lower().endswith(expressions.suffix(pattern))
+    assert matchers.matches(pattern, path) is matches
+    if matches and matchers.suffix(pattern):
+        assert path.lower().endswith(matchers.suffix(pattern))
 
 
 def plainly(pattern: str, path: str) -> bool:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.errors import Invalid
-from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.yaml import load
+from mcp_server.text.markdown import load, split_front_matter
 from mcp_server.topics.front_matter import check, with_field
 
 

@@ -29,8 +29,7 @@ from mcp_server.clients.importers.imported import (
     tool_call,
 )
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
-from mcp_server.model import Role, ToolCall
-from mcp_server.project import slugify
+from mcp_server.model import Role, ToolCall, slugify
 
 MARKS = ('"chat_messages"', '"prompt_template"', '"conversations_memory"')
 """Keys of which at least one is near the start of every file of this format."""

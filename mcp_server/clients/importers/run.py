@@ -18,7 +18,7 @@ import anyio
 
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.adapters.adapter import Adapter
-from mcp_server.clients.importers import chatgpt, claude_ai, exports, markdown, opencode
+from mcp_server.clients.importers import chatgpt, claude_ai, exports, opencode
 from mcp_server.clients.importers.claude_code import reading, recording
 from mcp_server.clients.importers.claude_code.messages import lines
 from mcp_server.clients.importers.claude_code.reading import transcripts
@@ -36,6 +36,42 @@ from mcp_server.conversations.closed_sessions import commit_together
 from mcp_server.conversations.imports import ImportedSession, import_markdown_file, record_session
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
 from mcp_server.memory import Memory
+
+SUFFIXES = frozenset({".md", ".markdown", ".mdown", ".mkd", ".mdx"})
+LARGEST = 20 * 1024 * 1024
+"""Bytes; a larger file is not text that a person wrote."""
+
+
+def listing(path: Path) -> list[tuple[Path, str]]:
+    """Returns the files and hidden folders below `path` with relative paths, sorted; or the file `path` itself."""
+    if not path.is_dir():
+        return [(path, path.name)]
+    found: list[tuple[Path, str]] = []
+    for folder, folders, files in os.walk(path):
+        here = Path(folder)
+        hidden = [name for name in folders if name.startswith(".") or (here / name).is_symlink()]
+        folders[:] = sorted(set(folders) - set(hidden))
+        found += [(here / name, (here / name).relative_to(path).as_posix()) for name in hidden + files]
+    return sorted(found, key=lambda item: item[1])
+
+
+def read_one(path: Path, relative: str) -> bytes | Skipped:
+    """Returns the bytes of a listed file, or why it is left out. Links out of the folder are not followed."""
+    if path.is_dir():
+        return Skipped(relative + "/", "a link to a folder" if path.is_symlink() else "a hidden folder")
+    if path.suffix.lower() not in SUFFIXES:
+        return Skipped(relative, f"not markdown ({path.suffix or 'no suffix'})")
+    if path.is_symlink() and not path.resolve().is_relative_to(path.parents[relative.count("/")].resolve()):
+        return Skipped(relative, "a link that leads out of the folder")
+    try:
+        if not path.is_file():
+            return Skipped(relative, "not a regular file" if path.exists() else "a link that leads nowhere")
+        if (size := path.stat().st_size) > LARGEST:
+            return Skipped(relative, f"{size / 1024**2:.0f} MB, more than {LARGEST // 1024**2} MB")
+        return path.read_bytes()
+    except OSError as error:
+        return Skipped(relative, f"cannot be read: {error.strerror}")
+
 
 HEAD = 256 * 1024
 """Bytes that are read: a long first message may come before the first key that identifies the format."""
@@ -61,12 +97,12 @@ def detect(path: Path) -> Format:
         for file in islice(_jsonl(path), _FILES):
             if client := transcript_client(file):
                 return client
-        if any(found.suffix.lower() in markdown.SUFFIXES for found, _ in markdown.listing(path)):
+        if any(found.suffix.lower() in SUFFIXES for found, _ in listing(path)):
             return "markdown"
         raise Invalid(f"{path}: no file in it has a known format; give a folder of transcripts or notes, or --format")
     if not path.exists():
         raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
-    if path.suffix.lower() in markdown.SUFFIXES:
+    if path.suffix.lower() in SUFFIXES:
         return "markdown"
     if path.suffix == reading.SUFFIX and (client := transcript_client(path)):
         return client
@@ -334,9 +370,9 @@ def _with_sizes(path: Path, adapter: Adapter) -> list[tuple[Path | Skipped, int]
 async def _import_markdown(
     memory: Memory, path: Path, name: str, watch: Watch, report: ImportReport, written: list[str]
 ) -> None:
-    files = await anyio.to_thread.run_sync(markdown.listing, path)
+    files = await anyio.to_thread.run_sync(listing, path)
     for place, (file, relative) in enumerate(files, start=1):
-        read = await anyio.to_thread.run_sync(markdown.read_one, file, relative)
+        read = await anyio.to_thread.run_sync(read_one, file, relative)
         if isinstance(read, Skipped):
             report.skip(read)
         else:

@@ -16,8 +16,8 @@ from anyio.to_thread import run_sync
 from mcp_server import __version__
 from mcp_server.clients.adapters import claude_code, opencode
 from mcp_server.clients.adapters.adapter import SECONDS
-from mcp_server.clients.hooks import command, listener, protocol, queue
-from mcp_server.clients.installers import config_file, entries, hook_entries
+from mcp_server.clients.hooks import command, listener, protocol
+from mcp_server.clients.installers import config_file, entries
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
 from mcp_server.clients.installers.known import CLIENTS, Client, Machine
@@ -117,7 +117,7 @@ def _hooks_found(client: Client, machine: Machine, project: Path | None) -> dict
         command = opencode.command_in(text)
         return {"plugin": {"command": command[0], "args": command[1:]}} if command else {}
     entries.refuse_comments(client, text, str(path))
-    return hook_entries.present(text, str(path))
+    return entries.present(text, str(path))
 
 
 Start = tuple[bool, tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -211,7 +211,7 @@ def _hooks(found: Found, machine: Machine) -> Check:
     if lacking:
         return Check(name, False, f"missing: {', '.join(lacking)}", again)
     took = 0.0
-    for words in dict.fromkeys(tuple(_no_event(hook_entries.words_of(hook))) for hook in found.hooks.values()):
+    for words in dict.fromkeys(tuple(_no_event(entries.words_of_hook(hook))) for hook in found.hooks.values()):
         problem = missing(words, machine.environ)
         if not problem:
             problem, took = _run_hook(words, machine)
@@ -279,8 +279,8 @@ def _is_alive(address: Path) -> bool:
 
 
 def _queue(memory: Memory) -> Check:
-    waiting = queue.waiting(memory.disk.local)
-    folder = memory.disk.local / queue.REJECTED
+    waiting = listener.waiting(memory.disk.local)
+    folder = memory.disk.local / listener.REJECTED
     rejected = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
     if rejected:
         return Check(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_server.clients.adapters import opencode
-from mcp_server.clients.installers import config_file, entries, hook_entries
+from mcp_server.clients.installers import config_file, entries
 from mcp_server.clients.installers.config_file import ConfigFile, digest
 from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
@@ -263,7 +263,7 @@ def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, 
         if toml or client.form == "json":
             text = entries.remove(client, container, text, where)
         if client.hooks and not toml:
-            text = hook_entries.remove(text, where)
+            text = entries.remove_hooks(text, where)
         for way in () if toml else sorted(made, key=len, reverse=True):
             text = entries.remove_empty(tuple(way), text, where)
     except Invalid as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_server.clients.adapters import claude_code, codex, copilot, gemini, opencode, qwen
+from mcp_server.clients.adapters import claude_code, codex, copilot, gemini, opencode
 from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.errors import NotFound
 
@@ -208,7 +208,7 @@ CLIENTS: tuple[Client, ...] = (
         lambda machine: machine.place("QWEN_HOME", machine.home / ".qwen") / "settings.json",
         project=".qwen/settings.json",
         programs=("qwen",),
-        hooks=qwen.ADAPTER,
+        hooks=gemini.QWEN,
     ),
     Client(
         "copilot",

@@ -16,7 +16,7 @@ from typing import Any
 
 from mcp_server.clients.adapters import claude_code, opencode
 from mcp_server.clients.adapters.adapter import Adapter
-from mcp_server.clients.installers import config_file, entries, hook_entries, jsonc, toml_edit
+from mcp_server.clients.installers import config_file, entries, jsonc, toml_edit
 from mcp_server.clients.installers.config_file import ConfigFile
 from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.errors import ContextManagerError, Refused, Unavailable
@@ -246,10 +246,10 @@ def _hooks(
     text = server.after if server else before
     claude = adapter is claude_code.ADAPTER
     hook = launch.hook if claude else partial(launch.hook, client=adapter.client)
-    handlers = hook_entries.wanted(adapter, hook, shell=not claude or machine.system != "win32")
-    after = hook_entries.put(text, handlers, str(path), adapter.hooks_begin)
+    handlers = entries.wanted(adapter, hook, shell=not claude or machine.system != "win32")
+    after = entries.put_hooks(text, handlers, str(path), adapter.hooks_begin)
     made = [way for event in handlers for way in _made(("hooks", event, ""), before)]
-    snippet = hook_entries.put(server.snippet if server else "", handlers, "", adapter.hooks_begin)
+    snippet = entries.put_hooks(server.snippet if server else "", handlers, "", adapter.hooks_begin)
     ways = dict.fromkeys([*(server.made if server else ()), *made])
     return Change(file, after, tuple(ways), snippet.rstrip("\n"))
 

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 
 from mcp_server.context.condense import Entry, condensed
 from mcp_server.context.inputs import LeftOff
-from mcp_server.context.receipt import Considered
-from mcp_server.context.render import SEPARATOR, label, one_line
-from mcp_server.context.slots import NOTHING, Filling, Section, Slot
+from mcp_server.context.sections import NOTHING, SEPARATOR, Considered, Filling, Section, Slot, label, one_line
 from mcp_server.model import Turn
 from mcp_server.tokens import Meter, Room
 from mcp_server.understanding.features import content_stems, word_list

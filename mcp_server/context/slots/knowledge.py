@@ -32,13 +32,22 @@ from datetime import datetime
 from mcp_server.context.cut import relevant_part, without_code
 from mcp_server.context.exclusions import SHOWN_ABOVE, repeated, said_above
 from mcp_server.context.inputs import Candidate, CompileInputs
-from mcp_server.context.receipt import Considered
-from mcp_server.context.render import SEPARATOR, group_header, label, passage_line, passage_text
-from mcp_server.context.slots import NOTHING, Filling, Section, Slot
+from mcp_server.context.sections import (
+    NOTHING,
+    SEPARATOR,
+    Considered,
+    Filling,
+    Section,
+    Slot,
+    group_header,
+    label,
+    passage_line,
+    passage_text,
+)
 from mcp_server.model import Hit, Passage
 from mcp_server.search.query import plain_query
-from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
+from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.words import content_words, words
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Room
 

@@ -10,9 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mcp_server.context.cut import beginning
-from mcp_server.context.receipt import Considered
-from mcp_server.context.render import SEPARATOR, indented, label, one_line
-from mcp_server.context.slots import NOTHING, Filling, Section, Slot
+from mcp_server.context.sections import (
+    NOTHING,
+    SEPARATOR,
+    Considered,
+    Filling,
+    Section,
+    Slot,
+    indented,
+    label,
+    one_line,
+)
 from mcp_server.context.slots.files import account, prepared
 from mcp_server.model import SourceFile
 from mcp_server.text.fencing import neutralise

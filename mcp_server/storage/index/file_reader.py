@@ -6,27 +6,25 @@ files, but always possible.
 """
 
 from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import Any
-
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
 from mcp_server.storage.index.numpy_import import import_numpy
 from mcp_server.storage.index.scoring import Found
 from mcp_server.storage.ports import Files
-from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
-from mcp_server.text import transcript, yaml
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.storage.values import (Candidates, FOLDERS, Filters, USUAL, is_indexed)
+from mcp_server.text import markdown, transcript
+from mcp_server.text.entries import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
-from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_text
+from mcp_server.text.passages import (indexed_text, of_knowledge, of_turns, own_text)
 from mcp_server.text.words import words
+from typing import Any
 
 MOST_BYTES = 64_000_000
 """Bytes that a scan reads at most, newest files first."""
@@ -264,7 +262,7 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
     body, line = found.body, found.body_line
     fields: Mapping[str, Any] = {}
     try:
-        fields = yaml.load(found.raw, seen.path, 2) if found.raw else {}
+        fields = markdown.load(found.raw, seen.path, 2) if found.raw else {}
     except ContextManagerError as error:
         problem = f"{error}. Its text is searched all the same"
         body, line = text, 1  # what was meant as front matter stays findable
@@ -276,7 +274,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
     if grown is not None:
         return grown
     try:
-        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, yaml.load)
+        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, markdown.load)
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         problem = f"{error}. Its text is searched all the same"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
-from mcp_server.project import origin_key
+from mcp_server.model import origin_key
 from mcp_server.storage.local.durable import TEMPORARY
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import ask_git

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import command, listener, protocol, queue
+from mcp_server.clients.hooks import command, listener, protocol
 from mcp_server.memory import Memory
 from tests.serving import environment
 
@@ -44,7 +44,7 @@ def injecting(event: str, text: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def listening(memory: Memory, handle: queue.Handle) -> AsyncIterator[anyio.CancelScope]:
+async def listening(memory: Memory, handle: listener.Handle) -> AsyncIterator[anyio.CancelScope]:
     """The door of the workspace is open; cancelling the scope closes it."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.listen, memory, handle)

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import listener, offline, protocol, queue
+from mcp_server.clients.hooks import listener, offline, protocol
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
@@ -67,7 +67,7 @@ async def test_the_tool_waits_for_it_too_but_only_while_a_server_is_starting(
 async def test_where_nobody_can_listen_the_queue_is_worked_off_all_the_same(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refused(memory: Memory, handle: queue.Handle) -> None:
+    async def refused(memory: Memory, handle: listener.Handle) -> None:
         raise PermissionError("somebody else's folder")
 
     monkeypatch.setattr(listener, "listen", refused)

@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import command, listener, offline, protocol, queue
+from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.offline import LONGEST_TEXT
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
@@ -115,7 +115,7 @@ async def test_the_first_session_of_all_may_end_before_its_workspace_is_made(wor
     assert workspace.stat().st_mode & 0o077 == 0
     told = Told()
     async with open_memory(workspace / "deep", PLAIN) as memory:
-        assert await queue.drain(memory, told) == 1
+        assert await listener.drain(memory, told) == 1
         assert memory.problems() == ()
     assert told.names == ["SessionEnd"]
 
@@ -146,7 +146,7 @@ async def test_a_session_end_that_the_server_took_from_the_queue_meanwhile_is_no
     memory: Memory,
 ) -> None:
     async def drains(event: str) -> dict[str, object]:
-        assert await queue.drain(memory, Told()) == 1
+        assert await listener.drain(memory, Told()) == 1
         return {}
 
     async with listening(memory, Told(drains)):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcp_server.clients.hooks import offline, queue
+from mcp_server.clients.hooks import listener, offline
 from mcp_server.clients.hooks.events import handle, work
-from mcp_server.context import briefs, pauses
+from mcp_server.context import briefs, windows
 from mcp_server.context.push_policy import SENT_BEFORE
 from mcp_server.conversations import sessions
 from mcp_server.knowledge.remember import NewFact, remember
@@ -177,7 +177,7 @@ async def test_a_brief_that_the_command_has_printed_counts_as_sent(told: Memory,
     printed = log(told)[1]
     assert printed["text"] == text
     assert "no server answered" in printed["why"]
-    assert await queue.drain(told, work) == 1
+    assert await listener.drain(told, work) == 1
     assert len([record for record in log(told) if record["session"] == "two"]) == 2, "a report is counted once"
 
 
@@ -226,7 +226,7 @@ async def test_a_pause_pushes_nothing_and_records_all_the_same(told: Memory, win
         from mcp_server.conversations.projects import project_of
 
         place = None if how == "everywhere" else await project_of(told, Caller(folder=str(now.folder)))
-        await pauses.pause(told, place)
+        await windows.pause(told, place)
     fields: dict[str, Any] = {"paused": True} if how == "variable" else {}
     assert await now.start(**fields) == ""
     assert await now.hook("UserPromptSubmit", prompt=ASKED, **fields) == {}

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.app import catch_up
-from mcp_server.clients.hooks import offline, protocol, queue
+from mcp_server.clients.hooks import listener, offline, protocol
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, queued, responded
@@ -35,14 +35,14 @@ async def test_entries_are_worked_on_once_oldest_first_and_then_gone(memory: Mem
     for event in ("Stop", "PreCompact", "SessionEnd"):
         put(memory, event, reason="r")
     told = Told(nothing)
-    assert queue.waiting(memory.disk.local) == 3
-    assert await queue.drain(memory, told) == 3
+    assert listener.waiting(memory.disk.local) == 3
+    assert await listener.drain(memory, told) == 3
     assert told.names == ["Stop", "PreCompact", "SessionEnd"]
     given = told.events[0][1]
     assert (given["session_id"], given["reason"]) == (SESSION, "r")
     assert isinstance(given["at"], float)
     assert queued(memory.disk.local) == []
-    assert await queue.drain(memory, told) == 0
+    assert await listener.drain(memory, told) == 0
 
 
 async def test_a_later_event_of_a_session_takes_an_earlier_ones_place(memory: Memory) -> None:
@@ -50,7 +50,7 @@ async def test_a_later_event_of_a_session_takes_an_earlier_ones_place(memory: Me
         put(memory, "Stop", transcript_path=str(number))
     put(memory, "Stop", "another/../one")
     told = Told(nothing)
-    assert await queue.drain(memory, told) == 2
+    assert await listener.drain(memory, told) == 2
     assert [given.get("transcript_path") for _, given in told.events] == ["4", None]
 
 
@@ -63,8 +63,8 @@ async def test_what_comes_while_its_like_is_worked_on_is_not_lost(memory: Memory
         return {}
 
     told = Told(again)
-    assert await queue.drain(memory, told) == 1
-    assert await queue.drain(memory, told) == 1
+    assert await listener.drain(memory, told) == 1
+    assert await listener.drain(memory, told) == 1
     assert [given["transcript_path"] for _, given in told.events] == ["old", "new"]
 
 
@@ -79,40 +79,40 @@ async def test_one_that_fails_keeps_nobody_back_and_is_set_aside_after_some_trie
     for event in ("PreCompact", "Stop"):
         put(memory, event)
     told = Told(fails)
-    assert await queue.drain(memory, told) == 1
+    assert await listener.drain(memory, told) == 1
     for _ in range(5):
-        await queue.drain(memory, told)
+        await listener.drain(memory, told)
     assert told.names == ["PreCompact", "Stop", "PreCompact", "PreCompact"]
     assert queued(memory.disk.local) == []
-    assert len(list((memory.disk.local / queue.REJECTED).iterdir())) == 1
+    assert len(list((memory.disk.local / listener.REJECTED).iterdir())) == 1
     assert "was moved to" in caplog.text
     assert "the disk is full" in caplog.text
 
 
 async def test_what_is_no_entry_is_set_aside_at_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "KEPT_REJECTED", 3)
+    monkeypatch.setattr(listener, "KEPT_REJECTED", 3)
     folder = memory.disk.local / protocol.QUEUE
     folder.mkdir(parents=True)
     for number, text in enumerate(
         ["", "{", "[]", '{"event": 1, "given": {}, "at": 1}', '{"event": "Stop"}', "[" * 9999]
     ):
         (folder / f"{number}.json").write_text(text)
-    (folder / "huge.json").write_text(" " * (queue.LONGEST_ENTRY + 1))
+    (folder / "huge.json").write_text(" " * (listener.LONGEST_ENTRY + 1))
     (folder / "half.json.123.tmp").write_text("{")  # being written, or left by a command that was killed
     put(memory, "Stop")
     told = Told(nothing)
-    assert await queue.drain(memory, told) == 1
+    assert await listener.drain(memory, told) == 1
     assert queued(memory.disk.local) == ["half.json.123.tmp"]
-    assert len(list((memory.disk.local / queue.REJECTED).iterdir())) == 3
+    assert len(list((memory.disk.local / listener.REJECTED).iterdir())) == 3
 
 
 async def test_an_entry_that_ends_every_process_is_not_taken_for_ever(memory: Memory) -> None:
     put(memory, "Stop")
     folder = memory.disk.local / protocol.QUEUE
     (entry,) = folder.iterdir()
-    entry.rename(folder / f"{entry.name}.taken-{queue.TRIES}")
+    entry.rename(folder / f"{entry.name}.taken-{listener.TRIES}")
     told = Told(nothing)
-    assert await queue.drain(memory, told) == 0
+    assert await listener.drain(memory, told) == 0
     assert told.events == []
     assert queued(memory.disk.local) == []
 
@@ -123,12 +123,12 @@ async def test_a_process_that_is_killed_at_work_leaves_the_entry_to_the_next(mem
 import anyio, os, signal
 from pathlib import Path
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import queue
+from mcp_server.clients.hooks import listener
 async def dies(memory, event, given):
     os.kill(os.getpid(), signal.SIGKILL)
 async def run():
     async with open_memory(Path({str(workspace)!r}), os.environ) as memory:
-        await queue.drain(memory, dies)
+        await listener.drain(memory, dies)
 anyio.run(run)
 """
     killed = await anyio.run_process(python("-c", program), env=environment(workspace), check=False)
@@ -136,7 +136,7 @@ anyio.run(run)
     assert queued(memory.disk.local) == [f"{SESSION}-Stop.json.taken-1"]
     put(memory, "Stop", reason="a newer one")
     told = Told(nothing)
-    assert await queue.drain(memory, told) == 2
+    assert await listener.drain(memory, told) == 2
     assert queued(memory.disk.local) == []
 
 
@@ -145,16 +145,16 @@ async def test_only_one_process_works_on_it_at_a_time(memory: Memory) -> None:
     held = memory.locks.try_exclusive("hook-queue")
     assert held is not None
     told = Told(nothing)
-    assert await queue.drain(memory, told) == 0
+    assert await listener.drain(memory, told) == 0
     held.release()
-    assert await queue.drain(memory, told) == 1
+    assert await listener.drain(memory, told) == 1
 
 
 async def test_whoever_maintains_works_it_off_when_it_grows(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(listener, "LOOK_SECONDS", 0.02)
     told = Told(nothing)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(queue.watch, memory, told)
+        tasks.start_soon(listener.watch, memory, told)
         for number in (1, 2):
             await responded(memory.disk.root, "Stop", session_id=f"s{number}")
             with anyio.fail_after(60):

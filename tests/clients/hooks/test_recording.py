@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.hooks import offline, queue
+from mcp_server.clients.hooks import listener, offline
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
@@ -74,11 +74,11 @@ async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_ag
     now = unanswered
     await now.hook("Stop", last_assistant_message="A knot.")
     await now.hook("SessionEnd", reason="other")
-    assert await queue.drain(told, work) == 2
-    assert queue.waiting(told.disk.local) == 2
+    assert await listener.drain(told, work) == 2
+    assert listener.waiting(told.disk.local) == 2
     now.write("assistant", "A knot.")
-    assert await queue.drain(told, work) == 2
-    assert ((await said(told, "now"))[-1], queue.waiting(told.disk.local)) == ("A knot.", 0)
+    assert await listener.drain(told, work) == 2
+    assert ((await said(told, "now"))[-1], listener.waiting(told.disk.local)) == ("A knot.", 0)
     assert (await sessions.require(told, "now")).status == "closed"
 
 
@@ -90,7 +90,7 @@ async def test_without_a_server_a_session_begins_with_what_the_one_before_it_set
     now.write("assistant", "Will do.")
     given = {"session_id": "now", "transcript_path": str(now.transcript), "cwd": str(now.folder)}
     offline.enqueue(str(memory.disk.local), "SessionEnd", given)
-    assert await queue.drain(memory, work) == 1
+    assert await listener.drain(memory, work) == 1
     assert "show me the diff before you commit" in offline.brief(str(memory.disk.local), {"cwd": str(now.folder)})
 
 
@@ -107,9 +107,9 @@ async def test_a_transcript_that_the_client_creates_after_its_hooks_is_recorded_
     now.write("user", "What is a bowline?")
     now.tool("Bash", {"command": "man knots"}, "knots")
     now.write("assistant", "A knot.")
-    assert await queue.drain(told, work) == 2
+    assert await listener.drain(told, work) == 2
     asked, _, answer = await said(told, "now")
-    assert (asked, answer, queue.waiting(told.disk.local)) == ("What is a bowline?", "A knot.", 0)
+    assert (asked, answer, listener.waiting(told.disk.local)) == ("What is a bowline?", "A knot.", 0)
     assert (await sessions.require(told, "now")).status == "closed"
 
 
@@ -119,9 +119,9 @@ async def test_a_transcript_that_a_client_never_creates_is_not_awaited_for_long(
     now = window()
     await now.hook("UserPromptSubmit", prompt="What is a bowline?")
     await now.hook("SessionEnd", reason="complete")
-    assert queue.waiting(told.disk.local) == 1
+    assert listener.waiting(told.disk.local) == 1
     clock.forward(minutes=1)
-    assert (await queue.drain(told, work), queue.waiting(told.disk.local)) == (1, 0)
+    assert (await listener.drain(told, work), listener.waiting(told.disk.local)) == (1, 0)
 
 
 async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
@@ -131,8 +131,8 @@ async def test_an_answer_that_the_user_stopped_is_not_awaited_for_long(
     await now.hook("SessionEnd", reason="other")
     assert (await sessions.require(told, "now")).status == "open"
     clock.forward(minutes=1)
-    assert await queue.drain(told, work) == 1
-    assert ((await sessions.require(told, "now")).status, queue.waiting(told.disk.local)) == ("closed", 0)
+    assert await listener.drain(told, work) == 1
+    assert ((await sessions.require(told, "now")).status, listener.waiting(told.disk.local)) == ("closed", 0)
 
 
 async def test_between_tools_it_is_captured_now_and_then(told: Memory, window: Open, clock: Clock) -> None:

@@ -16,11 +16,11 @@ import pytest
 from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import ADAPTERS
-from mcp_server.clients.hooks import command, listener, offline, protocol, queue
+from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.events import handle, work
-from mcp_server.clients.installers.hook_entries import wanted
+from mcp_server.clients.installers.entries import wanted
 from mcp_server.clients.installers.plan import Launch
-from mcp_server.context import briefs, pauses
+from mcp_server.context import briefs, windows
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.projects import project_of
@@ -98,7 +98,7 @@ async def test_neither_the_command_nor_a_later_server_repeats_a_text(
     first = log(on_disk)[-1]
     assert FACT in first["text"]
     assert "no server answered" in first["why"]
-    assert await queue.drain(on_disk, work) == 1
+    assert await listener.drain(on_disk, work) == 1
     assert await prompted(on_disk, folder, ASKED) == "", "the state knows it, too"
     assert FACT in await prompted(on_disk, folder, ASKED, "another-window")
 
@@ -152,10 +152,10 @@ async def test_five_new_facts_are_found_line_by_line(on_disk: Memory, folder: Pa
 
 async def test_a_pause_silences_it_too(on_disk: Memory, folder: Path) -> None:
     assert await prompted(on_disk, folder, ASKED, CONTEXT_MANAGER_PAUSE="1") == ""
-    await pauses.pause(on_disk)
+    await windows.pause(on_disk)
     await briefs.refresh(on_disk)
     assert await prompted(on_disk, folder, ASKED) == ""
-    await pauses.resume(on_disk)
+    await windows.resume(on_disk)
     await briefs.refresh(on_disk)
     assert FACT in await prompted(on_disk, folder, ASKED)
 

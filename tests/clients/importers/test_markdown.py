@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.importers import markdown
+from mcp_server.clients.importers import run
 from mcp_server.clients.importers.imported import Skipped
 
 
 def pieces(path: Path) -> dict[str, bytes | Skipped]:
-    return {relative: markdown.read_one(found, relative) for found, relative in markdown.listing(path)}
+    return {relative: run.read_one(found, relative) for found, relative in run.listing(path)}
 
 
 def skipped(path: Path) -> dict[str, str]:
@@ -63,6 +63,6 @@ def test_links_that_leave_the_folder_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_no_person_wrote_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markdown, "LARGEST", 10)
+    monkeypatch.setattr(run, "LARGEST", 10)
     (tmp_path / "large.md").write_text("x" * 11)
     assert list(skipped(tmp_path)) == ["large.md"]

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_server.clients.adapters import claude_code, opencode
 from mcp_server.clients.installers import config_file
-from mcp_server.clients.installers import hook_entries as hooks
+from mcp_server.clients.installers import entries as hooks
 from mcp_server.clients.installers.install import install, uninstall
 from mcp_server.clients.installers.known import CLIENTS, client_named
 from mcp_server.clients.installers.plan import hooks_place, plan
@@ -37,15 +37,15 @@ def test_each_event_gets_one_however_many_were_there() -> None:
     other = {"type": "command", "command": "say done"}
     before = text({"Stop": [{"hooks": [old]}, {"hooks": [other, old]}], "Notification": [{"hooks": [old]}], "X": 1})
     wanted = hooks.wanted(CLAUDE, launch().hook)
-    after = hooks.put(before, wanted, "settings.json")
+    after = hooks.put_hooks(before, wanted, "settings.json")
     said = json.loads(after)["hooks"]
     assert said["Stop"] == [{"hooks": [wanted["Stop"]]}, {"hooks": [other]}]
     assert said["Notification"] == []
     assert set(hooks.present(after, "settings.json")) == set(CLAUDE.events)
-    assert hooks.put(after, wanted, "settings.json") == after
-    bare = json.loads(hooks.remove(after, "settings.json"))["hooks"]
+    assert hooks.put_hooks(after, wanted, "settings.json") == after
+    bare = json.loads(hooks.remove_hooks(after, "settings.json"))["hooks"]
     assert bare["Stop"] == [{"hooks": [other]}]
-    assert not hooks.present(hooks.remove(after, "settings.json"), "settings.json")
+    assert not hooks.present(hooks.remove_hooks(after, "settings.json"), "settings.json")
 
 
 def test_only_our_own_are_taken_for_ours() -> None:
@@ -56,7 +56,7 @@ def test_only_our_own_are_taken_for_ours() -> None:
         "uvx --from context-manager-mcp context-manager hook Stop",
         "/x/context-manager --workspace /m hook Stop",
     ):
-        assert hooks.is_ours({"type": "command", "command": command}), command
+        assert hooks.is_our_hook({"type": "command", "command": command}), command
     for handler in (
         {"type": "command", "command": "my-context-manager-hook"},
         {"type": "command", "command": "echo hook"},
@@ -64,23 +64,23 @@ def test_only_our_own_are_taken_for_ours() -> None:
         {"type": "mcp_tool", "server": "memory", "tool": "hook"},
         "text",
     ):
-        assert not hooks.is_ours(handler), handler
+        assert not hooks.is_our_hook(handler), handler
 
 
 def test_the_words_of_a_hook_are_those_that_are_started() -> None:
     (handler, *_) = hooks.wanted(CLAUDE, launch(Path("/my memory")).hook).values()
     words = ["/opt/some where/bin/context-manager", "hook", "SessionStart", "--workspace", "/my memory"]
-    assert hooks.words_of(handler) == words
-    assert hooks.words_of({"command": "it's broken"}) == []
-    assert hooks.words_of({"command": "a b", "args": ["c"]}) == ["a b", "c"]
+    assert hooks.words_of_hook(handler) == words
+    assert hooks.words_of_hook({"command": "it's broken"}) == []
+    assert hooks.words_of_hook({"command": "a b", "args": ["c"]}) == ["a b", "c"]
 
 
 def test_on_windows_no_shell_stands_between_for_nobody_knows_which_it_is() -> None:
     program = r"C:\Program Files\x\context-manager.exe"
     (handler, *_) = hooks.wanted(CLAUDE, lambda event: (program, ["hook", event]), shell=False).values()
     assert (handler["command"], handler["args"]) == (program, ["hook", "SessionStart"])
-    assert hooks.is_ours(handler)
-    assert hooks.words_of(handler) == [program, "hook", "SessionStart"]
+    assert hooks.is_our_hook(handler)
+    assert hooks.words_of_hook(handler) == [program, "hook", "SessionStart"]
 
 
 def test_what_a_shell_gets_is_alike_in_sh_and_in_powershell() -> None:
@@ -91,8 +91,8 @@ def test_what_a_shell_gets_is_alike_in_sh_and_in_powershell() -> None:
 
 def test_hooks_of_an_earlier_version_are_brought_up_to_date() -> None:
     old = {"type": "command", "command": "'/a b/context-manager' hook Stop 2>/dev/null || true", "timeout": 5}
-    assert hooks.words_of(old) == ["/a b/context-manager", "hook", "Stop"]
-    after = hooks.put(text({"Stop": [{"hooks": [old]}]}), hooks.wanted(CLAUDE, launch().hook), "settings.json")
+    assert hooks.words_of_hook(old) == ["/a b/context-manager", "hook", "Stop"]
+    after = hooks.put_hooks(text({"Stop": [{"hooks": [old]}]}), hooks.wanted(CLAUDE, launch().hook), "settings.json")
     assert "|| true" not in after
     assert len(json.loads(after)["hooks"]["Stop"]) == 1
 

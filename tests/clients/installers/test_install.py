@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.clients.installers import config_file, hook_entries, jsonc
+from mcp_server.clients.installers import config_file, entries, jsonc
 from mcp_server.clients.installers.chain import look
 from mcp_server.clients.installers.entries import words_of
 from mcp_server.clients.installers.install import install, record_of, uninstall
@@ -69,7 +69,7 @@ def with_ours(client: Client, document: dict[str, Any]) -> dict[str, Any]:
     elsewhere = machine(Path("/home/ana"))
     in_one_file = client.hooks and client.hooks.hooks_file({}, elsewhere.home, None) == client.file(elsewhere)
     if client.hooks and in_one_file and client.form == "json" and not client.joined:
-        handlers = hook_entries.wanted(client.hooks, partial(launch().hook, client=client.name))
+        handlers = entries.wanted(client.hooks, partial(launch().hook, client=client.name))
         expected["hooks"] = {event: [{"hooks": [handler]}] for event, handler in handlers.items()}
     return expected
 

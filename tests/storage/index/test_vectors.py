@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mcp_server.search.query import plain_query
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.values import Filters
-from mcp_server.text.derived_lines import Source
+from mcp_server.text.entries import Source
 from tests.storage.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio

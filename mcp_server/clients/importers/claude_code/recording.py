@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import claude_code
 from mcp_server.clients.adapters.adapter import Adapter
-from mcp_server.clients.importers.claude_code.files_read import files_read
+from mcp_server.clients.importers.claude_code import messages
 from mcp_server.clients.importers.claude_code.reading import (
     Batch,
     Cursor,
@@ -25,10 +25,38 @@ from mcp_server.clients.importers.claude_code.reading import (
     subagents,
 )
 from mcp_server.clients.importers.claude_code.threads import MAIN
-from mcp_server.clients.importers.imported import ImportReport
+from mcp_server.clients.importers.imported import ImportReport, as_mapping, as_text, files_named, result_text
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
+
+LONGEST_RESULT = 1_000_000
+"""Characters of a tool result that are read."""
+
+
+def files_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]]:
+    """Returns the results of the tool calls that name one file, whole, by the path as tool calls have it.
+
+    Raises OSError if the transcript cannot be read.
+    """
+    found: dict[str, list[str]] = {}
+    called: dict[str, str] = {}
+    with transcript.open("rb") as file:
+        for line in messages.lines(file, 0):
+            for fields in adapter.lines(line.fields) if line.fields else ():
+                if fields.get("subtype") == messages.COMPACTED:
+                    found.clear()
+                if fields.get("isSidechain") is True:
+                    continue
+                for block in messages.blocks_of(fields):
+                    files = files_named(as_mapping(block.get("input")), as_text(fields.get("cwd")) or None)
+                    if len(files) == 1:
+                        called[as_text(block.get("id"))] = files[0]
+                    elif (path := called.get(as_text(block.get("tool_use_id")))) is not None:
+                        text = result_text(block.get("content"), block.get("is_error") is True, LONGEST_RESULT)
+                        found.setdefault(path, []).append(text)
+    return found
+
 
 CURSORS = "captured"
 """Namespace of the state: real path of a transcript → its cursor."""
@@ -166,13 +194,13 @@ async def capture(
     return new
 
 
-def contents_read(transcript: Path, adapter: Adapter, projects: Path | None = None) -> Mapping[str, Sequence[str]]:
+def contents_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]]:
     """Returns what `files_read` finds in a transcript; nothing if it cannot be read, is no file of lines, or is not in
-    the folder `projects`, by default the client's own."""
+    the client's own folder."""
     if adapter.is_database:
         return {}
     try:
-        folder = projects or adapter.transcripts_folder(os.environ, Path.home())
+        folder = adapter.transcripts_folder(os.environ, Path.home())
         return files_read(_with_subagents(transcript, folder, adapter)[0], adapter)
     except (NotFound, Refused, OSError):
         return {}

@@ -1,19 +1,11 @@
-"""Stores what a checkpoint's context was compiled from, so that it can be compiled again: same inputs, same bytes.
+"""What a checkpoint keeps beside its page: the inputs of its context, and the entries of its session in the state.
 
-    store     inputs → texts replaced by references → the SHA-256 of each field and of the compiled text
-    verify    references replaced by texts (knowledge from the checkpoint's tree, turns from the transcripts) → compiled
-              → the same hash, or the names of the fields that differ
-
-    "text": "…"                    →  "text": {"of": "knowledge/memory/MEMORY.md", "at": [120, 48]}
-    {"number": 4, "content": …}    →  {"turn_of": "raw/conversations/….md#4"}
-
-`of` names a file, or a turn of a transcript as `path#number`; `at` is the text's offset and length in characters. A
-text that is not found there, or is no longer than a reference, is stored itself.
+The inputs compile again to the same bytes. A feature that stores entries by session needs one line in `KEPT`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -23,10 +15,19 @@ from anyio.to_thread import run_sync
 from mcp_server.checkpoints.document import Checkpoint
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import COMPILER_VERSION, CompileInputs, differing_fields
+from mcp_server.conversations import sessions
+from mcp_server.conversations.sessions import AS_OF, as_of_entry
 from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge import notes as session_notes
+from mcp_server.knowledge.notes import Noted, from_dict, noted, with_texts, without_texts
 from mcp_server.memory import Memory
+from mcp_server.model import Turn
+from mcp_server.relevance import clarity
+from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.storage.checkpoint_files import CheckpointTrees
+from mcp_server.storage.values import READINGS, STEPS, Place, SessionState
 from mcp_server.text.markdown import split_front_matter
+from mcp_server.understanding.model import Model
 
 WORTH_A_REFERENCE = 40
 """Characters from which a text is replaced by a reference."""
@@ -249,3 +250,101 @@ def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf,
 def _as_json(turn: Any) -> Mapping[str, Any]:
     """Returns a turn as `CompileInputs.to_json` writes it."""
     return dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
+
+
+# ---------------------------------------------------------------- texts
+
+
+TOPICS = "topics"
+"""Namespace of the state: session → its active topics by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An entry of the state, with the key `prefix` + session.
+
+    `last_turn` is the field of its value, if any, with the number of the last processed turn. Later turns are processed
+    when the entry is read.
+    """
+
+    namespace: str
+    prefix: str = ""
+    last_turn: str | None = None
+
+    def place(self, session: str) -> Place:
+        return self.namespace, self.prefix + session
+
+
+KEPT = (
+    Kept(clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
+    Kept(clarity.NAMESPACE, f"{clarity.PRUNED}:"),
+    Kept(session_notes.NAMESPACE, "", "turn"),
+    Kept(TOPICS),
+    Kept(READINGS),
+    Kept(STEPS),
+)
+
+
+async def snapshot(memory: Memory, session: str) -> SessionState:
+    """Returns the session's state as of this moment."""
+    return await memory.live.read_state(session, [kept.place(session) for kept in KEPT])
+
+
+def without_notes_texts(state: SessionState, session: str) -> SessionState:
+    """Returns the state as a checkpoint stores it: its notes refer to turns and do not repeat their texts."""
+    return replace(state, entries=_with_notes(state.entries, session, without_texts))
+
+
+def notes_of(state: SessionState, session: str, turn: int, turns: Sequence[Turn], recognizer: Model) -> Noted:
+    """Returns the session's notes after turn number `turn`; `turns` are all turns up to it."""
+    before = from_dict(state.entries.get(session_notes.NAMESPACE, {}).get(session))
+    return noted(turns, recognizer, before if before.turn <= turn else None)
+
+
+async def replace_state(
+    memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
+) -> None:
+    """Replaces a session's state and live chunks in one transaction.
+
+    `turn` is the last turn of the stored state; of the session's `turns` turns the later ones are hidden.
+    """
+    places = [kept.place(session) for kept in KEPT] + [(AS_OF, session)]
+    said = await sessions.session_turns(memory, session)
+    entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
+    if turn < turns:
+        entries[AS_OF] = {session: as_of_entry(turn, turns)}
+    await memory.live.replace_state(session, places, entries, chunks)
+
+
+def _with_notes(
+    entries: Mapping[str, Mapping[str, Any]], session: str, change: Callable[[object], object]
+) -> dict[str, dict[str, Any]]:
+    changed = {namespace: dict(values) for namespace, values in entries.items()}
+    if session in changed.get(session_notes.NAMESPACE, {}):
+        changed[session_notes.NAMESPACE][session] = change(changed[session_notes.NAMESPACE][session])
+    return changed
+
+
+async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
+    """Ends the rewound state of a session, which continues with `turns`: the hidden turns are never processed.
+
+    Call it under the transcript's lock, before the turns are processed.
+    """
+    hidden = await memory.state.get(AS_OF, session)
+    if hidden is None:
+        return
+    last = turns[0].number - 1
+    for kept in KEPT:
+        namespace, key = kept.place(session)
+        value = await memory.state.get(namespace, key) if kept.last_turn else None
+        if isinstance(value, Mapping) and kept.last_turn and int(value.get(kept.last_turn, last)) < last:
+            await memory.state.put(namespace, key, {**value, kept.last_turn: last})
+    await memory.state.remove(AS_OF, session)
+
+
+def topic_names(stored: Mapping[str, Mapping[str, Any]], session: str) -> tuple[str, ...]:
+    """Returns the sorted names of the active topics in a session's entries."""
+    value = stored.get(TOPICS, {}).get(session)
+    if isinstance(value, Mapping):
+        return tuple(sorted(str(name) for name, state in value.items() if isinstance(state, Mapping)))
+    return ()
