@@ -15,34 +15,37 @@ constant by hand, then measure with `python -m benchmarks push` on conversations
 """
 
 from __future__ import annotations
+
 import argparse
 import asyncio
-import numpy as np
 import os
 import pickle
 import random
 import sys
-from benchmarks import push, train_recognizer
-from benchmarks.datasets import kind_of, known_turns
-from benchmarks.understand import Label
-from benchmarks.workbench import Workbench
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from benchmarks import push, train_recognizer
+from benchmarks.datasets import kind_of, known_turns
+from benchmarks.understand import Label
+from benchmarks.workbench import Workbench
 from mcp_server.context import push_policy
 from mcp_server.context.window_text import asks_nothing, subject_words
 from mcp_server.model import Hit
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.understanding.model import Model
-from multiprocessing import get_context
-from pathlib import Path
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from typing import Any
-from unittest import mock
 
 STRENGTH = 0.3
 """Inverse regularization strength of the logistic regression."""

@@ -26,7 +26,7 @@ from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.project import Project
+from mcp_server.model import Project
 from mcp_server.search.search import SearchRequest, find
 
 PHASES = ("turns", "searches")

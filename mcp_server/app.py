@@ -8,17 +8,23 @@ async with open_memory(None, os.environ) as memory, maintain(memory, os.environ)
 """
 
 from __future__ import annotations
+
 import contextlib
 import secrets
 import tempfile
 import threading
-from anyio import CancelScope
-from anyio.to_thread import run_sync
-from collections.abc import (AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from anyio import CancelScope
+from anyio.to_thread import run_sync
+
 from mcp_server import embed
 from mcp_server.conversations import sessions
 from mcp_server.embed.providers import load
@@ -27,7 +33,7 @@ from mcp_server.history import committing
 from mcp_server.home import resolve_workspace, team_address, user_home
 from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
-from mcp_server.llm.providers import Chosen, KEYS, choose
+from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
@@ -36,7 +42,7 @@ from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.folders import (IfMissing, ProjectFolders, check_may_open, create)
+from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
@@ -45,15 +51,13 @@ from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import State
 from mcp_server.storage.logs import AdvisorFiles
-from mcp_server.storage.templates import BEGINNING, SETTINGS as CONFIG, templates
+from mcp_server.storage.templates import BEGINNING, templates
+from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
-from pathlib import Path
-from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.whole_memory import Export, Exported, Imported

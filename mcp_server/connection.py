@@ -4,15 +4,18 @@ Here, in tools and in resources, each call imports the actions that it needs, so
 """
 
 from __future__ import annotations
-from anyio import CancelScope, Lock
-from anyio.to_thread import run_sync
+
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from anyio import CancelScope, Lock
+from anyio.to_thread import run_sync
+
 from mcp_server.model import Caller
 from mcp_server.text.fencing import neutralise
-from typing import Literal, TYPE_CHECKING
-from urllib.parse import quote
 
 if TYPE_CHECKING:
     from mcp_server.context.compiler import Compiled

@@ -5,6 +5,7 @@ import only pure files. Rooms form no circle: each imports only rooms that stand
 """
 
 from __future__ import annotations
+
 import ast
 import sys
 from collections.abc import Mapping

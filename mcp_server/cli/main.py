@@ -5,18 +5,21 @@ The module of a command is imported when the command is called, so that `--help`
 """
 
 from __future__ import annotations
-import click
+
 import difflib
 import importlib
 import json
 import logging
 import os
 import sys
+from pathlib import Path
+
+import click
+
 from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
 from mcp_server.garbage import look_seldom
 from mcp_server.home import workspace_option
-from pathlib import Path
 
 DONE, FAILED, USAGE = 0, 1, 2
 

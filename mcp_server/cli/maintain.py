@@ -1,10 +1,29 @@
 """Commands that maintain the memory: `prune`, `reset`, `extract`, `condense` and `jobs`."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
 import click
-from mcp_server.cli.command import (apply_option, caller, choice_option, examples, json_option, moment, plain, print_json, print_list, print_result, print_table, print_text, progress, with_memory, working)
+
+from mcp_server.cli.command import (
+    apply_option,
+    caller,
+    choice_option,
+    examples,
+    json_option,
+    moment,
+    plain,
+    print_json,
+    print_list,
+    print_result,
+    print_table,
+    print_text,
+    progress,
+    with_memory,
+    working,
+)
 from mcp_server.text.prose import counted
-from typing import Any, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from mcp_server.jobs.scheduler import Planned, Ran

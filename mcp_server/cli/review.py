@@ -1,12 +1,24 @@
 """Commands `forget`, `approve` and `review`."""
 
 from __future__ import annotations
-import click
+
 import re
 import sys
-from mcp_server.cli.command import (apply_option, examples, json_option, print_json, print_table, print_text, visible, with_memory)
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_server.cli.command import (
+    apply_option,
+    examples,
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    visible,
+    with_memory,
+)
 from mcp_server.text.prose import counted
-from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_server.forgetting.forget import Receipt

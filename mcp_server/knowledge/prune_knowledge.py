@@ -5,20 +5,24 @@ id that restores all that it moved.
 """
 
 from __future__ import annotations
+
 import math
 import re
-from anyio.to_thread import run_sync
 from collections import Counter
-from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
-from mcp_server.errors import (Conflict, ContextManagerError, NotFound, Refused)
+from typing import Any, Literal
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Conflict, ContextManagerError, NotFound, Refused
 from mcp_server.history.three_way import merged
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_entries
-from mcp_server.knowledge.editing import (WARN_LINES, archive, despite_editors, stamped)
+from mcp_server.knowledge.editing import WARN_LINES, archive, despite_editors, stamped
 from mcp_server.memory import Memory
 from mcp_server.storage.journal import KeptCopies
 from mcp_server.storage.values import Change
@@ -29,7 +33,6 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import linked, links, split_front_matter
 from mcp_server.text.transcript_head import title_of
 from mcp_server.topics import front_matter
-from typing import Any, Literal
 
 DECAY_PER_DAY = 0.05
 LEAST_SCORE = 0.01

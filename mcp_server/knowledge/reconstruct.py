@@ -7,13 +7,17 @@ merged into the memory on request.
 """
 
 from __future__ import annotations
+
 import shutil
-from anyio.to_thread import run_sync
 from collections import Counter
-from collections.abc import (AsyncIterator, Callable, Mapping, Sequence)
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS
@@ -26,7 +30,7 @@ from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
 from mcp_server.storage.changes import Changes
-from mcp_server.storage.history_values import (Branch, LONGEST_TEXT, TAG_PREFIX, unused)
+from mcp_server.storage.history_values import LONGEST_TEXT, TAG_PREFIX, Branch, unused
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
@@ -35,10 +39,9 @@ from mcp_server.storage.ports import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LocalFolder
 from mcp_server.text.destinations import MEMORY
-from mcp_server.text.entries import (Source, is_derived, sources_of, without_sources)
+from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.words import content_words
-from pathlib import Path
 
 LIVE = "memory"
 """How the memory as it is now is called among the versions."""

@@ -6,17 +6,29 @@ derived line, and list on each page the pages that link to it.
 """
 
 from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.extractors import PREFIXES
-from mcp_server.knowledge.pages import (stripped, with_entry, without_empty, without_state)
+from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
 from mcp_server.text import entries
-from mcp_server.text.destinations import (DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE)
-from mcp_server.text.entries import (Entry, LINKED_FROM, STATE, Source, apart, entry, is_state, shortened, without_sources)
-from mcp_server.text.markdown import (linked, links, sections, without_comments)
+from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
+from mcp_server.text.entries import (
+    LINKED_FROM,
+    STATE,
+    Entry,
+    Source,
+    apart,
+    entry,
+    is_state,
+    shortened,
+    without_sources,
+)
+from mcp_server.text.markdown import linked, links, sections, without_comments
 from mcp_server.text.words import content_words
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"

@@ -5,27 +5,30 @@ a person or a model: snippets, cut to a number of tokens, with a note about hits
 """
 
 from __future__ import annotations
+
 import heapq
 import re
-from anyio.to_thread import run_sync
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any, Literal
+
+from anyio.to_thread import run_sync
+
 from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
-from mcp_server.model import (Category, GateSignal, Hit, Passage, Project)
+from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
 from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
-from mcp_server.storage.values import (Candidates, Depth, Filters, USUAL)
-from mcp_server.text.entries import (Source, is_derived, sources_of, without_sources)
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
+from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.passages import is_imported, own_text
 from mcp_server.text.words import words
-from typing import Any, Literal
 
 PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 """A project's page has some dozens of lines: all of them are ranked."""

@@ -9,22 +9,25 @@ neither see the tool nor can they call it.
 """
 
 from __future__ import annotations
+
 import hashlib
 import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
 from mcp.server.apps import APP_MIME_TYPE, Apps, client_supports_apps
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.resources import FunctionResource
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
-from mcp.types import CallToolRequestParams, CallToolResult, INVALID_PARAMS
-from mcp_server.errors import Refused
+from mcp.types import INVALID_PARAMS, CallToolRequestParams, CallToolResult
 from pydantic import Field
+
+from mcp_server.errors import Refused
 from tools.compile_context import SHA256
 from tools.rim import hints
-from typing import Annotated, Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_server.knowledge.review import Waiting

@@ -5,32 +5,40 @@ that gives access to nothing else; the event activates the topics that listen to
 """
 
 from __future__ import annotations
+
 import asyncio
-import h11
 import hmac
 import os
 import re
 import secrets
 import socket
 import sys
-import uvicorn
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecurityMiddleware, TransportSecuritySettings
-from mcp_server.errors import (Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable)
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import h11
+import uvicorn
+from mcp.server.transport_security import (
+    RequestBodyLimitMiddleware,
+    TransportSecurityMiddleware,
+    TransportSecuritySettings,
+)
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.page import site
 from mcp_server.page.door import Door
 from mcp_server.storage.local import durable
 from mcp_server.topics.watch import webhook
-from pathlib import Path
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from typing import TYPE_CHECKING
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from mcp_server.memory import Memory
-    from starlette.types import (ASGIApp, Receive, Scope, Send)
     from tools.rim import Rim
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

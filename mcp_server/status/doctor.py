@@ -6,11 +6,15 @@
 """
 
 from __future__ import annotations
+
 import shutil
 import sys
-from anyio.to_thread import run_sync
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from anyio.to_thread import run_sync
+
 from mcp_server import __version__
 from mcp_server.checkpoints import restore
 from mcp_server.context import windows
@@ -26,7 +30,6 @@ from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FileStat
 from mcp_server.topics import front_matter
-from typing import Any
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"

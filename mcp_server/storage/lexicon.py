@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mcp_server.errors import Invalid
 from mcp_server.relevance.advisor_items import Lexicon
+from mcp_server.text.markdown import Lines, located
 from mcp_server.text.words import words
-from mcp_server.text.yaml import Lines, located
 
 SHIPPED = Path(__file__).parents[1] / "data" / "lexicon.yaml"
 

@@ -5,10 +5,11 @@ checkpoints, cold storage and so on) are built on these ports alone. Paths are P
 """
 
 from __future__ import annotations
-from collections.abc import (Callable, Iterable, Mapping, Sequence)
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol, TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange

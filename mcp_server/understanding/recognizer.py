@@ -9,19 +9,31 @@ An item quotes the sentences that state it. What a program wrote under the role 
 """
 
 from __future__ import annotations
+
 import re
-from collections.abc import (Callable, Iterable, Iterator, Mapping, Sequence)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import Literal
+
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import is_injected
-from mcp_server.understanding.features import (Features, Message, content_stems, cues, line_features, message_features, sentence_features, subject_stems, word_list)
+from mcp_server.understanding.features import (
+    Features,
+    Message,
+    content_stems,
+    cues,
+    line_features,
+    message_features,
+    sentence_features,
+    subject_stems,
+    word_list,
+)
 from mcp_server.understanding.model import Logistic, Model
 from mcp_server.understanding.sentences import Sentence
 from mcp_server.understanding.settling import CHANGEABLE
-from typing import Literal
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 

@@ -8,6 +8,7 @@ the superseded decisions are marked and .05 of the others; .70 of the closed ite
 """
 
 from __future__ import annotations
+
 import math
 import re
 from collections import Counter
@@ -15,9 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Literal
+
 from mcp_server.understanding.changing import supersedes
 from mcp_server.understanding.features import cues, stems_of_text
-from typing import Literal
 
 State = Literal["current", "replaced", "closed"]
 

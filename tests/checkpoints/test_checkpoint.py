@@ -1,15 +1,21 @@
 """Checkpoints are made when they should, hold what is there, and old automatic ones go."""
 
 from __future__ import annotations
-import pytest
+
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from hypothesis import given, strategies as st
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.app import catch_up, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make, sweep
-from mcp_server.checkpoints.document import (Checkpoint, Reason, page, parse, render)
+from mcp_server.checkpoints.document import Checkpoint, Reason, page, parse, render
 from mcp_server.checkpoints.kept import verify
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import NewTurn, observe
@@ -23,13 +29,11 @@ from mcp_server.model import COMPACTION, ToolCall
 from mcp_server.pressure.cold import expire
 from mcp_server.pressure.prune import prune
 from mcp_server.relevance.chunks import Gauges
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git
 from tests.pressing import hold, talk
-from tests.small_context import (SMALL, USER, grow, small_memory)
+from tests.small_context import SMALL, USER, grow, small_memory
 from tests.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
-from typing import get_args
 
 pytestmark = pytest.mark.anyio
 

@@ -1,17 +1,22 @@
 """An LLM improves a checkpoint later: nothing waits for it, and a failure loses nothing."""
 
 from __future__ import annotations
+
 import json
-import pytest
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from hypothesis import given, strategies as st
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.app import maintain, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import ENRICHING, make
 from mcp_server.checkpoints.enrich import enrich, enrich_all
-from mcp_server.checkpoints.enrichment import (Enrichment, is_entry, merged, parse, request)
+from mcp_server.checkpoints.enrichment import Enrichment, is_entry, merged, parse, request
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
@@ -21,7 +26,6 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Role, Turn
 from mcp_server.text.prose import is_injected
 from mcp_server.tokens import TokenCounter
-from pathlib import Path
 from tests.checkpoints.injected import ALL
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.servers import eventually

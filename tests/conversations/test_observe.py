@@ -1,28 +1,32 @@
 """`observe` stores a message and answers."""
 
 from __future__ import annotations
-import anyio
-import pytest
+
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from hypothesis import given, strategies as st
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.app import open_memory
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
-from mcp_server.conversations.sessions import (close_idle, end_session, restore_all, session_turns, show_session)
+from mcp_server.conversations.sessions import close_idle, end_session, restore_all, session_turns, show_session
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, SourceFile, ToolCall
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.postgres.locks import TeamLocks
 from mcp_server.text.prose import is_injected, is_real_user
-from pathlib import Path
 from tests.checkpoints.injected import ALL, INJECTED, NOW
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.holding import holding
-from typing import Any
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 

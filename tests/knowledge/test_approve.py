@@ -1,15 +1,18 @@
 from __future__ import annotations
+
 import json
+from pathlib import Path
+
 import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
-from mcp_server.errors import (Conflict, Invalid, NotFound, Refused)
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.knowledge.review import approve, reject, waiting
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.status.status import status
-from pathlib import Path
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio

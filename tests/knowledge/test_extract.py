@@ -1,12 +1,16 @@
 """Conversations become knowledge: each line with the turn that says it, once, beside what people wrote."""
 
 from __future__ import annotations
-import anyio
+
 import json
-import pytest
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.conversations import sessions
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
@@ -22,8 +26,7 @@ from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.entries import sources_of, without_sources
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 
 pytestmark = pytest.mark.anyio

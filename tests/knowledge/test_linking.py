@@ -1,7 +1,9 @@
 """Links between pages: a line links the people, projects and procedures that it names, and a page lists its links."""
 
 from __future__ import annotations
+
 import pytest
+
 from mcp_server.app import catch_up
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.knowledge.condense import condense

@@ -1,11 +1,15 @@
 """What a conversation settles is on its project's page while it goes on."""
 
 from __future__ import annotations
-import anyio
-import pytest
+
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.restore import restore
@@ -22,9 +26,8 @@ from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.entries import Line
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
-from tests.knowledge.test_items import (FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot)
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
 from tests.preloaded import python
 from tests.understanding.talks import BERTH, HELLO, PROPOSAL
 

@@ -1,7 +1,11 @@
 """Prune what is known: old entries of MEMORY.md and files that nobody needs go to archive/, and come back."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
+
 from mcp_server.knowledge.anchor import anchor
 from mcp_server.knowledge.prune_knowledge import Pruned
 from mcp_server.memory import Memory
@@ -9,7 +13,6 @@ from mcp_server.model import Caller
 from mcp_server.pressure.prune import prune
 from mcp_server.recovery.recover import recover
 from mcp_server.text.destinations import ARCHIVE, MEMORY
-from pathlib import Path
 from tests.conftest import Clock
 from tests.pressure.test_prune import knowledge, memory_file
 

@@ -1,9 +1,13 @@
 """All knowledge derived anew, beside a memory that goes on; compared, merged, dropped."""
 
 from __future__ import annotations
-import pytest
+
 import subprocess
 from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Conflict, Invalid, NotFound
@@ -11,13 +15,12 @@ from mcp_server.history.committing import commit_changes
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.derive import chosen, versions
 from mcp_server.knowledge.extract import extract
-from mcp_server.knowledge.reconstruct import (compare, drop, merge, reconstruct, reconstructions)
+from mcp_server.knowledge.reconstruct import compare, drop, merge, reconstruct, reconstructions
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.destinations import MEMORY
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import git
 from tests.knowledge.test_extract import ANA, talk

@@ -1,11 +1,14 @@
 """What should last is written where a person would look for it, and nothing of it is ever lost."""
 
 from __future__ import annotations
-import pytest
+
 from dataclasses import replace
+
+import pytest
+
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session, show_session
-from mcp_server.errors import (Conflict, ContextManagerError, Invalid, NotFound, Refused)
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

@@ -2,13 +2,16 @@
 them."""
 
 from __future__ import annotations
-import pytest
+
 import re
 from itertools import pairwise
+
+import pytest
+
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
-from mcp_server.text.markdown import (links, load, resolve, sections, split_front_matter, without_comments)
+from mcp_server.text.markdown import links, load, resolve, sections, split_front_matter, without_comments
 from tests.conftest import Clock
 from tests.knowledge.test_items import FIRST, SECOND, talk
 from tests.knowledge.test_linking import ANA, ASK

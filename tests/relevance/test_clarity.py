@@ -1,12 +1,17 @@
 """Clarity as messages come in: counted once, the same again from the transcript, and what becomes of it."""
 
 from __future__ import annotations
-import anyio
+
 import json
-import pytest
 from collections.abc import Callable
 from dataclasses import replace
-from hypothesis import given, settings, strategies as st
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from mcp_server.app import open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
@@ -21,8 +26,7 @@ from mcp_server.model import COMPACTION, Caller, ToolCall
 from mcp_server.relevance import clarity
 from mcp_server.relevance.clarity import view
 from mcp_server.relevance.clarity_scores import Tracker
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio
 ASKS = Caller(explicit_sessions=True)

@@ -1,20 +1,24 @@
 """Search as people and models see it."""
 
 from __future__ import annotations
-import pytest
+
 from collections.abc import Callable
 from dataclasses import replace
-from hypothesis import given, strategies as st
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.app import open_memory
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Hit, Passage, Project
 from mcp_server.search.ranking import RankingWeights, newest_first, with_note
-from mcp_server.search.search import (SearchRequest, find, search, snippet, weights_of)
+from mcp_server.search.search import SearchRequest, find, search, snippet, weights_of
 from mcp_server.settings_file import read_settings
 from mcp_server.storage.values import Depth
-from pathlib import Path
-from typing import Any
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_engines]
 

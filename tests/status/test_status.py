@@ -1,12 +1,16 @@
 """`status` shows the stored data, the state of each part, and the problems."""
 
 from __future__ import annotations
+
 import hashlib
 import json
-import pytest
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import catch_up, open_memory
 from mcp_server.context.windows import pause, pauses
 from mcp_server.conversations import sessions
@@ -19,10 +23,9 @@ from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.serve.instructions import now
 from mcp_server.status import doctor
-from mcp_server.status.doctor import (Check, examine, plan_reset, reset)
+from mcp_server.status.doctor import Check, examine, plan_reset, reset
 from mcp_server.status.status import VIEWS, status
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.small_context import USER, grow, small_memory
 
 pytestmark = pytest.mark.anyio

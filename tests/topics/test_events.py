@@ -1,7 +1,9 @@
 """Events from outside: they reach the open conversations of their project, or wait for the next."""
 
 from __future__ import annotations
+
 import pytest
+
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.topics.listing import list_topics, switch

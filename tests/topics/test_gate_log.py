@@ -1,21 +1,36 @@
 """The log of the gate: whether a topic was used, and what tuning proposes."""
 
 from __future__ import annotations
-import pytest
+
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from datetime import datetime
-from hypothesis import given, strategies as st
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.app import open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
-from mcp_server.topics.gate_log import (Nuisance, Past, Pending, decisions, message_hash, nuisances, pending, proposals, quality, used)
+from mcp_server.topics.gate_log import (
+    Nuisance,
+    Past,
+    Pending,
+    decisions,
+    message_hash,
+    nuisances,
+    pending,
+    proposals,
+    quality,
+    used,
+)
 from mcp_server.topics.listing import switch
-from pathlib import Path
 from tests.conftest import KEYWORDS_ONLY
-from typing import Any
 
 pytestmark = pytest.mark.anyio
 

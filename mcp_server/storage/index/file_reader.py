@@ -6,25 +6,27 @@ files, but always possible.
 """
 
 from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
+from typing import Any
+
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
 from mcp_server.storage.index.numpy_import import import_numpy
 from mcp_server.storage.index.scoring import Found
 from mcp_server.storage.ports import Files
-from mcp_server.storage.values import (Candidates, FOLDERS, Filters, USUAL, is_indexed)
+from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
 from mcp_server.text import markdown, transcript
 from mcp_server.text.entries import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
-from mcp_server.text.passages import (indexed_text, of_knowledge, of_turns, own_text)
+from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_text
 from mcp_server.text.words import words
-from typing import Any
 
 MOST_BYTES = 64_000_000
 """Bytes that a scan reads at most, newest files first."""

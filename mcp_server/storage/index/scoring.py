@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_server.model import Category, Passage
 from mcp_server.search.ranking import Candidate
 from mcp_server.storage.index.query_plan import K1, B, QueryPlan, idf
-from mcp_server.text.derived_lines import Source, sources_of, without_sources
+from mcp_server.text.entries import Source, sources_of, without_sources
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,11 +1,12 @@
 """The advisor's lexicon: the file that ships, or the user's own in its place (`advisor.lexicon`)."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
 from mcp_server.errors import Invalid
 from mcp_server.relevance.advisor_items import Lexicon
 from mcp_server.storage.lexicon import SHIPPED, parsed
-from mcp_server.text.markdown import Lines, located
-from pathlib import Path
 
 
 class LexiconFile:

@@ -5,26 +5,37 @@ every word and by the exact cosine (`storage.index.scoring`), however they were 
 """
 
 from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any
+
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query, weigh
 from mcp_server.search.ranking import matching_best
 from mcp_server.storage.index.narrow import ENOUGH, in_bytes
-from mcp_server.storage.index.query_plan import (COUNTED, FETCHING_WORDS, FIRST_FETCH, QueryPlan, SLACK, SMALL_SCOPE, SmallScope)
-from mcp_server.storage.index.scoring import (FILLING_PARTS, Found, attach_lines, score)
+from mcp_server.storage.index.query_plan import (
+    COUNTED,
+    FETCHING_WORDS,
+    FIRST_FETCH,
+    SLACK,
+    SMALL_SCOPE,
+    QueryPlan,
+    SmallScope,
+)
+from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID
 from mcp_server.storage.values import Depth, Filters
 from mcp_server.text.entries import Source
-from operator import add, itemgetter
-from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    from mcp_server.storage.sqlite import Stems
     from numpy.typing import NDArray
+
+    from mcp_server.storage.sqlite import Stems
 
 COLUMNS: str = (
     "m.id, m.path, m.mark, m.part, m.ordinal, m.first_line, m.last_line, m.text, m.title, m.category, m.project, "

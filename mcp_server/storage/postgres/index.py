@@ -1,9 +1,12 @@
 """Searches of a team's workspace, and what the index holds."""
 
 from __future__ import annotations
+
 import hashlib
-from collections.abc import (Callable, Iterable, Mapping, Sequence)
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
 from mcp_server.model import Exchange
 from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.numpy_import import import_numpy, numpy_is_there
@@ -11,9 +14,8 @@ from mcp_server.storage.index.plans import plan
 from mcp_server.storage.postgres.candidates import COLUMNS, Searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
-from mcp_server.storage.values import (Candidates, Depth, Filters, IndexStatus, Mode, USUAL, is_indexed, with_operators)
-from mcp_server.text.entries import Source, sources_of
-from typing import TYPE_CHECKING, TypeVar
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
+from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
     import numpy as np

@@ -38,7 +38,7 @@ from mcp_server.storage.values import (
     FOLDERS,
     is_indexed,
 )
-from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:

@@ -9,22 +9,24 @@ BM25 is FTS5's formula (k1 = 1.2, b = 0.75), computed from the stems that are st
 """
 
 from __future__ import annotations
+
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from mcp_server.concurrency import both
 from mcp_server.search.ranking import matching_best
 from mcp_server.storage.index.query_plan import QueryPlan
-from mcp_server.storage.index.scoring import (FILLING_PARTS, Found, attach_lines, score)
+from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.generations import OpenReader
-from mcp_server.storage.local.index.query_plan import (Scope, fetch_by_words, in_scope, plan_query, scope_of)
+from mcp_server.storage.local.index.query_plan import Scope, fetch_by_words, in_scope, plan_query, scope_of
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
-from mcp_server.text.entries import Source, sources_of, without_sources
-from operator import itemgetter
-from typing import Any, TYPE_CHECKING, TypeVar
+from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -8,31 +8,36 @@ If the index is missing or broken, `candidates` reads the files and says so, and
 """
 
 from __future__ import annotations
+
 import contextlib
-from collections.abc import (AsyncIterator, Callable, Iterable, Mapping, Sequence)
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import FileContent, Scan
 from mcp_server.storage.index.numpy_import import import_numpy, numpy_is_there
-from mcp_server.storage.index.plans import (Row, Signals, plan, signals_of)
+from mcp_server.storage.index.plans import Row, Signals, plan, signals_of
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
 from mcp_server.storage.local.index.generations import OpenReader, open_reader
-from mcp_server.storage.local.index.maintenance import Maintenance, SMALL
+from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
 from mcp_server.storage.local.index.plain_files import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
-from mcp_server.storage.values import (Candidates, Depth, Filters, IndexStatus, Mode, USUAL, is_indexed, with_operators)
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import anyio
     import numpy as np
-    import sqlite3
+    from numpy.typing import NDArray
+
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
     from mcp_server.storage.index.query_plan import QueryPlan
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.index.candidates import Vector
     from mcp_server.storage.local.locks import Locks
     from mcp_server.text.entries import Source
-    from numpy.typing import NDArray
 
 
 T = TypeVar("T")

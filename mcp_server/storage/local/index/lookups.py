@@ -1,20 +1,22 @@
 """Queries of an index file other than searches."""
 
 from __future__ import annotations
+
 import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from mcp_server.model import Exchange
 from mcp_server.storage.index.plans import Row, Signals
 from mcp_server.storage.index.scoring import passage_of
-from mcp_server.storage.local.index.candidates import (COLUMNS, JOINS, NAMED, learn)
-from mcp_server.storage.local.index.vectors import (LINES, compared, packed_vectors, state)
+from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn
+from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.local.index.writer import UNFINISHED, storable
 from mcp_server.text.entries import Source
 from mcp_server.text.passages import indexed_text
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,26 +5,29 @@ the memory in use; a single huge file bounds it by its size.
 """
 
 from __future__ import annotations
+
 import sqlite3
-from collections.abc import (Awaitable, Callable, Iterable, Iterator, Mapping, Sequence)
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.index.file_reader import (FileContent, IndexedFile, RACY_NS, TranscriptPosition)
-from mcp_server.storage.index.plans import (Plan, Row, Signals, plan, signals_of)
+from mcp_server.storage.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition
+from mcp_server.storage.index.plans import Plan, Row, Signals, plan, signals_of
 from mcp_server.storage.local.index.plain_files import read_file
-from mcp_server.storage.local.index.vectors import (LINES, compared, packed_vectors, state)
+from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
 from mcp_server.text.entries import sources_of
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.generations import Connected
-    from numpy.typing import NDArray
 
 PASSAGES = 1_500
 """About how many passages are written in a transaction; a huge file is written in several."""
