@@ -149,7 +149,8 @@ def closing_features(
 
 CLOSING = (-1.27, 0.3, 2.7, 2.49, -0.47, 1.07, -0.23, 2.18, -1.04)
 """Bias, then a weight for each of these features (`benchmarks/train_recognizer.py --settling`); fitted on pairs of
-recognized items of 151 conversations, and on pairs with reports of other conversations, which close nothing."""
+recognized items of 151 conversations (`train/`, `talk/` and eight others), and on pairs with reports of other
+conversations, which close nothing."""
 
 
 def _replacing(old: Statement, new: Statement, rarity: Rarity) -> float:

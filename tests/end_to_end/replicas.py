@@ -48,7 +48,9 @@ def replicas(
         running = []
         for place in range(number):
             log = folder / f"replica-{place}.log"
-            command = python("-m", "mcp_server", "--workspace", address, "--http", "--port", str(port))
+            command = python(
+                "-m", "mcp_server", "--workspace", address, "--http", "--port", str(port), "--tools", "full"
+            )
             stderr = stack.enter_context(log.open("w"))
             process = subprocess.Popen(command, stderr=stderr, stdin=subprocess.DEVNULL, env=given, cwd=ROOT)
             stack.callback(_ended, process)

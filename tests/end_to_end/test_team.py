@@ -188,7 +188,6 @@ def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_
         "install",
         "sync",
         "page --no-browser",
-        "export /nowhere/x.zip",
         "history tags",
         "explore list",
         "reconstruct list",

@@ -168,6 +168,24 @@ async def test_roles_decide_what_a_member_of_a_shared_workspace_may_do(team: Tea
         await call(gerd, "remember", content="Atlas prints on paper.")
 
 
+async def test_an_owner_forgets_after_a_yes_and_a_writer_may_not(team: Team) -> None:
+    async def agree(context: object, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"delete": True})
+
+    team.operator("harbor", "members", "add", "olga", "--role", "owner")
+    team.operator("harbor", "members", "add", "paul", "--role", "writer")
+    async with (
+        team.connected("olga", "harbor", elicitation_callback=agree) as olga,
+        team.connected("paul", "harbor", elicitation_callback=agree) as paul,
+    ):
+        words = "The gate code of the harbor is heron forty."
+        await call(paul, "remember", content=words)
+        await found(paul, "what is the gate code of the harbor?", "heron forty")
+        assert "your role in the workspace harbor is writer" in await refused(paul, "forget", text=words, dry_run=False)
+        await call(olga, "forget", text=words, dry_run=False)
+        assert "heron forty" not in await call(olga, "search", query="what is the gate code of the harbor?")
+
+
 async def test_a_removed_member_is_refused_at_the_next_call_and_told_how_to_come_back(team: Team) -> None:
     team.operator("beta", "members", "add", "hugo")
     async with team.connected("hugo", "beta") as hugo:

@@ -104,16 +104,16 @@ async def test_what_was_just_written_down_is_in_the_next_search_and_the_next_con
                 assert later.text == at_once.text
 
 
-@pytest.mark.parametrize("place", ["vault", "."])
+@pytest.mark.parametrize("target", ["vault", "."])
 async def test_a_link_keeps_nothing_from_being_found_and_no_search_waits_for_what_is_behind_it(
-    memory: Memory, tmp_path: Path, place: str
+    memory: Memory, tmp_path: Path, target: str
 ) -> None:
     """It leads to a folder beside the workspace, or around to the workspace itself."""
-    (tmp_path / place).mkdir(exist_ok=True)
-    (memory.disk.root / "knowledge" / "linked").symlink_to(tmp_path / place)
+    (tmp_path / target).mkdir(exist_ok=True)
+    (memory.disk.root / "knowledge" / "linked").symlink_to(tmp_path / target)
     async with maintaining(memory):
         for animal in ("walrus", "penguin", "heron"):  # the last one comes by the watcher for sure
-            (tmp_path / place / f"{animal}.md").write_text("not ours", encoding="utf-8")
+            (tmp_path / target / f"{animal}.md").write_text("not ours", encoding="utf-8")
             write(memory, f"knowledge/reference/{animal}.md", animal)
             await until(lambda animal=animal: finds(memory, animal))  # type: ignore[misc]
     assert [path for path in memory.changes.fresh if "linked" in path] == []

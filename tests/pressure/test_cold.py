@@ -229,7 +229,7 @@ async def test_in_replace_the_context_shows_the_live_set_and_names_what_went(wor
         compiled = await compile_context(memory, CompileRequest(message="unheard of", session="s", budget=4096), ASKS)
         stands = forms(await live_set(memory, "s"))
         for turn in await session_turns(memory, "s"):
-            assert (turn.content in compiled.text) == (stands[turn.number] == "whole")
+            assert (f"{turn.role}: {turn.content}" in compiled.text) == (stands[turn.number] == "whole")
         newest = [record for record in memory.cold.of("s") if record.form == "cold"][-1]
         assert f"- {newest.chunk_id} " in compiled.text
         assert "chunks more (recover lists them)" in compiled.text

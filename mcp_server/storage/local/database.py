@@ -155,7 +155,9 @@ class Database:
 
     async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if not self._open:
-            raise Unavailable(f"{self.path.name} is closed; the server is shutting down")
+            raise Unavailable(
+                f"{self.path.name} is closed: the memory is opened anew, or the server shuts down. Repeat the call"
+            )
         try:
             result: T = await self._connection._execute(work, self._raw)  # type: ignore[no-untyped-call]
         except Exception as error:
