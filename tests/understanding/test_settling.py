@@ -111,7 +111,10 @@ def test_no_report_closes_an_item_of_its_own_message() -> None:
 
 
 def test_what_is_said_long_after_about_something_else_closes_nothing() -> None:
-    texts = ("capsule images must still go to Steamworks, three sizes", "the village needs a name before the demo")
+    texts = (
+        "capsule images must still go to Steamworks, three sizes",
+        "the village still needs a name before the demo goes out in June",
+    )
     items = [Statement("open", text, (START, "", turn)) for turn, text in enumerate(texts)]
     trips = [f"stop {number} of the trip was a bakery near the harbor" for number in range(60)]
     told = [Statement("fact", text, (START + timedelta(days=3), "", 10 + turn)) for turn, text in enumerate(trips)]
@@ -120,7 +123,7 @@ def test_what_is_said_long_after_about_something_else_closes_nothing() -> None:
         "my sister and her husband finally found a name for the baby after three weeks of quarrels with both families",
     )
     later = [
-        Statement("report", text, (START + timedelta(days=9), "", 90 + turn), 0.1) for turn, text in enumerate(reports)
+        Statement("report", text, (START + timedelta(days=9), "", 90 + turn), 0.05) for turn, text in enumerate(reports)
     ]
     settle([*items, *told, *later])
     assert [item.state for item in items] == ["current", "current"]
