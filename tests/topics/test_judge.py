@@ -23,7 +23,7 @@ from mcp_server.topics.watch import first_tier
 from tests.conftest import KEYWORDS_ONLY
 from tests.fake_llm import FakeLlm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("empty_memory")]
+pytestmark = pytest.mark.anyio
 
 AGENT = Caller(source="mcp", client="test", session="talk")
 
