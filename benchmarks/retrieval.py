@@ -86,7 +86,7 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
     asked: list[Asked] = []
     name = ""
     for conversation in todo:
-        async with bench.temporary() as (memory, workspace):
+        async with bench.temporary() as (memory, _):
             await import_conversation(memory, conversation)
             lines: Mapping[str, DerivedLine] = {}
             if knowledge:
@@ -99,7 +99,7 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
             for place, files in enumerate(FILES):
                 if files == "full":
                     for file, text in full_files().items():
-                        (workspace / file).write_text(text, encoding="utf-8")
+                        memory.files.write_atomic(file, text)
                     await catch_up(memory)
                 for number, one in enumerate(here, start=1):
                     await _compile_for(memory, one, files, turns, lines)
