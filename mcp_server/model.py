@@ -37,7 +37,7 @@ class Project:
 
     @property
     def scope(self) -> frozenset[str]:
-        """What passages of this project may carry as their project, without what is global."""
+        """Returns the values of the field `project` that passages of this project have; global passages have others."""
         return self.keys | {f"slug:{self.slug}"} if self.slug else frozenset()
 
 
@@ -76,7 +76,8 @@ def slug_of(key: str) -> str:
 
 
 def shown_name(key: str) -> str:
-    """What people are shown for a raw key: without its prefix, of a remote the last part. GLOBAL for none."""
+    """Returns the name to show for a raw key: the key without its prefix, or the last part of a git remote. Returns
+    GLOBAL if there is no key."""
     return slug_of(key) if key.startswith(_PREFIXES) else key
 
 

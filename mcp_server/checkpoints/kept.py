@@ -1,4 +1,4 @@
-"""What a checkpoint keeps beside its page: the inputs of its context, and the entries of its session in the state.
+"""Stores what restoring a checkpoint needs: the inputs of its context, and the state entries of its session.
 
 The inputs compile again to the same bytes. A feature that stores entries by session needs one line in `KEPT`.
 """

@@ -44,7 +44,7 @@ def _members() -> Iterator[Members]:
 def members_command() -> None:
     """List, add and remove the members of a team's workspace, which they reach over HTTP; show what they did.
 
-    SUBJECT is a person's name in tokens (`sub`). Whoever is refused is told their subject.
+    SUBJECT is the `sub` of a person's tokens. A refused call's answer contains it.
     """
 
 

@@ -223,7 +223,7 @@ def indented(text: str) -> str:
 
 
 def speaker(role: str, name: str | None) -> str:
-    """Who a turn is by: the name where people have names, else the role."""
+    """Returns the name of a turn's writer, or the role if there is no name."""
     return one_line(name, _LONGEST_NAME) if name else role
 
 

@@ -54,7 +54,8 @@ DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version: files with derived lines, such lines, turns they name; shares of the questions answered, 0 to 1."""
+    """Measurements of one version of the knowledge: the number of files with derived lines, of these lines, and of the
+    turns that they name; the shares of questions that search and context answer, 0 to 1."""
 
     name: str
     files: int

@@ -1,4 +1,4 @@
-"""What the user decides: lines of the pages that are new or contradict each other, and changes that others propose.
+"""Lists what the user reviews: new lines of the pages, contradicting lines, and proposed changes.
 
 Proposals of agents and other machines change identity, topics and settings only. Two lines contradict each other if
 they share most of their content words, and either both give a number of the same unit and no such number is the same,

@@ -43,7 +43,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One call: who did what to which paths and sessions, and how it ended. Has no content."""
+    """A line of the audit log: who made a call, which paths and sessions it concerned, and how it ended. It contains no
+    text of the memory."""
 
     at: datetime
     principal: str

@@ -32,7 +32,7 @@ CACHED_LINES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One bullet with its continuation lines: lines `start` to `end` of the body, `date` as written or empty.
+    """A bullet and its further lines. `start` and `end` are its lines in the body; `date` is as written, or empty.
 
     `said` is what it says, without its bullet, date, earlier wordings and sources. `sources` are its turns; an entry
     that a person continued on further lines has none, because it is the person's own.

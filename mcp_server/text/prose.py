@@ -231,7 +231,7 @@ EXTENSIONS = _listed(
     vue svelte tf gradle ex exs erl hs clj dart r jl zig nix
     """
 )
-"""What the end of a file's name may be: `e.g` and versions are no files."""
+"""Extensions that make a word a file name. Words such as `e.g` and version numbers are no file names."""
 
 _ENGLISH_PARTS = _listed(
     """

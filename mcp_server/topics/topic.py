@@ -31,7 +31,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class TopicActivation:
-    """One topic of a conversation. `fired` is the last exchange in which it fired, `by` the reason in words.
+    """The state of a topic in a conversation. `fired` is the last exchange that activated it, `by` the reason in words.
 
     `manual`: the user activated it; `off`: the user deactivated it. `people` are names that were mentioned.
     """

@@ -97,7 +97,7 @@ def release(address: Address) -> None:
 class Alarm:
     """Wakes those who wait for change notices of a workspace. One thread and one connection do so for all of them.
 
-    A missed alarm delays a notice: whoever waits also looks from time to time.
+    If a notification is lost, the notice comes later: listeners also read the table `change` regularly.
     """
 
     def __init__(self, address: Address) -> None:

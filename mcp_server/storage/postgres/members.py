@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 CONNECTIONS = 4
 SECONDS = 5.0
-"""Time limit of getting a connection: without the database nobody can sign in, and is told so."""
+"""Seconds to wait for a connection. After that the sign-in fails with an error."""
 
 TRIES = 20
 """Attempts to take the next number of a workspace that other replicas may take too."""
