@@ -65,14 +65,21 @@ async def begins(memory: Memory, session: str) -> bool:
 
 
 async def last_session(memory: Memory, project: Project, without: str) -> LastSession | None:
-    """Returns the project's newest conversation other than the session `without`, ignoring subagents."""
+    """Returns the project's newest conversation other than the session `without`, ignoring subagents.
+
+    A single question that was answered without a tool is not what a person goes on with: such conversations count only
+    if there are no others.
+    """
     keys = project.keys or {project.key}
     rows = await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
+    newest: LastSession | None = None
     for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
-        if (end := await end_of(memory, row)) is not None:
+        end = await end_of(memory, row)
+        if end is not None and (row.turns > 2 or any(turn.tool_calls for turn in end.turns)):
             return end
-    return None
+        newest = newest or end
+    return newest
 
 
 async def end_of(memory: Memory, row: SessionRow) -> LastSession | None:

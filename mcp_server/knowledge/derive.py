@@ -27,8 +27,8 @@ from mcp_server.errors import Invalid
 from mcp_server.knowledge import extractors as ours
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
-from mcp_server.knowledge.extractors import ENTRY_POINTS, JOURNAL, REGISTRY, USER, Context, Extractor, context_of
-from mcp_server.knowledge.notes import MAX_ITEMS, from_dict, settled_items
+from mcp_server.knowledge.extractors import ENTRY_POINTS, JOURNAL, REGISTRY, USER, Context, Extractor, context_of, part_of
+from mcp_server.knowledge.notes import MAX_ITEMS, TAIL, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
@@ -357,7 +357,8 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
     project = await project_of(memory, Caller(), head.project or "global")
 
     def read() -> Context:
-        return context_of(turns, path, head.title, project.slug, memory.local_date, memory.recognizer())
+        earlier = _end_of(memory, head.continues)
+        return context_of(turns, path, head.title, project.slug, memory.local_date, memory.recognizer(), earlier)
 
     context = await run_sync(read)
     asked = memory.llm is not None
@@ -366,6 +367,15 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
     lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
     refused = len(given.refused) if given else 0
     return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None, refused)
+
+
+def _end_of(memory: Memory, path: str | None) -> list[Turn]:
+    """Returns the last turns of a transcript, which are read again with those of the transcript that continues it."""
+    try:
+        turns = [placed.turn for placed in memory.transcripts.read(path).turns] if path else []
+    except ContextManagerError:  # gone or damaged: `status` names it
+        return []
+    return [turn for turn in turns if is_real(turn)][-TAIL:]
 
 
 async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
@@ -381,11 +391,10 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
 
     def read() -> tuple[Line, ...]:
         turns = tuple(placed.turn for placed in memory.transcripts.read(row.path).turns)
-        if any(turn.name and turn.role == "user" for turn in turns):
+        if not turns or any(turn.name and turn.role == "user" for turn in turns):
             return ()  # people with names: what they tell is extracted when the conversation ends
-        numbers = {turn.number for turn in turns}
         found = settled_items(notes, memory.recognizer())
-        here = tuple(item for item in found if item.sources[0] in numbers)
+        here = tuple(item for whole in found if (item := part_of(whole, turns[0].number)))
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
         return (
             *(line for line in before if line.turn < oldest),

@@ -87,16 +87,28 @@ def context_of(
     project: str | None,
     day_of: Callable[[datetime], str],
     model: Model | None = None,
+    earlier: Sequence[Turn] = (),
 ) -> Context:
-    """Returns the context of a conversation. Without a `model`, or between named people, no items are recognized."""
+    """Returns the context of a conversation. Without a `model`, or between named people, no items are recognized.
+
+    `earlier` are the last turns of the transcript that this one continues: a "yes" may answer their proposal.
+    """
     speakers = frozenset(turn.name for turn in turns if turn.name and turn.role == "user")
-    items = recognizer.read(turns, model) if model is not None and not speakers else ()
-    return Context(path, title, project, day_of, speakers, tuple(items))
+    items = recognizer.read([*earlier, *turns], model) if turns and model is not None and not speakers else ()
+    here = tuple(item for whole in items if (item := part_of(whole, turns[0].number)))
+    return Context(path, title, project, day_of, speakers, here)
+
+
+def part_of(item: Item, first: int) -> Item | None:
+    """Returns an item with its sources in the transcript that begins with turn `first`; None if an earlier one settled
+    it."""
+    sources = tuple(number for number in item.sources if number >= first) or (item.turn,)
+    return replace(item, sources=sources) if item.turn >= first else None
 
 
 # ---------------------------------------------------------------- items
 
-VERSION = 5
+VERSION = 6
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""

@@ -13,7 +13,7 @@ from mcp_server.context.windows import PAUSES, pause, pauses, resume, why_silent
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Project
+from mcp_server.model import Caller, Project, ToolCall
 from mcp_server.settings_file import read_settings
 from tests.conftest import Clock
 from tests.knowledge.tea_project import talk
@@ -91,6 +91,18 @@ async def test_it_is_the_projects_conversation_that_was_last_worked_in_and_no_su
     assert await last(memory, Project()) == []
     await talk(memory, folder, "first", "And of saucers.")
     assert (await last(memory, project))[-1] == "And of saucers."
+
+
+async def test_a_single_question_is_not_what_one_goes_on_with(memory: Memory, folder: Path, clock: Clock) -> None:
+    project = await talk(memory, folder, "first", "We talk of cups.", "Of cups.", "Of blue ones.", "Blue.")
+    clock.forward(hours=1)
+    await talk(memory, folder, "second", "What is a monad?", "A monoid.")
+    assert (await last(memory, project))[-1] == "Blue."
+    assert await last(memory, project, without="first") == ["What is a monad?", "A monoid."]
+    call = ToolCall("Edit", "pots.py")
+    await observe(memory, NewTurn("user", "Paint the pots.", "third"), Caller(folder=str(folder)))
+    await observe(memory, NewTurn("agent", "Done.", "third", tool_calls=(call,)), Caller(folder=str(folder)))
+    assert (await last(memory, project))[-1] == "Done."
 
 
 async def test_it_is_the_last_exchanges_and_of_each_how_the_answer_ended(memory: Memory, folder: Path) -> None:

@@ -20,7 +20,7 @@ from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.scheduler import JOBS, run_due
 from mcp_server.knowledge.condense import condense
-from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending
+from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending, refresh
 from mcp_server.knowledge.prune_knowledge import archive_journals
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
@@ -117,6 +117,29 @@ async def test_a_conversation_that_ends_becomes_knowledge_by_itself(memory: Memo
     assert await extract_pending(memory) == 1
     assert await extract_pending(memory) == 0
     assert "Lisbon" in memory.files.read_text("knowledge/people/user.md")
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_end(memory: Memory, ended: bool) -> None:
+    async def say(role: str, text: str) -> None:
+        await observe(memory, NewTurn(role, text, session="s"), Caller())
+
+    await say("user", "Where should we keep the photos of the boats?")
+    await say("agent", "I would keep the photos in an S3 bucket with versioning. Shall I do that?")
+    await sessions.end_session(memory, "s")
+    await extract_pending(memory)
+    await say("user", "Yes, do that.")
+    await say("agent", "Done: the bucket is there.")
+    if ended:
+        await sessions.end_session(memory, "s")
+        await extract_pending(memory)
+    else:
+        await refresh(memory)
+    paths = (await sessions.show_session(memory, "s")).paths
+    assert len(paths) == 2
+    page = memory.files.read_text("knowledge/reference/general.md")
+    (line,) = [line for line in page.splitlines() if "S3 bucket" in line]
+    assert sources_of(line)[0].path == paths[1]
 
 
 async def test_a_serving_process_does_it_and_manual_means_manual(
