@@ -40,6 +40,7 @@ from mcp_server.settings_file import default_document, machine_document, read_se
 from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.forgotten import ForgottenTexts
+from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
@@ -47,10 +48,10 @@ from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.lexicon import LexiconFile
-from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
+from mcp_server.storage.state import State
 from mcp_server.storage.templates import BEGINNING, templates
 from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
@@ -179,7 +180,7 @@ async def export_memory(workspace: Path | str | None, environ: Mapping[str, str]
         left_out: list[str] = []
         async with memory.locks.files():
             with writing(target) as export:
-                if isinstance(memory.state, State):
+                if isinstance(memory.state, LocalState):
                     left_out = await whole.dump(memory.disk.root, memory.disk.local, memory.state, export)
                 else:
                     await _dump_team(workspace, environ, export)
@@ -223,8 +224,8 @@ class _Parts:
     settings: Settings
     disk: Folder
     files: ports.Files
-    state: ports.State
-    live: ports.LiveSets
+    state: State
+    live: LiveSets
     locks: ports.Locks
     changes: ports.Changes
     folders: ProjectFolders
@@ -247,7 +248,7 @@ async def _folder_parts(
     local = await run_sync(_local_folder, root, settings, problems, stack)
     files = WorkspaceFiles(root, local)
     locks = Locks(local, check_there=files.check_there)
-    state = await State.open(local / "state.db", locks)
+    state = await LocalState.open(local / "state.db", locks)
     stack.push_async_callback(_closed, state)
     return _Parts(
         settings=settings,
@@ -414,7 +415,7 @@ def _template(name: str) -> str:
     return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
-async def _closed(port: State | ports.Index) -> None:
+async def _closed(port: LocalState | ports.Index) -> None:
     """Closes a port, also during cancellation: it takes milliseconds."""
     with CancelScope(shield=True):
         await port.close()

@@ -34,7 +34,7 @@ from mcp_server.storage.history_values import LONGEST_TEXT, TAG_PREFIX, Branch, 
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.ports import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LocalFolder
@@ -348,7 +348,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
     local = local_folder(place)
     files = WorkspaceFiles(place, local)
     locks = Locks(local)
-    state = await State.open(local / "state.db", locks)
+    state = await LocalState.open(local / "state.db", locks)
     try:
         yield replace(
             memory,

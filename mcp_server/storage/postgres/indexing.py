@@ -32,8 +32,8 @@ from mcp_server.storage.postgres.candidates import COLUMNS, NAMES, as_vector
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.postings import LINES, SAID
-from mcp_server.storage.postgres.state import storable
 from mcp_server.storage.sqlite import Stems, driver
+from mcp_server.storage.state import storable
 from mcp_server.storage.values import (
     FOLDERS,
     is_indexed,

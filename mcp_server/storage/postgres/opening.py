@@ -14,13 +14,13 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.lexicon import SHIPPED, parsed
+from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.changes import TeamChanges
 from mcp_server.storage.postgres.database import Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.history import TeamHistory
 from mcp_server.storage.postgres.index import TeamIndex
-from mcp_server.storage.postgres.live_sets import TeamLiveSets
 from mcp_server.storage.postgres.locks import TeamLocks
 from mcp_server.storage.postgres.migrate import prepare
 from mcp_server.storage.postgres.state import TeamState
@@ -57,7 +57,7 @@ class TeamStorage:
     disk: NoFolder
     files: TeamFiles
     state: TeamState
-    live: TeamLiveSets
+    live: LiveSets
     locks: TeamLocks
     changes: TeamChanges
 
@@ -101,7 +101,7 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
     address = parse(text)
     database = Database(address, await run_sync(prepare, address))
     changes = TeamChanges(database)
-    files = TeamFiles(database)
+    files, state = TeamFiles(database), TeamState(database)
     await run_sync(database.open)
     try:
         await changes.start()
@@ -109,8 +109,8 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
             database=database,
             disk=NoFolder(f"the workspace {address.workspace}"),  # members may not know the server's address
             files=files,
-            state=TeamState(database),
-            live=TeamLiveSets(database),
+            state=state,
+            live=LiveSets(state),
             locks=TeamLocks(database, changes.send_all),
             changes=changes,
         )
