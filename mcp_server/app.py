@@ -39,7 +39,9 @@ from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
 from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
+from mcp_server.storage.files import Files
 from mcp_server.storage.forgotten import ForgottenTexts
+from mcp_server.storage.lexicon import LexiconFile
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
@@ -47,7 +49,6 @@ from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_ma
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
-from mcp_server.storage.local.lexicon import LexiconFile
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
@@ -223,11 +224,11 @@ class _Parts:
 
     settings: Settings
     disk: Folder
-    files: ports.Files
+    files: Files
     state: State
     live: LiveSets
     locks: ports.Locks
-    changes: ports.Changes
+    changes: Changes
     folders: ProjectFolders
     lexicon: Callable[[], tuple[Lexicon, str]]
     index: Callable[[Embedder | None, str, int], ports.Index]
@@ -259,7 +260,9 @@ async def _folder_parts(
         locks=locks,
         changes=Changes(),
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
-        lexicon=LexiconFile(files.root, settings.advisor.lexicon).read_or_shipped,
+        lexicon=LexiconFile(
+            lambda path: (files.root / Path(path).expanduser()).read_bytes(), settings.advisor.lexicon
+        ).read,
         index=lambda embedder, name, length: Index(files, locks, local / "index", embedder, name, length),
         history=lambda clock: Git(root, clock, files),
     )
@@ -282,7 +285,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         locks=storage.locks,
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
-        lexicon=lambda: storage.lexicon(settings.advisor.lexicon),
+        lexicon=LexiconFile(storage.files.read_bytes, settings.advisor.lexicon).read,
         index=storage.index,
         history=storage.history,
     )
@@ -313,7 +316,7 @@ def needs_extra() -> Iterator[None]:
         ) from error
 
 
-def _team_settings(files: ports.Files, environ: Mapping[str, str]) -> Settings:
+def _team_settings(files: Files, environ: Mapping[str, str]) -> Settings:
     """Returns the settings of a team's memory. Those of a machine come from the environment only."""
     from mcp_server.text.markdown import load
 

@@ -32,7 +32,7 @@ from mcp_server.knowledge.summaries import (
     with_state,
 )
 from mcp_server.memory import Memory
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.destinations import (
     GENERAL_PAGE,

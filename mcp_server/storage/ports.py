@@ -28,20 +28,17 @@ if TYPE_CHECKING:
     pass
 
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from mcp_server.model import Exchange
     from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.values import (
         Candidates,
         Change,
         Depth,
-        FileStat,
         Filters,
         IndexStatus,
         Mode,
@@ -211,71 +208,6 @@ Progress = Callable[[int, int], None]
 """Called with the number of files done and the number of all files."""
 
 
-class Files(Protocol):
-    """Documents by path. Writes are atomic, and on disk when a method returns. Methods are synchronous.
-
-    Raises Refused for a path outside the workspace, NotFound for a missing file, Unavailable if the disk fails.
-    """
-
-    def exists(self, path: str) -> bool: ...
-    def stat(self, path: str) -> FileStat: ...
-    def version(self, path: str) -> object | None:
-        """Returns a value that changes whenever the file may have changed; None if there is no such file."""
-
-    def is_folder(self, path: str) -> bool: ...
-    def relative(self, path: str) -> str:
-        """Returns the path that the index uses for a file: links resolved, no doubled slashes."""
-
-    def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes: ...
-    def read_text(self, path: str) -> str: ...
-    def text_or_none(self, path: str) -> str | None: ...
-    def readable(self, path: str) -> str | None: ...
-    def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        """Replaces a file's text. Raises Conflict if its text is not `expected`, or with `new` if it exists."""
-
-    def write_bytes_atomic(
-        self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, sealed: bool = False
-    ) -> None:
-        """Replaces a file's bytes, as `write_atomic` does. With `sealed`, the file is read-only from now on."""
-
-    def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None: ...
-    def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
-        """Writes at byte `at_offset`, truncates after it, and returns the new size. The caller holds a lock."""
-
-    def append_log(self, path: str, line: bytes, most: int) -> None:
-        """Appends a line to a log. Above `most` bytes the log becomes `NAME.1.jsonl` and a new one begins."""
-
-    def walk(self, prefix: str = "") -> Iterator[FileStat]: ...
-    def unusable(self, prefix: str) -> Iterator[str]: ...
-    def everything(self) -> Iterator[str]:
-        """Yields the paths of all files, hidden ones and `.local/` too, without those of git."""
-
-    def unnamed(self, path: str, most: int) -> bytes | None:
-        """Returns up to `most` bytes of a file whose name is not allowed in a path; None for all others."""
-
-    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yields path, number and bytes of earlier versions that are kept beside the files; none if git has them."""
-
-    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None: ...
-    def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]: ...
-    def names(self, prefix: str, part: str) -> list[str]:
-        """Returns the paths of the markdown files below a folder whose names contain `part`, in no order."""
-
-    def count(self) -> Counter[str]: ...
-    def nearest(self, path: str) -> str | None: ...
-    def move(self, path: str, to: str) -> None: ...
-    def remove(self, path: str) -> None: ...
-    def remove_all(self, folder: str, names: Iterable[str]) -> None: ...
-    def remove_folder(self, path: str) -> None: ...
-    def remove_empty(self, folder: str) -> None:
-        """Deletes a folder and its parents as far as they are empty."""
-
-    def erase(self, path: str) -> None:
-        """Overwrites a file and deletes it, so that its text cannot be restored from the disk."""
-
-    def remove_leftovers(self) -> int: ...
-
-
 class Folder(Protocol):
     """The folders of a workspace on this machine. Without any, `root` and `local` raise Unavailable."""
 
@@ -358,19 +290,6 @@ class Listener(Protocol):
     def __aiter__(self) -> AsyncIterator[Change]: ...
     async def receive(self) -> Change: ...
     def receive_nowait(self) -> Change: ...
-
-
-class Changes(Protocol):
-    """Change notices: every listener gets every change that is published after it began to listen."""
-
-    indexed: bool
-    """True while some process indexes changes."""
-
-    @property
-    def fresh(self) -> Mapping[str, int]: ...
-    def settled(self, seen: Mapping[str, int]) -> None: ...
-    def publish(self, change: Change) -> None: ...
-    def listen(self) -> AbstractAsyncContextManager[Listener]: ...
 
 
 class Trees(Protocol):

@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 from mcp_server.embed import Embedder
 from mcp_server.storage import ports
 from mcp_server.storage.changes import Changes
+from mcp_server.storage.files import Files
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
@@ -27,11 +28,11 @@ from tests.postgres import server
 class Ports:
     """The ports of one workspace, as one process has them."""
 
-    files: ports.Files
+    files: Files
     locks: ports.Locks
     state: State
     live: LiveSets
-    changes: ports.Changes
+    changes: Changes
     history: ports.History
     index: Callable[[Embedder | None], ports.Index]
 
