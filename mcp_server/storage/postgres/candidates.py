@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query, weigh
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.index.narrow import ENOUGH, in_bytes
 from mcp_server.storage.index.query_plan import (
     COUNTED,
     FETCHING_WORDS,
@@ -25,6 +24,7 @@ from mcp_server.storage.index.query_plan import (
     SmallScope,
 )
 from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
+from mcp_server.storage.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID

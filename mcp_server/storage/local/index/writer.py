@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_server.concurrency import both
-from mcp_server.errors import ContextManagerError
 from mcp_server.storage.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition
 from mcp_server.storage.index.plans import Plan, Row, Signals, plan, signals_of
+from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.index.plain_files import read_file
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.generations import Connected
 
@@ -49,7 +48,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class Indexer:
-    """Writes files into one index file. `failed` is the problem with the embedder, if any.
+    """Writes files into one index file.
 
     `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
     `held` (read, but not yet written completely), and add the finished ones to `taken`.
@@ -57,9 +56,8 @@ class Indexer:
 
     to: Connected
     files: WorkspaceFiles
-    embedder: Embedder | None
+    embedding: Embedding
     pause: Callable[[], Awaitable[None]] | None = None
-    failed: str | None = None
     held: frozenset[str] = frozenset()
     taken: set[str] = field(default_factory=set)
 
@@ -145,13 +143,7 @@ class Indexer:
 
     def _cut(self, rows: Sequence[Row]) -> tuple[list[Signals], NDArray[np.float32] | None]:
         cuts = [signals_of(row) for row in rows]
-        if self.embedder is None or not cuts:
-            return cuts, None
-        try:
-            return cuts, self.embedder.embed([found.text for found in cuts])
-        except ContextManagerError as error:
-            self.failed = str(error)
-            return cuts, None
+        return cuts, self.embedding.of([found.text for found in cuts])
 
 
 def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:
