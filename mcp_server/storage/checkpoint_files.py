@@ -248,7 +248,7 @@ class CheckpointTrees:
 
     def _bytes(self, path: str) -> bytes | None:
         try:
-            return self._files.read_bytes(path) if self._files.exists(path) else None
+            return self._files.bytes_or_none(path)
         except ContextManagerError:  # gone since it was listed, or not ours to read
             return None
 

@@ -8,6 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import get_args
 
 from mcp_server.errors import Invalid, NotFound, Refused
@@ -23,13 +24,15 @@ _DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
 
 
+@lru_cache(4096)
 def is_usable(name: str) -> bool:
     """Returns True if a file or folder of this name can be part of a path on every system."""
     forbidden = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name.endswith((".", " "))
     return not forbidden and len(name.encode()) <= 255
 
 
-def parts_of(path: str) -> list[str]:
+@lru_cache(4096)
+def parts_of(path: str) -> tuple[str, ...]:
     """Returns the parts of a relative path that is valid on every system. Raises Refused for any other path."""
     if not path.strip():
         raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
@@ -50,7 +53,7 @@ def parts_of(path: str) -> list[str]:
             raise Refused(f"{path!r} holds {part!r}, a name that Windows reserves; choose another one")
         if len(part.encode()) > 255:
             raise Refused(f"{part[:60]}… is too long for a file name; choose a shorter one")
-    return parts
+    return tuple(parts)
 
 
 def file_name(name: str) -> str:
@@ -93,9 +96,22 @@ class Files(ABC):
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
         """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
 
+    def bytes_or_none(self, path: str) -> bytes | None:
+        """Returns the file, or None if there is none. Raises Invalid for a folder."""
+        return self.read_bytes(path) if self.exists(path) else None
+
     def read_text(self, path: str) -> str:
         """Returns the file's text. Raises NotFound with the nearest name, Invalid for a binary file."""
-        data = self.read_bytes(path)
+        text = self.text_or_none(path)
+        if text is None:
+            raise self.missing(path)
+        return text
+
+    def text_or_none(self, path: str) -> str | None:
+        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
+        data = self.bytes_or_none(path)
+        if data is None:
+            return None
         if b"\0" in data:
             raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
         try:
@@ -103,10 +119,6 @@ class Files(ABC):
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-
-    def text_or_none(self, path: str) -> str | None:
-        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
-        return self.read_text(path) if self.exists(path) else None
 
     def readable(self, path: str) -> str | None:
         """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""

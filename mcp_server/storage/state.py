@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, get_args
 
 from mcp_server.conversations.source_keys import Known, TurnKey
@@ -141,8 +142,10 @@ class State(Tables, ABC):
         rows = await self.rows(f"SELECT {_SESSION} FROM {{session}} WHERE {{here}}{where} ORDER BY opened, session")
         return [_session(row) for row in rows]
 
-    async def save_session(self, row: SessionRow, keys: Sequence[TurnKey] = ()) -> None:
-        """Writes the session's row and adds the keys of newly recorded turns."""
+    async def save_session(
+        self, row: SessionRow, keys: Sequence[TurnKey] = (), entries: Mapping[Place, Any] = MappingProxyType({})
+    ) -> None:
+        """Writes the session's row, adds the keys of newly recorded turns, and writes small values by place."""
         values = (
             *(row.session, row.path, row.status, row.project, row.kind, row.delivery, storable(row.title)),
             *(moment_text(row.opened), moment_text(row.last_arrival), row.turns),
@@ -160,6 +163,7 @@ class State(Tables, ABC):
                 f"ON CONFLICT ({{ws_}}session, number) DO UPDATE SET {_SET_KEY}",
                 [(row.session, key.number, key.role, key.sha, key.nth, key.turn_id) for key in keys],
             )
+            put_entries(transaction, entries)
 
         await self.write(save)
 
@@ -341,8 +345,13 @@ class State(Tables, ABC):
 
     async def entries(self, namespace: str) -> dict[str, Any]:
         """Returns the values of a namespace by key."""
-        statement = "SELECT key, value FROM {entry} WHERE {here}namespace = ? ORDER BY key"
-        return {key: json.loads(value) for key, value in await self.rows(statement, namespace)}
+        return (await self.entries_of(namespace))[0]
+
+    async def entries_of(self, *namespaces: str) -> list[dict[str, Any]]:
+        """Returns the values of each of these namespaces by key, as of one moment."""
+        statement = "SELECT namespace, key, value FROM {entry} WHERE {here}namespace {among} ORDER BY key"
+        rows = await self.rows(statement, list(namespaces))
+        return [{key: json.loads(value) for name, key, value in rows if name == wanted} for wanted in namespaces]
 
     async def keys_of(self, namespace: str) -> list[str]:
         """Returns the keys of a namespace."""

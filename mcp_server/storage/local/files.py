@@ -82,7 +82,7 @@ class WorkspaceFiles(Files):
     def resolve(self, path: str) -> Path:
         """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
         parts = parts_of(path)
-        base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
+        base, rest = (self.local, parts[1:]) if parts[:1] == (LOCAL,) else (self.root, parts)
         try:
             real = Path(os.path.realpath(base.joinpath(*rest)))
         except (OSError, ValueError) as error:  # a loop of symbolic links
@@ -106,9 +106,11 @@ class WorkspaceFiles(Files):
         return self.resolve(path).exists()
 
     def stat(self, path: str) -> FileStat:
-        with self._explaining(path, "read"):
+        try:
             found = self.resolve(path).stat()
-            return FileStat(path, found.st_size, found.st_mtime_ns, not found.st_mode & 0o222)
+        except OSError as error:
+            raise self._explained(error, path, "read") from error
+        return FileStat(path, found.st_size, found.st_mtime_ns, not found.st_mode & 0o222)
 
     def version(self, path: str) -> tuple[int, int, int] | None:
         try:
@@ -121,10 +123,19 @@ class WorkspaceFiles(Files):
         return self.resolve(path).is_dir()
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
+        return self._read(self.resolve(path), path, start, size)
+
+    def bytes_or_none(self, path: str) -> bytes | None:
         real = self.resolve(path)
-        with self._explaining(path, "read"), durable.opened(real) as stream:
-            stream.seek(start)
-            return stream.read(size)
+        return self._read(real, path) if real.exists() else None
+
+    def _read(self, real: Path, path: str, start: int = 0, size: int = -1) -> bytes:
+        try:
+            with durable.opened(real) as stream:
+                stream.seek(start)
+                return stream.read(size)
+        except OSError as error:
+            raise self._explained(error, path, "read") from error
 
     def write_bytes_atomic(
         self,
@@ -138,17 +149,17 @@ class WorkspaceFiles(Files):
     ) -> None:
         """Replaces the file's bytes. `mode` is as in `durable.put`."""
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._writing(path):
             durable.put(real, data, path, expected, new=new, mode=0o444 if sealed else mode)
 
     def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
         real = self.resolve(folder)
-        with self._explaining(folder, "write"):
+        with self._writing(folder):
             durable.put_all(real, {real / file_name(name): data for name, data in contents.items()}, synced=synced)
 
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._writing(path):
             return durable.append(real, data, at_offset, path)
 
     def append_log(self, path: str, line: bytes, most: int) -> None:
@@ -168,7 +179,7 @@ class WorkspaceFiles(Files):
             if full:
                 place.replace(place.with_name(f"{place.stem}.1{place.suffix}"))
         except OSError as error:
-            raise _explained(error, path, "write") from error
+            raise self._explained(error, path, "write") from error
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
         clean = self.relative(prefix) if prefix.strip("/") else ""
@@ -248,7 +259,7 @@ class WorkspaceFiles(Files):
             raise self.missing(path)
         if target.exists():
             raise Conflict(f"{to} exists already; move it away or choose another name")
-        with self._explaining(to, "write"):
+        with self._writing(to):
             durable.make_folders(target.parent)
             source.rename(target)
             durable.sync_folder(target.parent)
@@ -256,13 +267,13 @@ class WorkspaceFiles(Files):
 
     def remove(self, path: str) -> None:
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._writing(path):
             durable.delete(real)
             durable.sync_folder(real.parent)
 
     def remove_all(self, folder: str, names: Iterable[str]) -> None:
         real, removed = self.resolve(folder), False
-        with self._explaining(folder, "write"):
+        with self._writing(folder):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     durable.delete(real / file_name(name))
@@ -295,7 +306,7 @@ class WorkspaceFiles(Files):
     def make_folder(self, path: str) -> None:
         """Creates a folder and its parents, for this user only. Does nothing if it exists."""
         real = self.resolve(path)
-        with self._explaining(str(real) if real == self.root else path, "write"):
+        with self._writing(str(real) if real == self.root else path):
             durable.make_folders(real)
 
     def remove_leftovers(self) -> int:
@@ -317,20 +328,37 @@ class WorkspaceFiles(Files):
             return NotFound(f"no file {path!r}; search finds what is stored")
 
     @contextlib.contextmanager
-    def _explaining(self, path: str, doing: str) -> Iterator[None]:
-        """Translates the system's errors into ours."""
-        if doing == "write":
-            self.check_there()
+    def _writing(self, path: str) -> Iterator[None]:
+        """Checks that the workspace is there, and translates the system's errors into ours."""
+        self.check_there()
         try:
             yield
-        except FileNotFoundError as error:
-            raise self.missing(path) from error
-        except IsADirectoryError as error:
-            raise Invalid(f"{path} is a folder; name a file in it") from error
-        except (NotADirectoryError, FileExistsError) as error:
-            raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path") from error
         except OSError as error:
-            raise _explained(error, path, doing) from error
+            raise self._explained(error, path, "write") from error
+
+    def _explained(self, error: OSError, path: str, doing: str) -> ContextManagerError:
+        match error:
+            case FileNotFoundError():
+                return self.missing(path)
+            case IsADirectoryError():
+                return Invalid(f"{path} is a folder; name a file in it")
+            case NotADirectoryError() | FileExistsError():
+                return Invalid(f"{path}: a part of this path is a file, not a folder; choose another path")
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT:
+                return Unavailable(f"the disk is full, {path} was not written; free some space and try again")
+            case errno.EROFS:
+                return Unavailable(
+                    f"the disk is read-only, {path} was not written; mount it writable or move the workspace"
+                )
+            case errno.EACCES | errno.EPERM:
+                return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
+            case errno.EINVAL | errno.ENXIO if doing == "read":
+                return Refused(f"{path} is a pipe or a device, not a plain file; name another one")
+            case errno.ENAMETOOLONG:
+                return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
+            case _:
+                return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
 
 
 def _inode(folder: Path) -> int:
@@ -345,24 +373,6 @@ def _holds_more_than_local(root: Path) -> bool:
         return any(found.name != LOCAL for found in root.iterdir())
     except OSError:
         return False
-
-
-def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return Unavailable(f"the disk is full, {path} was not written; free some space and try again")
-        case errno.EROFS:
-            return Unavailable(
-                f"the disk is read-only, {path} was not written; mount it writable or move the workspace"
-            )
-        case errno.EACCES | errno.EPERM:
-            return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
-        case errno.EINVAL | errno.ENXIO if doing == "read":
-            return Refused(f"{path} is a pipe or a device, not a plain file; name another one")
-        case errno.ENAMETOOLONG:
-            return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
-        case _:
-            return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
 
 
 def _is_file(file: Path) -> bool:
