@@ -1,18 +1,22 @@
 """The ports of storage: what a workspace's data must be able to do, whatever keeps it.
 
-`storage.local` implements all of them with files, SQLite and git. The modules beside this one (transcripts, topics,
-checkpoints, cold storage and so on) are built on these ports alone. Paths are POSIX strings relative to the workspace.
+`storage.local` implements all of them with files, SQLite and git, `storage.postgres` with PostgreSQL. Where engines
+share methods, the port is a base class: `files.Files`, `state.State`, `changes.Changes`. The other modules beside this
+one (transcripts, live sets, topics, checkpoints and so on) are built on the ports alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange
+    from mcp_server.model import Exchange
+    from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.history_values import (
         BlamedLine,
         Branch,
@@ -24,25 +28,7 @@ if TYPE_CHECKING:
         Tag,
         Version,
     )
-
-    pass
-
-
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from mcp_server.model import Exchange
-    from mcp_server.search.query import ParsedQuery
-    from mcp_server.storage.values import (
-        Candidates,
-        Change,
-        Depth,
-        Filters,
-        IndexStatus,
-        Mode,
-    )
+    from mcp_server.storage.values import Candidates, Change, Depth, Filters, IndexStatus, Mode
     from mcp_server.text.entries import Source
 
 

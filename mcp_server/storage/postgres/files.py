@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, LiteralString
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.storage.files import Files, file_name, parts_of
@@ -53,14 +53,14 @@ class TeamFiles(Files):
         return self._database.run(lambda connection: self._kind(connection, self.relative(path))) == "folder"
 
     def stat(self, path: str) -> FileStat:
-        row = self._row(self.relative(path))
+        row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
         if row is None:
             raise self.missing(path)
         _, size, mtime_ns, sealed = row
         return FileStat(path, size, mtime_ns, sealed)
 
     def version(self, path: str) -> tuple[int, int, int] | None:
-        row = self._row(self.relative(path))
+        row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
         return None if row is None else (row[0], row[1], row[2])
 
     # reading
@@ -271,14 +271,13 @@ class TeamFiles(Files):
     def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._database.run(lambda connection: connection.execute(statement, (self._ws, *values)).fetchall())
 
-    def _row(self, path: str) -> tuple[Any, ...] | None:
-        rows = self._rows("SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (path,))
-        return rows[0] if rows else None
+    def _row(self, connection: Connection, path: str, lock: LiteralString = "") -> tuple[Any, ...] | None:
+        """Returns version, size, time of the last change, and whether a file is sealed; None if it is missing."""
+        select: LiteralString = "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s"
+        return connection.execute(f"{select}{lock}", (self._ws, path)).fetchone()
 
     def _locked(self, connection: Connection, path: str) -> tuple[Any, ...] | None:
-        return connection.execute(
-            "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s FOR UPDATE", (self._ws, path)
-        ).fetchone()
+        return self._row(connection, path, " FOR UPDATE")
 
     def _kind(self, connection: Connection, path: str) -> str | None:
         """Returns "file" or "folder", or None if there is neither."""
@@ -368,9 +367,7 @@ class TeamFiles(Files):
 
     def found(self, connection: Connection, path: str) -> tuple[int, FileStat | None]:
         """Returns a file's version, and its size and time; None if it is missing."""
-        row = connection.execute(
-            "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (self._ws, path)
-        ).fetchone()
+        row = self._row(connection, path)
         return (row[0], FileStat(path, *row[1:])) if row else (0, None)
 
     def bytes_of(self, connection: Connection, path: str, start: int = 0) -> bytes:

@@ -26,7 +26,7 @@ from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
 from mcp_server.storage.local.index.generations import OpenReader, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
-from mcp_server.storage.local.index.plain_files import read_file
+from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
