@@ -86,15 +86,11 @@ class TeamHistory:
             raise NotFound(f"{path} has no version {at!r}{kept}")
         return self._files.content_of(path, found[0].version).decode("utf-8", "replace")
 
-    def commit_files(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> Committed:
+    def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Does nothing: each write has stored its version."""
         return Committed(None, tuple(paths))
 
-    def commit(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> str | None:
+    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
         """Does nothing: each write has stored its version."""
         return None
 
