@@ -39,18 +39,20 @@ from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
 from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
+from mcp_server.storage.files import Files
 from mcp_server.storage.forgotten import ForgottenTexts
+from mcp_server.storage.lexicon import LexiconFile
+from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
-from mcp_server.storage.local.lexicon import LexiconFile
-from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
+from mcp_server.storage.state import State
 from mcp_server.storage.templates import BEGINNING, templates
 from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
@@ -179,7 +181,7 @@ async def export_memory(workspace: Path | str | None, environ: Mapping[str, str]
         left_out: list[str] = []
         async with memory.locks.files():
             with writing(target) as export:
-                if isinstance(memory.state, State):
+                if isinstance(memory.state, LocalState):
                     left_out = await whole.dump(memory.disk.root, memory.disk.local, memory.state, export)
                 else:
                     await _dump_team(workspace, environ, export)
@@ -222,11 +224,11 @@ class _Parts:
 
     settings: Settings
     disk: Folder
-    files: ports.Files
-    state: ports.State
-    live: ports.LiveSets
+    files: Files
+    state: State
+    live: LiveSets
     locks: ports.Locks
-    changes: ports.Changes
+    changes: Changes
     folders: ProjectFolders
     lexicon: Callable[[], tuple[Lexicon, str]]
     index: Callable[[Embedder | None, str, int], ports.Index]
@@ -247,7 +249,7 @@ async def _folder_parts(
     local = await run_sync(_local_folder, root, settings, problems, stack)
     files = WorkspaceFiles(root, local)
     locks = Locks(local, check_there=files.check_there)
-    state = await State.open(local / "state.db", locks)
+    state = await LocalState.open(local / "state.db", locks)
     stack.push_async_callback(_closed, state)
     return _Parts(
         settings=settings,
@@ -258,7 +260,9 @@ async def _folder_parts(
         locks=locks,
         changes=Changes(),
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
-        lexicon=LexiconFile(files.root, settings.advisor.lexicon).read_or_shipped,
+        lexicon=LexiconFile(
+            lambda path: (files.root / Path(path).expanduser()).read_bytes(), settings.advisor.lexicon
+        ).read,
         index=lambda embedder, name, length: Index(files, locks, local / "index", embedder, name, length),
         history=lambda clock: Git(root, clock, files),
     )
@@ -281,7 +285,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         locks=storage.locks,
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
-        lexicon=lambda: storage.lexicon(settings.advisor.lexicon),
+        lexicon=LexiconFile(storage.files.read_bytes, settings.advisor.lexicon).read,
         index=storage.index,
         history=storage.history,
     )
@@ -312,7 +316,7 @@ def needs_extra() -> Iterator[None]:
         ) from error
 
 
-def _team_settings(files: ports.Files, environ: Mapping[str, str]) -> Settings:
+def _team_settings(files: Files, environ: Mapping[str, str]) -> Settings:
     """Returns the settings of a team's memory. Those of a machine come from the environment only."""
     from mcp_server.text.markdown import load
 
@@ -414,7 +418,7 @@ def _template(name: str) -> str:
     return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
-async def _closed(port: State | ports.Index) -> None:
+async def _closed(port: LocalState | ports.Index) -> None:
     """Closes a port, also during cancellation: it takes milliseconds."""
     with CancelScope(shield=True):
         await port.close()

@@ -182,7 +182,7 @@ def _must_say(before: str, after: str, wanted: Sequence[Anchor]) -> None:
 
 
 def _text(memory: Memory) -> str:
-    return memory.files.read_text(FILE) if memory.files.exists(FILE) else ""
+    return memory.files.text_or_none(FILE) or ""
 
 
 @lru_cache(maxsize=4)

@@ -30,12 +30,12 @@ from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
 from mcp_server.storage.changes import Changes
+from mcp_server.storage.files import Files
 from mcp_server.storage.history_values import LONGEST_TEXT, TAG_PREFIX, Branch, unused
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State
-from mcp_server.storage.ports import Files
+from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LocalFolder
 from mcp_server.text.destinations import MEMORY
@@ -348,7 +348,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
     local = local_folder(place)
     files = WorkspaceFiles(place, local)
     locks = Locks(local)
-    state = await State.open(local / "state.db", locks)
+    state = await LocalState.open(local / "state.db", locks)
     try:
         yield replace(
             memory,

@@ -324,5 +324,4 @@ async def _note_in_transcript(memory: Memory, session: str, done: Remembered, co
     summary = " ".join(content.split())
     change = KnowledgeChange(done.path, done.action, summary if len(summary) <= 120 else summary[:119] + "…", now)
     size = await run_sync(memory.transcripts.append, row.path, change, row.size, row.last_at, row.turns)
-    await memory.state.save_session(sessions.grown(row, size, now))
-    await memory.state.put(WRITTEN_IN, done.path, row.path, waits=False)
+    await memory.state.save_session(sessions.grown(row, size, now), entries={(WRITTEN_IN, done.path): row.path})

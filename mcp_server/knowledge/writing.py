@@ -32,7 +32,7 @@ from mcp_server.knowledge.summaries import (
     with_state,
 )
 from mcp_server.memory import Memory
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.destinations import (
     GENERAL_PAGE,
@@ -109,16 +109,14 @@ async def write_lines(
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
 
     async def work() -> list[ChangedFile]:
-        items = await memory.state.entries(LIVE_ITEMS)
+        items, stored = await memory.state.entries_of(LIVE_ITEMS, LIVE_PAGES)
         newer = await _newer(memory, items, live) if live else {}
         open_items = [one["lines"] for path, one in {**items, **newer}.items() if path not in ended]
-        stored = await memory.state.entries(LIVE_PAGES)
-        batch, paths = await run_sync(_batch, memory, derived, stale, open_items)
-        pages = {*stored, *map(page_of, batch.shown)}
+        batch, paths, pages = await run_sync(_batch, memory, derived, stale, open_items, stored)
         changed: list[ChangedFile | None] = []
         for path in sorted({*paths, *pages}):
             if path in pages:
-                changed.append(await _written_page(batch, path, stored.get(path), dry_run))
+                changed.append(await _written_page(batch, path, stored.get(path), pages[path], dry_run))
             else:
                 changed.append(await run_sync(_written, batch, path, dry_run))
         for path, one in newer.items():
@@ -137,10 +135,14 @@ async def write_lines(
 
 
 def _batch(
-    memory: Memory, derived: Sequence[Derived], stale: _Stale, open_items: Iterable[object]
-) -> tuple[_Batch, set[str]]:
-    """Returns the lines to write, and the paths of the files that they change. `open_items` are the stored lines of
-    open conversations."""
+    memory: Memory,
+    derived: Sequence[Derived],
+    stale: _Stale,
+    open_items: Iterable[object],
+    stored: Mapping[str, object],
+) -> tuple[_Batch, set[str], dict[str, _FoundPage]]:
+    """Returns the lines to write, the paths of the files that they change, and the pages that show items of open
+    conversations. `open_items` are the stored lines of these, `stored` such pages as they are in the state."""
     files = memory.files
     shown = [
         line for stored in open_items for line in lines_from(stored) if memory.forgotten.clean(line.entry) == line.entry
@@ -149,8 +151,9 @@ def _batch(
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
     placed = _at_home(files, by_file(_not_remembered(files, lines)))
     holding = _holding(files, stale.paths) if stale.paths else ()
-    closing = (path for path in map(page_of, reports) if files.exists(path))
-    return _Batch(memory, placed, stale, _sessions_by_journal(derived), reports, shown), {*placed, *holding, *closing}
+    batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(shown))
+    pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
+    return batch, {*placed, *holding, *filter(files.exists, batch.reports)}, pages
 
 
 def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
@@ -181,14 +184,19 @@ async def _newer(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The lines to write, by path: `reports` close open items, and `shown` are lines of open conversations."""
+    """The lines to write, by path: `reports` close open items of a page, and `shown` are lines of open
+    conversations."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]
     stale: _Stale
     by_day: Mapping[str, Sequence[str]]
-    reports: Sequence[Line]
-    shown: Sequence[Line] = ()
+    reports: Mapping[str, Sequence[Line]]
+    shown: Mapping[str, Sequence[Line]]
+
+
+_FoundPage = tuple[str | None, LivePage]
+"""The text of a page, and the page with the lines to write."""
 
 
 async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | None:
@@ -256,6 +264,13 @@ def page_of(line: Line) -> str:
     return place_of(replace(line, kind="open")).path
 
 
+def _by_page(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        found.setdefault(page_of(line), []).append(line)
+    return found
+
+
 def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
     """Returns the sessions that each journal names, by its path."""
     found: dict[str, list[str]] = {}
@@ -306,7 +321,7 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        here = [line for line in batch.reports if warm == page_of(line)]
+        here = batch.reports.get(warm, ())
         placed, named = batch.placed.get(path, []), batch.by_day.get(warm, ())
         after = rewritten(warm, before, placed, batch.stale, named, batch.memory.clock(), here)
         if after is None:
@@ -318,18 +333,20 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     return despite_editors(write)
 
 
-async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool) -> ChangedFile | None:
+def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
+    before = batch.memory.files.text_or_none(path)
+    return before, _page(batch, path, page_from(stored, before))
+
+
+async def _written_page(
+    batch: _Batch, path: str, stored: object, found: _FoundPage, dry_run: bool
+) -> ChangedFile | None:
     """Writes a page that shows items of open conversations. Its base is stored in the state before the file changes, so
     that a crash in between loses neither."""
     memory = batch.memory
-
-    def read() -> tuple[str | None, LivePage]:
-        before = memory.files.text_or_none(path)
-        return before, _page(batch, path, page_from(stored, before))
-
     for again in range(TRIES):
-        before, page = await run_sync(read, abandon_on_cancel=True)
-        is_live = page.base != page.shown or (page.gone and path in map(page_of, batch.shown))
+        before, page = found
+        is_live = page.base != page.shown or (page.gone and path in batch.shown)
         if not dry_run:
             if page.as_dict() != stored and (is_live or stored is not None):
                 await memory.state.put(LIVE_PAGES, path, page.as_dict())
@@ -340,6 +357,7 @@ async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool)
                 if again == TRIES - 1:
                     raise
                 stored = page.as_dict()
+                found = await run_sync(_found_page, batch, path, stored)
                 continue
             if not is_live and stored is not None:
                 await memory.state.remove(LIVE_PAGES, path)
@@ -359,10 +377,10 @@ def put_page(files: Files, path: str, before: str | None, after: str | None) -> 
 def _page(batch: _Batch, path: str, page: LivePage) -> LivePage:
     """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
     now = batch.memory.clock()
-    here = [line for line in batch.reports if page_of(line) == path]
+    here = batch.reports.get(path, ())
     placed = _without_gone(page, batch.placed.get(path, []))
     base = _after(path, page.base, placed, batch.stale, now, here)
-    lines = [(line, "") for line in batch.shown if page_of(line) == path]
+    lines = [(line, "") for line in batch.shown.get(path, ())]
     files = batch.memory.files
     home = _at_home(files, by_file(_not_remembered(files, [one for one in lines if one[0].kind != "report"])))
     written = _without_gone(page, home.get(path, []))

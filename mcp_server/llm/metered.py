@@ -25,8 +25,8 @@ from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
 from mcp_server.memory import Memory
 from mcp_server.settings import LlmSection
 from mcp_server.storage import logs
+from mcp_server.storage.files import Files
 from mcp_server.storage.llm_ledger import EMBEDDING, LlmLedger, Spent
-from mcp_server.storage.ports import Files
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 

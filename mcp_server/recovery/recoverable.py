@@ -239,7 +239,7 @@ def _text(memory: Memory, path: str) -> str:
 
 def _bytes(memory: Memory, path: str) -> bytes | None:
     try:
-        return memory.files.read_bytes(path) if memory.files.exists(path) else None
+        return memory.files.bytes_or_none(path)
     except ContextManagerError:
         return None
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 
-from anyio import WouldBlock, create_memory_object_stream
+from anyio import create_memory_object_stream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mcp_server.storage.values import Change
@@ -48,10 +48,7 @@ class Changes:
             if len(self._fresh) > MOST_FRESH:
                 del self._fresh[next(iter(self._fresh))]
         for listener in tuple(self._listeners):
-            try:
-                listener.send_nowait(change)
-            except WouldBlock:  # pragma: no cover - the buffer has no bound
-                continue
+            listener.send_nowait(change)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[MemoryObjectReceiveStream[Change]]:

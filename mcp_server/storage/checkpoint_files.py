@@ -22,7 +22,8 @@ from secrets import token_hex
 
 from mcp_server.checkpoints.document import SCHEMA, Checkpoint, page, parse, render
 from mcp_server.errors import ContextManagerError, NotFound, Unavailable
-from mcp_server.storage.ports import Files, History, Trees
+from mcp_server.storage.files import Files
+from mcp_server.storage.ports import History, Trees
 from mcp_server.storage.values import FileStat
 from mcp_server.text.markdown import read_moment, split_front_matter
 from mcp_server.text.redaction import secrets
@@ -247,7 +248,7 @@ class CheckpointTrees:
 
     def _bytes(self, path: str) -> bytes | None:
         try:
-            return self._files.read_bytes(path) if self._files.exists(path) else None
+            return self._files.bytes_or_none(path)
         except ContextManagerError:  # gone since it was listed, or not ours to read
             return None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.storage.values import LOCAL
 from mcp_server.text.forgotten import Forgotten, cut_short, joined, values
 

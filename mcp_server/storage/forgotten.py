@@ -16,7 +16,7 @@ from dataclasses import replace
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.forgetting.cleaning import cleaned
 from mcp_server.model import Turn
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.text import forgotten
 from mcp_server.text.forgotten import Forgotten
 

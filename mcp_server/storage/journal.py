@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.text.forgotten import Forgotten, from_line, hashes_of
 
 T = TypeVar("T")

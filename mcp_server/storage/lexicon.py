@@ -1,10 +1,11 @@
-"""Parses the advisor's lexicon."""
+"""The advisor's lexicon: the file that ships, or the user's own in its place (`advisor.lexicon`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from mcp_server.errors import Invalid
+from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.relevance.advisor_items import Lexicon
 from mcp_server.text.markdown import Lines, located
 from mcp_server.text.words import words
@@ -13,6 +14,34 @@ SHIPPED = Path(__file__).parents[1] / "data" / "lexicon.yaml"
 
 
 GROUPS, LISTS = ("technologies", "layers"), ("generic",)
+
+
+class LexiconFile:
+    """The lexicon, as it is in the user's file `chosen` now. `read` returns the bytes of that file."""
+
+    def __init__(self, read: Callable[[str], bytes], chosen: str | None) -> None:
+        self._read = read
+        self._chosen = chosen
+        self._known: tuple[bytes, Lexicon] | None = None
+
+    def read(self) -> tuple[Lexicon, str]:
+        """Returns the lexicon, and the problem of the user's file if the built-in lexicon is used instead."""
+        if not self._chosen:
+            return self._of(SHIPPED.read_bytes(), SHIPPED.name), ""
+        try:
+            return self._of(self._read(self._chosen), self._chosen), ""
+        except UnicodeDecodeError:
+            problem = f"advisor.lexicon: {self._chosen} cannot be read: it is no UTF-8 text"
+        except OSError as error:
+            problem = f"advisor.lexicon: {self._chosen} cannot be read: {error.strerror}"
+        except ContextManagerError as error:
+            problem = f"advisor.lexicon: {error}"
+        return self._of(SHIPPED.read_bytes(), SHIPPED.name), f"{problem}; the lexicon that ships is used until then"
+
+    def _of(self, data: bytes, where: str) -> Lexicon:
+        if self._known is None or self._known[0] != data:
+            self._known = data, parsed(data.decode("utf-8"), where)
+        return self._known[1]
 
 
 def parsed(text: str, where: str) -> Lexicon:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from mcp_server.storage.ports import State
+from mcp_server.storage.state import State
 from mcp_server.storage.values import Place
 
 Entries = Mapping[Place, Any]

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.text.transcript_head import file_id
 
 if TYPE_CHECKING:

@@ -1,18 +1,22 @@
 """The ports of storage: what a workspace's data must be able to do, whatever keeps it.
 
-`storage.local` implements all of them with files, SQLite and git. The modules beside this one (transcripts, topics,
-checkpoints, cold storage and so on) are built on these ports alone. Paths are POSIX strings relative to the workspace.
+`storage.local` implements all of them with files, SQLite and git, `storage.postgres` with PostgreSQL. Where engines
+share methods, the port is a base class: `files.Files`, `state.State`, `changes.Changes`. The other modules beside this
+one (transcripts, live sets, topics, checkpoints and so on) are built on the ports alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange
+    from mcp_server.model import Exchange
+    from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.history_values import (
         BlamedLine,
         Branch,
@@ -24,39 +28,8 @@ if TYPE_CHECKING:
         Tag,
         Version,
     )
-
-    pass
-
-
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections import Counter
-
-    from mcp_server.conversations.source_keys import Known, TurnKey
-    from mcp_server.model import Exchange, Role
-    from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
-    from mcp_server.search.query import ParsedQuery
-    from mcp_server.storage.values import (
-        Candidates,
-        Change,
-        Depth,
-        FileStat,
-        Filters,
-        IndexStatus,
-        LiveSetCounts,
-        Mode,
-        Place,
-        Reading,
-        Recorded,
-        SessionRow,
-        SessionState,
-    )
+    from mcp_server.storage.values import Candidates, Change, Depth, Filters, IndexStatus, Mode
     from mcp_server.text.entries import Source
-    from mcp_server.text.forgotten import Forgotten
 
 
 class Past(Protocol):
@@ -185,12 +158,8 @@ class History(Protocol):
     def is_shallow(self) -> bool: ...
     def check_free(self) -> None: ...
     def unmerged(self) -> tuple[str, list[str]]: ...
-    def commit(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> str | None: ...
-    def commit_files(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> Committed: ...
+    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None: ...
+    def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed: ...
     def uncommitted(self, prefixes: Sequence[str]) -> list[str]: ...
     def differing(self, prefixes: Sequence[str]) -> list[str]: ...
     def changes(self, prefixes: Sequence[str]) -> list[FileChange]:
@@ -219,71 +188,6 @@ T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Called with the number of files done and the number of all files."""
-
-
-class Files(Protocol):
-    """Documents by path. Writes are atomic, and on disk when a method returns. Methods are synchronous.
-
-    Raises Refused for a path outside the workspace, NotFound for a missing file, Unavailable if the disk fails.
-    """
-
-    def exists(self, path: str) -> bool: ...
-    def stat(self, path: str) -> FileStat: ...
-    def version(self, path: str) -> object | None:
-        """Returns a value that changes whenever the file may have changed; None if there is no such file."""
-
-    def is_folder(self, path: str) -> bool: ...
-    def relative(self, path: str) -> str:
-        """Returns the path that the index uses for a file: links resolved, no doubled slashes."""
-
-    def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes: ...
-    def read_text(self, path: str) -> str: ...
-    def text_or_none(self, path: str) -> str | None: ...
-    def readable(self, path: str) -> str | None: ...
-    def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        """Replaces a file's text. Raises Conflict if its text is not `expected`, or with `new` if it exists."""
-
-    def write_bytes_atomic(
-        self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, sealed: bool = False
-    ) -> None:
-        """Replaces a file's bytes, as `write_atomic` does. With `sealed`, the file is read-only from now on."""
-
-    def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None: ...
-    def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
-        """Writes at byte `at_offset`, truncates after it, and returns the new size. The caller holds a lock."""
-
-    def append_log(self, path: str, line: bytes, most: int) -> None:
-        """Appends a line to a log. Above `most` bytes the log becomes `NAME.1.jsonl` and a new one begins."""
-
-    def walk(self, prefix: str = "") -> Iterator[FileStat]: ...
-    def unusable(self, prefix: str) -> Iterator[str]: ...
-    def everything(self) -> Iterator[str]:
-        """Yields the paths of all files, hidden ones and `.local/` too, without those of git."""
-
-    def unnamed(self, path: str, most: int) -> bytes | None:
-        """Returns up to `most` bytes of a file whose name is not allowed in a path; None for all others."""
-
-    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yields path, number and bytes of earlier versions that are kept beside the files; none if git has them."""
-
-    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None: ...
-    def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]: ...
-    def names(self, prefix: str, part: str) -> list[str]:
-        """Returns the paths of the markdown files below a folder whose names contain `part`, in no order."""
-
-    def count(self) -> Counter[str]: ...
-    def nearest(self, path: str) -> str | None: ...
-    def move(self, path: str, to: str) -> None: ...
-    def remove(self, path: str) -> None: ...
-    def remove_all(self, folder: str, names: Iterable[str]) -> None: ...
-    def remove_folder(self, path: str) -> None: ...
-    def remove_empty(self, folder: str) -> None:
-        """Deletes a folder and its parents as far as they are empty."""
-
-    def erase(self, path: str) -> None:
-        """Overwrites a file and deletes it, so that its text cannot be restored from the disk."""
-
-    def remove_leftovers(self) -> int: ...
 
 
 class Folder(Protocol):
@@ -321,100 +225,6 @@ class Locks(Protocol):
     def try_maintainer(self) -> Held | None: ...
     def share(self, name: str) -> Held | None: ...
     def try_exclusive(self, name: str) -> Held | None: ...
-
-
-class State(Protocol):
-    """Sessions, keys of turns, references, folder ids, and small JSON values. Every method is one transaction."""
-
-    async def complete(self) -> bool: ...
-    async def completed(self) -> None: ...
-    async def data_version(self) -> int: ...
-
-    @property
-    def damage(self) -> str | None:
-        """Returns a sentence about a damaged file that was replaced, for `status`; None without one."""
-
-    async def session(self, session: str) -> SessionRow | None: ...
-    async def sessions(self, open_only: bool = False) -> list[SessionRow]: ...
-    async def save_session(self, row: SessionRow, keys: Sequence[TurnKey] = ()) -> None: ...
-    async def keys(self, session: str) -> list[TurnKey]: ...
-    async def last_number(self, session: str) -> int: ...
-    async def count_turns(self, session: str, role: Role) -> int: ...
-    async def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Recorded: ...
-    async def known(
-        self, session: str, arriving: Sequence[tuple[Role, str, str]], *, anywhere: bool = False
-    ) -> Known: ...
-    async def name_turns(self, session: str, named: Sequence[tuple[int, str]]) -> None: ...
-    async def forget_keys(self, session: str) -> None: ...
-
-    async def get(self, namespace: str, key: str) -> Any: ...
-    async def get_all(self, places: Sequence[tuple[str, str]]) -> list[Any]: ...
-    async def entries(self, namespace: str) -> dict[str, Any]: ...
-    async def keys_of(self, namespace: str) -> list[str]: ...
-    async def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> None: ...
-    async def add(self, namespace: str, key: str, value: Any, most: int) -> None: ...
-    async def remove(self, namespace: str, *keys: str) -> None: ...
-    async def change_entries(
-        self,
-        places: Iterable[Place],
-        change: Callable[[Mapping[Place, Any]], tuple[T, Mapping[Place, Any]]],
-        *,
-        waits: bool = True,
-    ) -> T:
-        """Reads and writes several values in one transaction. `change` is pure and may be called again."""
-
-    async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
-        """Returns an entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn
-        ("" for none), and whether the namespace `waiting` has entries, as of one moment."""
-
-    async def log_access(self, path: str, kind: str, at: datetime) -> None: ...
-    async def references(self, paths: Iterable[str]) -> dict[str, int]: ...
-    async def last_accesses(self, paths: Iterable[str]) -> dict[str, datetime]: ...
-    async def access_since(self) -> datetime | None: ...
-    async def directory_ids(self) -> dict[str, str]: ...
-    async def name_directory(self, folder: str, new_id: str) -> str: ...
-
-    async def held(self, request: Forgotten) -> dict[str, int]: ...
-    async def scrub(self, request: Forgotten) -> str:
-        """Removes the text of a request from all rows. Returns a sentence about what is left, or ""."""
-
-    async def empty(self, kept: Iterable[str]) -> None: ...
-
-
-class LiveSets(Protocol):
-    """The chunks of each open session's context. Every method is one transaction."""
-
-    async def of(self, session: str) -> list[LiveChunk]: ...
-    async def of_kinds(self, session: str, kinds: Sequence[ChunkKind]) -> list[LiveChunk]: ...
-    async def any_of(self, session: str) -> bool: ...
-    async def sessions(self) -> list[str]: ...
-    async def whole(self, session: str | None = None) -> frozenset[str]: ...
-    async def tokens(self, session: str) -> int: ...
-    async def add(
-        self,
-        session: str,
-        turn: int,
-        chunks: Sequence[LiveChunk],
-        at: datetime,
-        client: int | None,
-        keep: timedelta,
-        entries: Mapping[tuple[str, str], Any] = ...,
-    ) -> LiveSetCounts | None: ...
-    async def readings(self, session: str) -> list[Reading]: ...
-    async def counts(self, session: str) -> LiveSetCounts: ...
-    async def shortened_chunks(self, session: str) -> list[Standing] | None: ...
-    async def cold_turns(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]: ...
-    async def knows(self, chunk_id: str) -> bool: ...
-    async def put(self, session: str, chunks: Iterable[LiveChunk]) -> None: ...
-    async def clear(self, session: str) -> None: ...
-    async def read_state(self, session: str, places: Sequence[Place]) -> SessionState: ...
-    async def replace_state(
-        self,
-        session: str,
-        places: Sequence[Place],
-        entries: Mapping[str, Mapping[str, Any]],
-        chunks: Sequence[LiveChunk],
-    ) -> None: ...
 
 
 class Index(Protocol):
@@ -462,19 +272,6 @@ class Listener(Protocol):
     def __aiter__(self) -> AsyncIterator[Change]: ...
     async def receive(self) -> Change: ...
     def receive_nowait(self) -> Change: ...
-
-
-class Changes(Protocol):
-    """Change notices: every listener gets every change that is published after it began to listen."""
-
-    indexed: bool
-    """True while some process indexes changes."""
-
-    @property
-    def fresh(self) -> Mapping[str, int]: ...
-    def settled(self, seen: Mapping[str, int]) -> None: ...
-    def publish(self, change: Change) -> None: ...
-    def listen(self) -> AbstractAsyncContextManager[Listener]: ...
 
 
 class Trees(Protocol):

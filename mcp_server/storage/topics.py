@@ -21,7 +21,8 @@ from typing import Any, TypeVar, cast
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, slugify
-from mcp_server.storage.ports import Files, State
+from mcp_server.storage.files import Files
+from mcp_server.storage.state import State
 from mcp_server.storage.values import Place
 from mcp_server.topics.topic import Activations, Payload, Topic
 

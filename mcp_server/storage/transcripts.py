@@ -13,7 +13,7 @@ from itertools import count
 
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.text.markdown import load, split_front_matter, to_utc
 from mcp_server.text.transcript import (
     Tail,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_server.model import Delivery, Kind, Passage
     from mcp_server.search import query, ranking
     from mcp_server.search.query import ParsedQuery
+    from mcp_server.storage.index.scoring import Found
 
 
 CHUNK_COLUMNS = tuple(field.name for field in fields(LiveChunk))
@@ -244,19 +245,6 @@ def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
 
 
 Mode = Literal["hybrid", "keyword", "vector"]
-
-
-class Found(Protocol):
-    """A candidate with its passage, which is made only when it is asked for."""
-
-    candidate: ranking.Candidate
-    source: int | None
-    """For a derived line: the number of the candidate passage that it comes from."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def passage(self) -> Passage: ...
 
 
 @dataclass(frozen=True, slots=True)

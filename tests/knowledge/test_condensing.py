@@ -16,7 +16,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.conftest import Clock
 

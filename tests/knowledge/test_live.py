@@ -204,14 +204,14 @@ from mcp_server.knowledge.extract import extract_pending
 from mcp_server.knowledge.extract import refresh
 from mcp_server.app import open_memory
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import LocalState
 from tests.conftest import KEYWORDS_ONLY
 from tests.killing import die_at
 
 async def main():
     now = datetime.fromisoformat(sys.argv[3])
     async with open_memory(Path(sys.argv[1]), KEYWORDS_ONLY, clock=lambda: now) as memory:
-        die_at(int(sys.argv[2]), (durable, "put"), (State, "put"), (State, "remove"))
+        die_at(int(sys.argv[2]), (durable, "put"), (LocalState, "put"), (LocalState, "remove"))
         await refresh(memory)
         await extract_pending(memory)
 

@@ -12,7 +12,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import is_derived
 from tests.conftest import Clock

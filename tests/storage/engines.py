@@ -13,12 +13,14 @@ from anyio.to_thread import run_sync
 from mcp_server.embed import Embedder
 from mcp_server.storage import ports
 from mcp_server.storage.changes import Changes
+from mcp_server.storage.files import Files
+from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.index.index import Index
-from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import LocalState
+from mcp_server.storage.state import State
 from tests.postgres import server
 
 
@@ -26,11 +28,11 @@ from tests.postgres import server
 class Ports:
     """The ports of one workspace, as one process has them."""
 
-    files: ports.Files
+    files: Files
     locks: ports.Locks
-    state: ports.State
-    live: ports.LiveSets
-    changes: ports.Changes
+    state: State
+    live: LiveSets
+    changes: Changes
     history: ports.History
     index: Callable[[Embedder | None], ports.Index]
 
@@ -47,7 +49,7 @@ def local(folder: Path) -> Opened:
     async def opened() -> AsyncIterator[Ports]:
         files = WorkspaceFiles(folder)
         locks = Locks(files.local)
-        state = await State.open(files.local / "state.db", locks)
+        state = await LocalState.open(files.local / "state.db", locks)
         made: list[Index] = []
 
         def index(embedder: Embedder | None) -> Index:

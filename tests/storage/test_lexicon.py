@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +16,8 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
 from mcp_server.storage import logs
-from mcp_server.storage.lexicon import parsed
+from mcp_server.storage.lexicon import LexiconFile, parsed
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.lexicon import LexiconFile
 from mcp_server.storage.logs import AdvisorFiles, advisor_path
 from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
 
@@ -33,7 +31,7 @@ REST = "Design a REST API endpoint for user authentication"
 
 @pytest.fixture(scope="module")
 def shipped() -> Lexicon:
-    return LexiconFile(Path(), None).read()
+    return LexiconFile(str.encode, None).read()[0]
 
 
 def item(kind: ItemType, path: str, minutes: float, accesses: int, tags: tuple[str, ...] = ()) -> ContextItem:
@@ -74,12 +72,11 @@ def test_it_knows_technologies_layers_and_what_is_generic(
 def test_a_file_of_the_users_own_stands_in_its_place_and_is_read_again_when_it_changes(tmp_path: Path) -> None:
     own = tmp_path / "mine.yaml"
     own.write_text("technologies:\n  oven: [Oven, Šporet]\n")
-    lexicon = LexiconFile(tmp_path, "mine.yaml")
-    assert lexicon.read() == Lexicon({"oven": frozenset({"oven", "sporet"})}, {}, frozenset())
-    assert lexicon.read() is lexicon.read()
+    lexicon = LexiconFile(lambda path: (tmp_path / path).read_bytes(), "mine.yaml")
+    assert lexicon.read() == (Lexicon({"oven": frozenset({"oven", "sporet"})}, {}, frozenset()), "")
+    assert lexicon.read()[0] is lexicon.read()[0]
     own.write_text("generic: [oven]\n")
-    os.utime(own, ns=(1, 1))
-    assert lexicon.read().generic == {"oven"}
+    assert lexicon.read()[0].generic == {"oven"}
 
 
 @pytest.mark.parametrize(
@@ -105,13 +102,14 @@ def test_what_is_wrong_is_named_with_its_line(text: str, where: int, what: str) 
 
 
 def test_while_it_is_wrong_the_one_that_ships_serves(tmp_path: Path, shipped: Lexicon) -> None:
-    lexicon, problem = LexiconFile(tmp_path, "mine.yaml").read_or_shipped()
+    own = LexiconFile(lambda path: (tmp_path / path).read_bytes(), "mine.yaml")
+    lexicon, problem = own.read()
     assert lexicon == shipped
     assert "mine.yaml cannot be read" in problem
     (tmp_path / "mine.yaml").write_bytes(b"\xff")
-    assert "no UTF-8" in LexiconFile(tmp_path, "mine.yaml").read_or_shipped()[1]
+    assert "no UTF-8" in own.read()[1]
     (tmp_path / "mine.yaml").write_text("")
-    assert LexiconFile(tmp_path, "mine.yaml").read_or_shipped() == (Lexicon({}, {}, frozenset()), "")
+    assert own.read() == (Lexicon({}, {}, frozenset()), "")
 
 
 counter = TokenCounter()

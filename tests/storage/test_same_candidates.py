@@ -17,7 +17,7 @@ from mcp_server.embed.providers import load
 from mcp_server.model import TranscriptHead, Turn
 from mcp_server.search.query import parse_query
 from mcp_server.search.ranking import rank
-from mcp_server.storage.ports import Files
+from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
 from tests.storage.engines import local, postgres

@@ -17,7 +17,7 @@ from mcp_server.conversations.source_keys import TurnKey, content_sha, keys_of
 from mcp_server.errors import Unavailable
 from mcp_server.model import Role, Turn
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State, count_conversations
+from mcp_server.storage.local.state import LocalState, count_conversations
 from mcp_server.storage.values import SessionRow
 
 pytestmark = pytest.mark.anyio
@@ -37,8 +37,8 @@ connection.close()
 """
 
 
-async def opened(folder: Path) -> State:
-    return await State.open(folder / "state.db", Locks(folder))
+async def opened(folder: Path) -> LocalState:
+    return await LocalState.open(folder / "state.db", Locks(folder))
 
 
 def sessions_in_another_process(folder: Path) -> int:
@@ -134,8 +134,8 @@ async def test_a_file_that_is_spoilt_or_deleted_while_it_is_open_is_replaced(
     tmp_path: Path, spoilt: bytes | None
 ) -> None:
     locks = Locks(tmp_path)
-    one = await State.open(tmp_path / "state.db", locks)
-    two = await State.open(tmp_path / "state.db", locks)
+    one = await LocalState.open(tmp_path / "state.db", locks)
+    two = await LocalState.open(tmp_path / "state.db", locks)
     await one.put("n", "k", 1)
     await one.completed()
     assert await two.complete()
@@ -165,8 +165,8 @@ def row(session: str) -> SessionRow:
 
 
 @pytest.fixture
-async def state(tmp_path: Path) -> AsyncIterator[State]:
-    opened = await State.open(tmp_path / "state.db", Locks(tmp_path))
+async def state(tmp_path: Path) -> AsyncIterator[LocalState]:
+    opened = await LocalState.open(tmp_path / "state.db", Locks(tmp_path))
     keys = [TurnKey(1, "user", "s1", 0), TurnKey(2, "agent", "s2", 0, "a"), TurnKey(3, "user", "s1", 1)]
     await opened.save_session(row("one"), keys)
     await opened.save_session(row("other"), [TurnKey(1, "user", "s3", 0, "b")])
@@ -174,7 +174,7 @@ async def state(tmp_path: Path) -> AsyncIterator[State]:
     await opened.close()
 
 
-async def test_ids_contents_and_copies_are_found(state: State) -> None:
+async def test_ids_contents_and_copies_are_found(state: LocalState) -> None:
     arriving: list[tuple[Role, str, str]] = [("user", "s1", "x"), ("agent", "s2", "a"), ("user", "s3", "b")]
     known = await state.known("one", arriving, anywhere=True)
     assert known.ids == {"a"}
@@ -184,13 +184,13 @@ async def test_ids_contents_and_copies_are_found(state: State) -> None:
     assert (await state.known("one", arriving)).elsewhere == frozenset()
 
 
-async def test_a_turn_is_named_once(state: State) -> None:
+async def test_a_turn_is_named_once(state: LocalState) -> None:
     await state.name_turns("one", [(1, "x"), (2, "y")])
     await state.name_turns("one", [(1, "z")])
     assert [key.turn_id for key in await state.keys("one")] == ["x", "a", None]
 
 
-async def test_several_values_are_removed_at_once(state: State) -> None:
+async def test_several_values_are_removed_at_once(state: LocalState) -> None:
     for key in "abc":
         await state.put("n", key, 1)
     await state.remove("n", "a", "c", "nothing")
@@ -202,7 +202,7 @@ async def test_a_state_of_the_version_before_gets_its_index(tmp_path: Path) -> N
     old = sqlite3.connect(path)
     old.execute("PRAGMA user_version = 1")
     old.close()
-    opened = await State.open(path, Locks(tmp_path))
+    opened = await LocalState.open(path, Locks(tmp_path))
     await opened.save_session(row("one"), [TurnKey(1, "user", "s", 0, "a")])
     assert (await opened.known("two", [("user", "s", "a")], anywhere=True)).elsewhere == {"a"}
     await opened.close()

@@ -18,9 +18,9 @@ from typing import Any
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
-from mcp_server.storage.index.numpy_import import import_numpy
+from mcp_server.storage.files import Files
 from mcp_server.storage.index.scoring import Found
-from mcp_server.storage.ports import Files
+from mcp_server.storage.index.vectors import import_numpy
 from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
 from mcp_server.text import markdown, transcript
 from mcp_server.text.entries import sources_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcp_server.search.query import Query
+from mcp_server.search.query import Query, weigh
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,14 +52,14 @@ class SmallScope:
 
         return len(np.unique(self.owner[self.stems == stem]))
 
-    def best(self, words: Sequence[tuple[int, int]], passages: int, mean_words: float, most: int) -> list[int]:
-        """Returns the ids of the `most` passages that match best. `words` are pairs of a stem and the number of
-        passages of the whole index that contain it; `passages` and `mean_words` are those of the whole index."""
+    def best(self, words: Sequence[Fetching], passages: int, mean_words: float, most: int) -> list[int]:
+        """Returns the ids of the `most` passages that match best. `passages` and `mean_words` are those of the whole
+        index."""
         import numpy as np
 
         total = np.zeros(len(self.ids))
         norm = K1 * (1 - B + B * self.lengths / mean_words)
-        for stem, frequency in words:
+        for _, stem, frequency in words:
             times = np.bincount(self.owner[self.stems == stem], minlength=len(self.ids))
             total += idf(passages, frequency) * times * (K1 + 1) / (times + norm)
         order = np.argsort(-total, kind="stable")[:most]
@@ -88,12 +88,40 @@ SLACK = 1.5
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, with `values` for its
+    placeholders.
+
+    `projects` and `without_session` are part of the condition, and separate for counting and for searching by meaning.
+    `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched and
+    counted as passages of their own.
+    """
+
+    condition: str
+    values: tuple[Any, ...]
+    projects: tuple[Any, ...] | None
+    without_session: Any
+    other: bool
+    everything: bool
+    lines: bool
+
+
+class Fetching(NamedTuple):
+    """A word that fetches passages: its stem, and the number of passages of the whole index that contain it."""
+
+    word: str
+    stem: int
+    frequency: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression,
-    "" for none.
+    """A query as an index understands it. `numbers` are the stems of `asked.lookup`. `fetching` are the words that
+    fetch passages; derived lines are also fetched by words `of_lines`, which no turn contains.
 
     `frequencies` and `passages` are those of the scope; `everywhere`, `all_passages` and `mean_words` those of the
-    whole index, which BM25 uses. Derived lines count only if the scope includes them.
+    whole index, which BM25 uses. Derived lines count only if the scope includes them. `small` are the words of the
+    scope if it is small.
     """
 
     asked: Query
@@ -103,9 +131,56 @@ class QueryPlan:
     everywhere: tuple[int, ...]
     all_passages: int
     mean_words: float
-    fetch: str
-    fetch_lines: str
-    fetching: tuple[tuple[int, int], ...] = ()
-    small: SmallScope | None = None
-    """The fetching words as stems with their frequencies in the whole index; and the words of the scope if it is small.
+    fetching: tuple[Fetching, ...]
+    of_lines: tuple[Fetching, ...]
+    small: SmallScope | None
+
+
+def planned(
+    asked: Query,
+    numbers: tuple[int, ...],
+    everywhere: tuple[int, ...],
+    totals: tuple[int, int],
+    scope: Scope,
+    passages: int,
+    small: SmallScope | None,
+    counted: Callable[[int], int],
+    postings: int,
+) -> QueryPlan:
+    """Returns the plan of a query. `totals` are the passages and words of the whole index; `counted` returns how many
+    passages of the scope contain the word at a place of `asked.lookup`.
+
+    The rarest word always fetches, then the next ones, while all together occur in at most `postings` passages.
     """
+    all_passages, total_words = totals
+    share = passages / all_passages if all_passages else 0.0
+
+    def frequency(place: int) -> int:
+        known = everywhere[place]
+        if not known or scope.everything:
+            return known
+        if known > COUNTED:
+            return max(1, round(known * share))
+        return small.holding(numbers[place]) if small else counted(place)
+
+    frequencies = tuple(map(frequency, range(len(everywhere))))
+    fetching: list[Fetching] = []
+    of_lines: list[Fetching] = []
+    for known, word, stem in sorted(zip(everywhere, asked.words, numbers, strict=False)):
+        if known and (not fetching or known <= postings) and len(fetching) < FETCHING_WORDS:
+            fetching.append(Fetching(word, stem, known))
+            postings -= known
+        elif not known and len(of_lines) < FETCHING_WORDS:
+            of_lines.append(Fetching(word, stem, known))
+    return QueryPlan(
+        asked=weigh(asked, frequencies, passages),
+        numbers=numbers,
+        frequencies=frequencies,
+        passages=passages,
+        everywhere=everywhere,
+        all_passages=all_passages,
+        mean_words=total_words / all_passages if all_passages else 1.0,
+        fetching=tuple(fetching),
+        of_lines=tuple(of_lines),
+        small=small,
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_server.model import Category, Passage
+from mcp_server.model import Category, Exchange, Passage
 from mcp_server.search.ranking import Candidate
 from mcp_server.storage.index.query_plan import K1, B, QueryPlan, idf
+from mcp_server.storage.values import Candidates, Mode
 from mcp_server.text.entries import Source, sources_of, without_sources
 
 if TYPE_CHECKING:
@@ -79,6 +80,52 @@ def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found
         )
         together.append(replace(one, candidate=candidate, source=number))
     return together
+
+
+def as_candidates(
+    plan: QueryPlan, found: Sequence[Found], mode: Mode, by_meaning: bool, generation: str, messages: Iterable[str]
+) -> Candidates:
+    """Returns the result of a search. A search for the meaning alone has no values of words."""
+    if mode == "vector" and by_meaning:
+        found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
+    return Candidates(
+        plan.asked,
+        tuple(found),
+        plan.frequencies,
+        plan.passages,
+        mode if by_meaning else "keyword",
+        generation,
+        tuple(messages),
+    )
+
+
+EXCHANGE_PARTS = 2
+"""Parts of a turn that `exchanges_of` compares: about 1,600 characters."""
+
+
+def exchanges_of(
+    rows: Iterable[tuple[Any, ...]], vector: NDArray[np.float32], turns: Sequence[Source]
+) -> dict[Source, Exchange]:
+    """Returns how near turns and their neighbors are to a message's vector; nothing for turns without one. `rows` are
+    path, turn, part and vector of their first EXCHANGE_PARTS parts."""
+    import numpy as np
+
+    summed: dict[Source, NDArray[np.float32]] = {}
+    for path, mark, _, blob in rows:
+        part = np.frombuffer(blob, dtype="<f2").astype(np.float32)
+        summed[Source(path, mark)] = summed.get(Source(path, mark), 0.0) + part
+    units = {turn: one / np.linalg.norm(one) for turn, one in summed.items() if one.any()}
+    found = {}
+    for turn in turns:
+        if turn in units:
+            three = [units[one] for step in (-1, 0, 1) if (one := Source(turn.path, turn.turn + step)) in units]
+            mean = np.sum(three, axis=0)
+            found[turn] = Exchange(
+                float(units[turn] @ vector),
+                float(mean @ vector / (np.linalg.norm(mean) or 1.0)),
+                max(float(one @ vector) for one in three),
+            )
+    return found
 
 
 def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:

@@ -1,29 +1,24 @@
 """The workspace's files: every path is checked, every write is atomic and on disk before it is acknowledged.
 
-Methods are synchronous and short; actions call those that may take over a millisecond in a worker thread. Paths are
-POSIX strings relative to the workspace. `.local/` may be elsewhere: a setting moves it off synchronized drives.
+`.local/` may be elsewhere than the workspace: a setting moves it off synchronized drives.
 """
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import os
 import shutil
 import stat
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
-from mcp_server.model import Category
+from mcp_server.storage.files import Files, file_name, is_usable, parts_of
 from mcp_server.storage.local import durable
-from mcp_server.storage.paths import is_usable, parts_of
 from mcp_server.storage.values import LOCAL, FileStat
 
 
@@ -60,7 +55,7 @@ class _Listed:
     names: tuple[str, ...]
 
 
-class WorkspaceFiles:
+class WorkspaceFiles(Files):
     """Reads and writes files below `root` and, for `.local/…`, below `local`, and never outside of them."""
 
     def __init__(self, root: Path, local: Path | None = None) -> None:
@@ -87,7 +82,7 @@ class WorkspaceFiles:
     def resolve(self, path: str) -> Path:
         """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
         parts = parts_of(path)
-        base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
+        base, rest = (self.local, parts[1:]) if parts[:1] == (LOCAL,) else (self.root, parts)
         try:
             real = Path(os.path.realpath(base.joinpath(*rest)))
         except (OSError, ValueError) as error:  # a loop of symbolic links
@@ -108,17 +103,16 @@ class WorkspaceFiles:
         return real.relative_to(self.root).as_posix()
 
     def exists(self, path: str) -> bool:
-        """Returns True if there is a file or folder. Raises Refused as `resolve` does."""
         return self.resolve(path).exists()
 
     def stat(self, path: str) -> FileStat:
-        """Returns size and time of a file. Raises NotFound with the nearest name."""
-        with self._explaining(path, "read"):
+        try:
             found = self.resolve(path).stat()
-            return FileStat(path, found.st_size, found.st_mtime_ns, not found.st_mode & 0o222)
+        except OSError as error:
+            raise self._explained(error, path, "read") from error
+        return FileStat(path, found.st_size, found.st_mtime_ns, not found.st_mode & 0o222)
 
     def version(self, path: str) -> tuple[int, int, int] | None:
-        """Returns a value that changes whenever the file may have changed; None if there is no such file."""
         try:
             found = (self.root / path).stat()
         except OSError:
@@ -126,51 +120,22 @@ class WorkspaceFiles:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def is_folder(self, path: str) -> bool:
-        """Returns True if there is a folder. Raises Refused as `resolve` does."""
         return self.resolve(path).is_dir()
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
-        """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
+        return self._read(self.resolve(path), path, start, size)
+
+    def bytes_or_none(self, path: str) -> bytes | None:
         real = self.resolve(path)
-        with self._explaining(path, "read"), durable.opened(real) as stream:
-            stream.seek(start)
-            return stream.read(size)
+        return self._read(real, path) if real.exists() else None
 
-    def read_text(self, path: str) -> str:
-        """Returns the file's text. Raises NotFound with the nearest name, Invalid for a binary file."""
-        data = self.read_bytes(path)
-        if b"\0" in data:
-            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
+    def _read(self, real: Path, path: str, start: int = 0, size: int = -1) -> bytes:
         try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-
-    def text_or_none(self, path: str) -> str | None:
-        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
-        return self.read_text(path) if self.exists(path) else None
-
-    def readable(self, path: str) -> str | None:
-        """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""
-        try:
-            return self.text_or_none(path)
-        except Invalid:
-            return None
-
-    def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        """Replaces the file's text durably and atomically: readers and crashes see the old file or the new one.
-
-        Raises Conflict if the file's text is not `expected`, or with `new` if there is a file. Raises Unavailable for a
-        full or read-only disk; then nothing has changed.
-        """
-        try:
-            data = text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Invalid(
-                f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written"
-            ) from error
-        self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
+            with durable.opened(real) as stream:
+                stream.seek(start)
+                return stream.read(size)
+        except OSError as error:
+            raise self._explained(error, path, "read") from error
 
     def write_bytes_atomic(
         self,
@@ -182,38 +147,22 @@ class WorkspaceFiles:
         sealed: bool = False,
         mode: int | None = None,
     ) -> None:
-        """Replaces the file's bytes, as `write_atomic` does for text. With `sealed`, the file becomes read-only.
-
-        `mode` is as in `durable.put`.
-        """
+        """Replaces the file's bytes. `mode` is as in `durable.put`."""
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._writing(path):
             durable.put(real, data, path, expected, new=new, mode=0o444 if sealed else mode)
 
     def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
-        """Replaces files of one folder, by name, each atomically. All are on disk when it returns.
-
-        Without `synced` it does not wait for the disk: for copies of data that is on disk.
-        """
         real = self.resolve(folder)
-        with self._explaining(folder, "write"):
-            durable.put_all(real, {real / _plain(name): data for name, data in contents.items()}, synced=synced)
+        with self._writing(folder):
+            durable.put_all(real, {real / file_name(name): data for name, data in contents.items()}, synced=synced)
 
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
-        """Writes `data` at byte `at_offset`, where the intact file ends, truncates after it, and returns the new size.
-
-        The caller holds the file's lock and knows that no byte after `at_offset` was acknowledged. If it fails, the
-        file ends at `at_offset`. Raises Refused for a read-only file, Conflict if the file is shorter than that.
-        """
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._writing(path):
             return durable.append(real, data, at_offset, path)
 
     def append_log(self, path: str, line: bytes, most: int) -> None:
-        """Appends a line to a log, without waiting for the disk. Lines of several processes do not mix.
-
-        Above `most` bytes the log is renamed to `NAME.1.jsonl`, which replaces the one before. Raises Unavailable.
-        """
         place = self.resolve(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         try:
@@ -230,19 +179,14 @@ class WorkspaceFiles:
             if full:
                 place.replace(place.with_name(f"{place.stem}.1{place.suffix}"))
         except OSError as error:
-            raise _explained(error, path, "write") from error
+            raise self._explained(error, path, "write") from error
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
-        """Yields every file below a folder, ordered by name; none if there is no such folder.
-
-        Skips hidden files and folders, symbolic links, and names that are not allowed in a path.
-        """
         clean = self.relative(prefix) if prefix.strip("/") else ""
         top = self.resolve(clean) if clean not in ("", ".") else self.root
         yield from _walk(top, "" if clean in ("", ".") else f"{clean}/")
 
     def unusable(self, prefix: str) -> Iterator[str]:
-        """Yields the paths below a folder that `walk` skips because of their names. Of a folder, only its own path."""
         top, base = self.resolve(prefix), f"{self.relative(prefix)}/"
         for here, folders, names in os.walk(top):
             kept = [name for name in folders if not name.startswith(".")]
@@ -251,7 +195,6 @@ class WorkspaceFiles:
             yield from (base + Path(here, name).relative_to(top).as_posix() for name in sorted(odd))
 
     def everything(self) -> Iterator[str]:
-        """Yields the paths of all files, hidden ones and `.local/` too, without those of git."""
         for base, prefix in ((self.root, ""), (self.local, f"{LOCAL}/")):
             for folder, names, found in os.walk(base):
                 here = Path(folder)
@@ -261,7 +204,6 @@ class WorkspaceFiles:
                         yield prefix + (here / name).relative_to(base).as_posix()
 
     def unnamed(self, path: str, most: int) -> bytes | None:
-        """Returns up to `most` bytes of a file whose name is not allowed in a path; None for all others."""
         if all(map(is_usable, path.split("/"))) or path.startswith(f"{LOCAL}/"):
             return None
         try:
@@ -270,18 +212,8 @@ class WorkspaceFiles:
         except OSError:
             return None
 
-    def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yields nothing: git has the earlier versions."""
-        return iter(())
-
-    def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:
-        """Does nothing: git has the earlier versions."""
-
     def names(self, prefix: str, part: str) -> list[str]:
-        """Returns the paths of the markdown files below a folder whose names contain `part`, in no order.
-
-        Skips hidden files and links. Folders that have not changed are not listed again.
-        """
+        # Folders that have not changed are not listed again.
         found: list[str] = []
         waiting = [prefix.rstrip("/") + "/"]
         while waiting:
@@ -314,67 +246,45 @@ class WorkspaceFiles:
             self._folders[folder] = listed
         return listed
 
-    def count(self) -> Counter[str]:
-        """Returns the number of markdown files of each category; "other" for files in other folders."""
-        known = set(get_args(Category))
-        counts: Counter[str] = Counter()
-        for prefix in ("knowledge/", "topics/", "archive/", "raw/conversations/"):
-            for found in _walk(self.root / prefix, prefix):
-                parts = found.path.split("/")
-                name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
-                if parts[0] != "knowledge":
-                    name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s")
-                if found.path.endswith(".md"):
-                    counts[name if name in known else "other"] += 1
-        return counts
-
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Yields path and bytes of every file that `walk` lists below a folder. Skips files that cannot be read.
-
-        Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
-        """
+        # Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
         base, top = self.relative(prefix), self.resolve(prefix)
         for found in _walk(top, ""):
             with contextlib.suppress(OSError):
                 yield f"{base}/{found.path}", (top / found.path).read_bytes()
 
     def move(self, path: str, to: str) -> None:
-        """Renames a file or folder durably. Raises Conflict if `to` exists."""
         source, target = self.resolve(path), self.resolve(to)
         if not source.exists():
-            raise self._missing(path)
+            raise self.missing(path)
         if target.exists():
             raise Conflict(f"{to} exists already; move it away or choose another name")
-        with self._explaining(to, "write"):
+        with self._writing(to):
             durable.make_folders(target.parent)
             source.rename(target)
             durable.sync_folder(target.parent)
             durable.sync_folder(source.parent)
 
     def remove(self, path: str) -> None:
-        """Deletes a file, durably. Raises NotFound with the nearest name."""
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._writing(path):
             durable.delete(real)
             durable.sync_folder(real.parent)
 
     def remove_all(self, folder: str, names: Iterable[str]) -> None:
-        """Deletes files of one folder durably. Skips missing ones."""
         real, removed = self.resolve(folder), False
-        with self._explaining(folder, "write"):
+        with self._writing(folder):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    durable.delete(real / _plain(name))
+                    durable.delete(real / file_name(name))
                     removed = True
             if removed:
                 durable.sync_folder(real)
 
     def remove_folder(self, path: str) -> None:
-        """Deletes a folder and all its files. Does nothing if it is missing."""
         shutil.rmtree(self.resolve(path), ignore_errors=True)
 
     def remove_empty(self, folder: str) -> None:
-        """Deletes a folder and its parents as far as they are empty."""
         real = self.resolve(folder)
         while real != self.root and self.root in real.parents:
             try:
@@ -384,7 +294,6 @@ class WorkspaceFiles:
             real = real.parent
 
     def erase(self, path: str) -> None:
-        """Overwrites a file with zeros and deletes it, both durably. Does nothing if it is missing."""
         with contextlib.suppress(FileNotFoundError):
             with self.resolve(path).open("r+b") as stream:
                 size = stream.seek(0, os.SEEK_END)
@@ -397,11 +306,10 @@ class WorkspaceFiles:
     def make_folder(self, path: str) -> None:
         """Creates a folder and its parents, for this user only. Does nothing if it exists."""
         real = self.resolve(path)
-        with self._explaining(str(real) if real == self.root else path, "write"):
+        with self._writing(str(real) if real == self.root else path):
             durable.make_folders(real)
 
     def remove_leftovers(self) -> int:
-        """Deletes the temporary files of crashed writes and returns how many."""
         removed = 0
         elsewhere = [] if self.root in self.local.parents else [self.local]
         for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):
@@ -410,40 +318,47 @@ class WorkspaceFiles:
                 removed += durable.remove_abandoned(Path(folder))
         return removed
 
-    def nearest(self, path: str) -> str | None:
-        """Returns the file whose path or name is most similar to `path`, if any."""
-        known = [found.path for found in islice(self.walk(), 5_000)]
-        by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
-        if by_path:
-            return by_path[0]
-        by_name = {name.rsplit("/", 1)[-1]: name for name in reversed(known)}
-        close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
-        return by_name[close[0]] if close else None
+    def _first(self, most: int) -> list[str]:
+        return [found.path for found in islice(self.walk(), most)]
 
-    def _missing(self, path: str) -> NotFound:
+    def missing(self, path: str) -> NotFound:
         try:
-            near = self.nearest(path)
-        except (OSError, ContextManagerError):
-            near = None
-        return NotFound(
-            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
-        )
+            return super().missing(path)
+        except (OSError, ContextManagerError):  # no path of ours, or a folder that cannot be listed
+            return NotFound(f"no file {path!r}; search finds what is stored")
 
     @contextlib.contextmanager
-    def _explaining(self, path: str, doing: str) -> Iterator[None]:
-        """Translates the system's errors into ours."""
-        if doing == "write":
-            self.check_there()
+    def _writing(self, path: str) -> Iterator[None]:
+        """Checks that the workspace is there, and translates the system's errors into ours."""
+        self.check_there()
         try:
             yield
-        except FileNotFoundError as error:
-            raise self._missing(path) from error
-        except IsADirectoryError as error:
-            raise Invalid(f"{path} is a folder; name a file in it") from error
-        except (NotADirectoryError, FileExistsError) as error:
-            raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path") from error
         except OSError as error:
-            raise _explained(error, path, doing) from error
+            raise self._explained(error, path, "write") from error
+
+    def _explained(self, error: OSError, path: str, doing: str) -> ContextManagerError:
+        match error:
+            case FileNotFoundError():
+                return self.missing(path)
+            case IsADirectoryError():
+                return Invalid(f"{path} is a folder; name a file in it")
+            case NotADirectoryError() | FileExistsError():
+                return Invalid(f"{path}: a part of this path is a file, not a folder; choose another path")
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT:
+                return Unavailable(f"the disk is full, {path} was not written; free some space and try again")
+            case errno.EROFS:
+                return Unavailable(
+                    f"the disk is read-only, {path} was not written; mount it writable or move the workspace"
+                )
+            case errno.EACCES | errno.EPERM:
+                return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
+            case errno.EINVAL | errno.ENXIO if doing == "read":
+                return Refused(f"{path} is a pipe or a device, not a plain file; name another one")
+            case errno.ENAMETOOLONG:
+                return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
+            case _:
+                return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
 
 
 def _inode(folder: Path) -> int:
@@ -458,31 +373,6 @@ def _holds_more_than_local(root: Path) -> bool:
         return any(found.name != LOCAL for found in root.iterdir())
     except OSError:
         return False
-
-
-def _plain(name: str) -> str:
-    """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
-    if len(parts_of(name)) != 1:
-        raise Refused(f"{name!r} is not a file name without a folder")
-    return name
-
-
-def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return Unavailable(f"the disk is full, {path} was not written; free some space and try again")
-        case errno.EROFS:
-            return Unavailable(
-                f"the disk is read-only, {path} was not written; mount it writable or move the workspace"
-            )
-        case errno.EACCES | errno.EPERM:
-            return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
-        case errno.EINVAL | errno.ENXIO if doing == "read":
-            return Refused(f"{path} is a pipe or a device, not a plain file; name another one")
-        case errno.ENAMETOOLONG:
-            return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
-        case _:
-            return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
 
 
 def _is_file(file: Path) -> bool:

@@ -87,8 +87,6 @@ class ProjectFolders:
     def _ask_git(self, folder: Path) -> tuple[str, ...]:
         if not any((place / ".git").exists() for place in (folder, *folder.parents)):
             return ()  # spares the start of a process
-        from mcp_server.storage.local.git.repository import ask_git
-
         top = ask_git(folder, "rev-parse", "--show-toplevel")
         if not top or self._is_nobodys(Path(os.path.realpath(top))):
             return ()

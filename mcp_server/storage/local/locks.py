@@ -110,7 +110,7 @@ class Locks:
                 f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; "
                 "the order is transcript, files, git"
             )
-        async with self._inside.setdefault(name, anyio.Lock()):
+        async with self._inside.setdefault(name, anyio.Lock(fast_acquire=True)):
             lock = await self._wait_for(name)
             self._held.set((*held, level))
             try:

@@ -19,31 +19,23 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.storage.bundle import git, read_bundle, write_bundle
+from mcp_server.storage.files import is_usable, parts_of
 from mcp_server.storage.local.database import Database
 from mcp_server.storage.local.durable import TEMPORARY, sync_folder
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import check_may_open, is_workspace
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import State, create
-from mcp_server.storage.paths import is_usable, parts_of
+from mcp_server.storage.local.state import SQLITE, LocalState, create
 from mcp_server.storage.templates import SETTINGS, is_untouched_template
 from mcp_server.storage.values import LOCAL
 from mcp_server.storage.whole import OF_AN_ENGINE, ORDERS, PART_BYTES, TABLES, MovedFile, Sink, Source, moves
 
-_TABLES = {
-    "session": "sessions",
-    "turn_key": "turn_keys",
-    "access": "access_log",
-    "directory": "directories",
-    "entry": "entries",
-    "live_chunk": "live_chunks",
-}
 _REMADE = ("index", "locks", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files in `.local/` of an empty workspace that do not stay when another one takes its place."""
 
 
-async def dump(root: Path, local: Path, state: State, sink: Sink) -> list[str]:
+async def dump(root: Path, local: Path, state: LocalState, sink: Sink) -> list[str]:
     """Writes a whole workspace to `sink`, and returns the paths that are left out: links, and names that not every
     system allows. The caller has brought the state up to date.
 
@@ -54,7 +46,9 @@ async def dump(root: Path, local: Path, state: State, sink: Sink) -> list[str]:
     def rows(connection: sqlite3.Connection) -> None:
         for table, columns in TABLES.items():
             # The names are ours.
-            found = connection.execute(f"SELECT {', '.join(columns)} FROM {_TABLES[table]} ORDER BY {ORDERS[table]}")
+            found = connection.execute(
+                f"SELECT {', '.join(columns)} FROM {SQLITE.parts[table]} ORDER BY {ORDERS[table]}"
+            )
             for row in found:
                 if table == "entry" and row[0] in OF_AN_ENGINE:
                     continue
@@ -181,7 +175,7 @@ def _load_rows(connection: sqlite3.Connection, source: Source) -> None:
     for table, values in source.rows():
         columns = TABLES[table]
         marks = ", ".join("?" * len(columns))
-        connection.execute(f"INSERT INTO {_TABLES[table]} ({', '.join(columns)}) VALUES ({marks})", values)
+        connection.execute(f"INSERT INTO {SQLITE.parts[table]} ({', '.join(columns)}) VALUES ({marks})", values)
     connection.execute("INSERT OR REPLACE INTO entries VALUES ('state', 'complete', 'true')")
 
 

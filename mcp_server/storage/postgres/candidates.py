@@ -12,19 +12,19 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
-from mcp_server.search.query import read_query, weigh
+from mcp_server.search.query import read_query
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.index.narrow import ENOUGH, in_bytes
 from mcp_server.storage.index.query_plan import (
-    COUNTED,
-    FETCHING_WORDS,
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
     QueryPlan,
+    Scope,
     SmallScope,
+    planned,
 )
 from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
+from mcp_server.storage.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID
@@ -55,29 +55,6 @@ class Names(dict[Any, str]):
 NAMES = Names()
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Filters as SQL. `condition` is about a row `m` of `passage`, with `values` for its placeholders.
-
-    `projects` and `without_session` are part of the condition, and separate for counting. `other`: there are further
-    conditions. `everything`: nothing is left out. `lines`: derived lines are searched and counted as passages of their
-    own.
-    """
-
-    condition: str
-    values: tuple[Any, ...]
-    projects: tuple[str, ...] | None
-    without_session: str | None
-    other: bool
-    everything: bool
-    lines: bool
-
-    @property
-    def kinds(self) -> list[int]:
-        """Returns the kinds of passages that are counted and searched by meaning."""
-        return [SAID, LINES] if self.lines else [SAID]
-
-
 @dataclass(slots=True)
 class Searching:
     """A search in one transaction. `vector` is the query's, None without one; `compared` is how many of its numbers the
@@ -95,8 +72,8 @@ class Searching:
     def candidates(self, mode: str) -> tuple[QueryPlan, list[Found]]:
         """Returns the plan of the query, and the candidates."""
         scope = self.scope()
-        plan, small, wanted = self._plan(scope)
-        ids = self._by_words(plan, small, wanted, scope) if mode != "vector" else []
+        plan, wanted = self._plan(scope)
+        ids = self._by_words(plan, wanted, scope) if mode != "vector" else []
         rows = {row[0]: row for row in self._fetched(ids)}
         by_meaning = self._by_meaning(scope) if self.vector is not None else []
 
@@ -205,10 +182,9 @@ class Searching:
 
     # ---------------------------------------------------------------- words
 
-    def _plan(self, scope: Scope) -> tuple[QueryPlan, SmallScope | None, dict[int, list[tuple[int, int]]]]:
-        """Returns the plan; the words of the scope if it is small; and for each kind the stems that fetch, with their
-        frequencies. The rarest word always fetches, then the next ones, while all together occur in at most
-        `depth.postings` passages."""
+    def _plan(self, scope: Scope) -> tuple[QueryPlan, dict[int, list[tuple[int, int]]]]:
+        """Returns the plan, and for each kind the stems that fetch with their frequencies among its passages, as BM25
+        counts them there."""
         asked = read_query(self.text, self._speakers(scope.projects))
         numbers = tuple(self.stems.numbers(asked.lookup))
         said, lines = (self._documents(kind, numbers) for kind in (SAID, LINES))
@@ -224,44 +200,16 @@ class Searching:
             all_passages, total_words = all_passages + line_passages, total_words + line_words
         passages = all_passages if scope.everything else self._count(scope, all_passages)
         small = self._small(scope) if not (scope.everything or scope.lines) and passages <= SMALL_SCOPE else None
-        frequencies = everywhere
-        if not scope.everything:
-            share = passages / all_passages if all_passages else 0.0
-            frequencies = tuple(
-                small.holding(number)
-                if small and 0 < known <= COUNTED
-                else self._frequency(number, known, share, scope)
-                for number, known in zip(numbers, everywhere, strict=True)
-            )
-        fetching: list[tuple[int, int]] = []
-        of_lines: list[tuple[int, int]] = []  # words that no turn holds, too
-        budget = self.depth.postings
-        for frequency, _, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
-            if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
-                fetching.append((number, frequency))
-                budget -= frequency
-            elif not frequency and len(of_lines) < FETCHING_WORDS:
-                of_lines.append((number, frequency))
-        plan = QueryPlan(
-            asked=weigh(asked, frequencies, passages),
-            numbers=numbers,
-            frequencies=frequencies,
-            passages=passages,
-            everywhere=everywhere,
-            all_passages=all_passages,
-            mean_words=total_words / all_passages if all_passages else 1.0,
-            fetch="",
-            fetch_lines="",
-            fetching=tuple(fetching),
-            small=small,
-        )
-        of_kind = {
-            SAID: _with_frequencies(fetching, dict(zip(numbers, said, strict=True))),
-            LINES: _with_frequencies([*fetching, *of_lines], dict(zip(numbers, lines, strict=True)))
-            if line_passages
-            else [],
-        }
-        return plan, small, of_kind
+
+        def counted(place: int) -> int:
+            return self._counted(numbers[place], scope)
+
+        whole, budget = (all_passages, total_words), self.depth.postings
+        plan = planned(asked, numbers, everywhere, whole, scope, passages, small, counted, budget)
+        among, among_lines = (dict(zip(numbers, known, strict=True)) for known in (said, lines))
+        fetching = [(one.stem, among[one.stem]) for one in plan.fetching]
+        of_lines = [(one.stem, among_lines[one.stem]) for one in (*plan.fetching, *plan.of_lines)]
+        return plan, {SAID: fetching, LINES: of_lines if line_passages else []}
 
     def _speakers(self, projects: tuple[str, ...] | None) -> list[str]:
         if projects is None:
@@ -285,7 +233,7 @@ class Searching:
         if scope.other:
             rows = self._rows(
                 f"SELECT count(*) FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) AND {scope.condition}",
-                scope.kinds,
+                _kinds(scope),
                 *scope.values,
             )
             return int(rows[0][0])
@@ -294,7 +242,7 @@ class Searching:
             rows = self._rows(
                 "SELECT coalesce(sum(passages), 0) FROM speaker WHERE ws = %s AND project = ANY(%s) AND kind = ANY(%s)",
                 list(scope.projects),
-                scope.kinds,
+                _kinds(scope),
             )
             counted = int(rows[0][0])
         if scope.without_session is not None:
@@ -310,25 +258,18 @@ class Searching:
         )
         return SmallScope.of(rows)
 
-    def _frequency(self, number: int, everywhere: int, share: float, scope: Scope) -> int:
-        """Returns the number of passages of the scope that contain a word; for a common word an estimate by the scope's
-        share."""
-        if everywhere > COUNTED:
-            return max(1, round(everywhere * share))
-        if not everywhere:
-            return 0
+    def _counted(self, number: int, scope: Scope) -> int:
+        """Returns the number of passages of the scope that contain a word."""
         ids: list[int] = []
-        for kind in scope.kinds:
+        for kind in _kinds(scope):
             listed = postings.load(self.connection, self.ws, kind, [number])
             ids += listed[number].ids.tolist() if number in listed else []
         return len(self._inside(ids, scope))
 
-    def _by_words(
-        self, plan: QueryPlan, small: SmallScope | None, wanted: Mapping[int, list[tuple[int, int]]], scope: Scope
-    ) -> list[int]:
+    def _by_words(self, plan: QueryPlan, wanted: Mapping[int, list[tuple[int, int]]], scope: Scope) -> list[int]:
         """Returns the ids of the passages of the scope that match the fetching words best, then of derived lines."""
-        if small is not None:
-            found = small.best(plan.fetching, plan.all_passages, plan.mean_words, self.depth.words)
+        if plan.small is not None:
+            found = plan.small.best(plan.fetching, plan.all_passages, plan.mean_words, self.depth.words)
         else:
             found = self._matching(SAID, wanted[SAID], self.depth.words, plan, scope)
         most_lines = self.depth.words if scope.lines else self.depth.lines
@@ -382,7 +323,7 @@ class Searching:
         rows = self._rows(
             f"SELECT v.id FROM passage_vector v {joined} WHERE v.ws = %s AND v.kind = ANY(%s){where} "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
-            scope.kinds,
+            _kinds(scope),
             *values,
             literal,
             self.depth.meaning,
@@ -394,7 +335,7 @@ class Searching:
         rows = self._rows(
             "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
             f"AND {scope.condition} LIMIT %s) AS counted",
-            scope.kinds,
+            _kinds(scope),
             *scope.values,
             SMALL_SCOPE + 1,
         )
@@ -443,11 +384,11 @@ class Searching:
         return self.connection.execute(statement, (self.ws, *values), binary=True).fetchall()
 
 
+def _kinds(scope: Scope) -> list[int]:
+    """Returns the kinds of passages that are counted and searched by meaning."""
+    return [SAID, LINES] if scope.lines else [SAID]
+
+
 def as_vector(numbers: Sequence[int]) -> str:
     """Returns a vector as pgvector reads it."""
     return f"[{','.join(map(str, numbers))}]"
-
-
-def _with_frequencies(words: Sequence[tuple[int, int]], known: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Returns the stems with their frequencies among the passages of one kind, as BM25 counts them there."""
-    return [(stem, known[stem]) for stem, _ in words]

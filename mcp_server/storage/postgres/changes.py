@@ -12,19 +12,12 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.storage.changes import Changes
 from mcp_server.storage.postgres.connections import CHANNEL
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mcp_server.storage.ports import Listener
 
 log = logging.getLogger(__name__)
 
@@ -37,35 +30,17 @@ KEPT_HOURS = 1
 MOST_AT_ONCE = 1_000
 
 
-class TeamChanges:
+class TeamChanges(Changes):
     """The change notices of one workspace. `start` once, in the event loop; `close` at the end."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__()
         self._database = database
-        self._here = Changes()
         self._outgoing: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         self._over = threading.Event()
         self._alarm = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._deliver: Callable[[Change], None] = self._here.publish
-
-    @property
-    def indexed(self) -> bool:
-        """True while some process indexes changes."""
-        return self._here.indexed
-
-    @indexed.setter
-    def indexed(self, value: bool) -> None:
-        self._here.indexed = value
-
-    @property
-    def fresh(self) -> Mapping[str, int]:
-        """Returns the changed files that searches may not see yet, with the numbers that `settled` expects."""
-        return self._here.fresh
-
-    def settled(self, seen: Mapping[str, int]) -> None:
-        """Removes these files from `fresh`, unless they changed since."""
-        self._here.settled(seen)
+        self._deliver: Callable[[Change], None] = super().publish
 
     def publish(self, change: Change) -> None:
         """Sends a change to every listener of every process, after the commit of an open unit of work. Never waits."""
@@ -75,19 +50,15 @@ class TeamChanges:
         else:
             unit.published.append(change)
 
-    def listen(self) -> AbstractAsyncContextManager[Listener]:
-        """Yields a stream of the changes that are published during the block, by any process."""
-        return self._here.listen()
-
     async def start(self) -> None:
         """Starts the threads that send and receive."""
         import asyncio
 
-        loop = asyncio.get_running_loop()
+        loop, publish = asyncio.get_running_loop(), super().publish
 
         def deliver(change: Change) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._here.publish, change)
+                loop.call_soon_threadsafe(publish, change)
 
         self._deliver = deliver
         seen = await self._database.call(self._last)
@@ -112,7 +83,7 @@ class TeamChanges:
             self._send(change)
 
     def _send(self, change: Change) -> None:
-        self._here.publish(change)
+        super().publish(change)
         self._outgoing.put(change)
 
     # threads

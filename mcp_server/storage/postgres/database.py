@@ -119,11 +119,13 @@ class Database:
                     time.sleep(random.uniform(0, 0.2))  # so that the other one is ahead
         raise AssertionError("unreachable")
 
-    async def call(self, fn: Callable[[Connection], T]) -> T:
-        """Returns `run(fn)`, in a worker thread."""
+    async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
+        """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""
         from anyio.to_thread import run_sync
 
         return await run_sync(self.run, fn)
+
+    read = write = call
 
     def vacuum(self) -> str:
         """Lets the server reuse the space of deleted rows. Returns a sentence if only an administrator can, else ""."""

@@ -6,21 +6,15 @@ long as there is a file below them; there are no links.
 
 from __future__ import annotations
 
-import difflib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, LiteralString
 
-from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
-from mcp_server.model import Category
-from mcp_server.storage.paths import is_usable, parts_of
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.storage.files import Files, file_name, parts_of
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import LOCAL, FileStat, is_indexed
-
-MOST_SIMILAR = 5_000
-"""Paths that a missing one is compared with."""
 
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 
@@ -40,7 +34,7 @@ def has_history(path: str) -> bool:
     return path.split("/", 1)[0] not in (LOCAL, "raw")
 
 
-class TeamFiles:
+class TeamFiles(Files):
     """The files of one workspace."""
 
     def __init__(self, database: Database) -> None:
@@ -53,72 +47,42 @@ class TeamFiles:
         return "/".join(parts_of(path))
 
     def exists(self, path: str) -> bool:
-        """Returns True if there is a file or folder."""
         return self._database.run(lambda connection: self._kind(connection, self.relative(path))) is not None
 
     def is_folder(self, path: str) -> bool:
-        """Returns True if there is a folder."""
         return self._database.run(lambda connection: self._kind(connection, self.relative(path))) == "folder"
 
     def stat(self, path: str) -> FileStat:
-        """Returns size and time of a file. Raises NotFound with the nearest name."""
-        row = self._row(self.relative(path))
+        row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
         if row is None:
-            raise self._missing(path)
+            raise self.missing(path)
         _, size, mtime_ns, sealed = row
         return FileStat(path, size, mtime_ns, sealed)
 
     def version(self, path: str) -> tuple[int, int, int] | None:
-        """Returns a value that changes whenever the file may have changed; None if there is no such file."""
-        row = self._row(self.relative(path))
+        row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
         return None if row is None else (row[0], row[1], row[2])
 
     # reading
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
-        """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
         clean = self.relative(path)
         data = self._database.run(lambda connection: _content(connection, self._ws, clean, start, size))
         if data is None:
-            raise self._missing(path)
+            raise self.missing(path)
         return data
 
-    def read_text(self, path: str) -> str:
-        """Returns the file's text. Raises NotFound with the nearest name, Invalid for a binary file."""
-        data = self.read_bytes(path)
-        if b"\0" in data:
-            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-
-    def text_or_none(self, path: str) -> str | None:
-        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
-        return self.read_text(path) if self.exists(path) else None
-
-    def readable(self, path: str) -> str | None:
-        """Returns the file's text, or None if it does not exist or is not text."""
-        try:
-            return self.text_or_none(path)
-        except Invalid:
-            return None
-
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
-        """Yields every file below a folder, in the order of a directory listing. Skips hidden files and folders."""
         for path, size, mtime_ns, sealed in self._listed(prefix):
             yield FileStat(path, size, mtime_ns, sealed)
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Yields path and bytes of every file that `walk` lists below a folder."""
         for path, *_ in self._listed(prefix):
             data = self._database.run(lambda connection, path=path: _content(connection, self._ws, path))  # type: ignore[misc]
             if data is not None:
                 yield path, data
 
     def names(self, prefix: str, part: str) -> list[str]:
-        """Returns the paths of the markdown files below a folder whose names contain `part`. Skips hidden files."""
         folder = self._folder(prefix)
         rows = self._rows(
             "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s AND path LIKE '%%.md' "
@@ -128,19 +92,10 @@ class TeamFiles:
         shown = (path for (path,) in rows if not _is_hidden(path[len(folder) :]))
         return [path for path in shown if part in path.rpartition("/")[2]]
 
-    def unusable(self, prefix: str) -> Iterator[str]:
-        """Yields nothing: no file has a name that is not allowed in a path."""
-        return iter(())
-
     def everything(self) -> Iterator[str]:
-        """Yields the paths of all files, hidden ones and `.local/` too."""
         return (path for (path,) in self._rows("SELECT path FROM file WHERE ws = %s ORDER BY path", ()))
 
-    def unnamed(self, path: str, most: int) -> None:
-        """Returns None: no file has a name that is not allowed in a path."""
-
     def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yields path, number and bytes of all versions that are not a file's current one; a deletion has no bytes."""
         rows = self._rows(
             "SELECT v.path, v.version, v.size FROM file_version v LEFT JOIN file f ON f.ws = v.ws AND f.path = v.path "
             "AND f.version = v.version WHERE v.ws = %s AND f.path IS NULL ORDER BY 1, 2",
@@ -150,7 +105,6 @@ class TeamFiles:
             yield path, number, b"" if size is None else self.content_of(path, number)
 
     def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:
-        """Deletes earlier versions."""
         paths, numbers = zip(*versions, strict=True) if (versions := list(versions)) else ((), ())
         self._database.run(
             lambda connection: connection.execute(
@@ -160,30 +114,9 @@ class TeamFiles:
             )
         )
 
-    def count(self) -> Counter[str]:
-        """Returns the number of markdown files of each category; "other" for files in other folders."""
-        known = set(get_args(Category))
-        counts: Counter[str] = Counter()
-        for prefix in ("knowledge", "topics", "archive", "raw/conversations"):
-            for path, *_ in self._listed(prefix):
-                parts = path.split("/")
-                name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
-                if parts[0] != "knowledge":
-                    name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s")
-                if path.endswith(".md"):
-                    counts[name if name in known else "other"] += 1
-        return counts
-
-    def nearest(self, path: str) -> str | None:
-        """Returns the file whose path or name is most similar to `path`, if any."""
-        rows = self._rows(f"SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT {MOST_SIMILAR}", ())
-        known: list[str] = [found for (found,) in rows if not _is_hidden(found)]
-        by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
-        if by_path:
-            return by_path[0]
-        by_name = {name.rsplit("/", 1)[-1]: name for name in reversed(known)}
-        close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
-        return by_name[close[0]] if close else None
+    def _first(self, most: int) -> list[str]:
+        rows = self._rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", (most,))
+        return [path for (path,) in rows if not _is_hidden(path)]
 
     def versions_of(self, path: str) -> list[FileVersion]:
         """Returns the kept versions of a file, newest first."""
@@ -210,30 +143,15 @@ class TeamFiles:
 
     # writing
 
-    def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        """Replaces the file's text atomically. It is on the server's disk when the transaction is committed.
-
-        Raises Conflict if the file's text is not `expected`, or with `new` if there is a file.
-        """
-        try:
-            data = text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Invalid(
-                f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written"
-            ) from error
-        self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
-
     def write_bytes_atomic(
         self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, sealed: bool = False
     ) -> None:
-        """Replaces the file's bytes, as `write_atomic` does for text. With `sealed`, the file becomes read-only."""
         clean = self._name(path)
         self._database.run(lambda connection: self._put(connection, clean, data, expected, new=new, sealed=sealed))
 
     def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
-        """Replaces files of one folder, by name, in one transaction."""
         base = self.relative(folder)
-        named = {self._name(f"{base}/{_plain(name)}"): data for name, data in contents.items()}
+        named = {self._name(f"{base}/{file_name(name)}"): data for name, data in contents.items()}
 
         def put(connection: Connection) -> None:
             for path, data in sorted(named.items()):
@@ -242,10 +160,6 @@ class TeamFiles:
         self._database.run(put)
 
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
-        """Writes `data` at byte `at_offset`, where the intact file ends, truncates after it, and returns the new size.
-
-        The caller holds the file's lock. Raises Refused for a read-only file, Conflict if the file is shorter.
-        """
         clean = self.relative(path)
 
         def append(connection: Connection) -> int | None:
@@ -275,11 +189,10 @@ class TeamFiles:
 
         found = self._database.run(append)
         if found is None:
-            raise self._missing(path)
+            raise self.missing(path)
         return found
 
     def append_log(self, path: str, line: bytes, most: int) -> None:
-        """Appends a line to a log. Above `most` bytes the log becomes `NAME.1.jsonl` and a new one begins."""
         clean = self._name(path)
 
         def append(connection: Connection) -> None:
@@ -304,7 +217,6 @@ class TeamFiles:
         self._database.run(append)
 
     def move(self, path: str, to: str) -> None:
-        """Renames a file or folder. Raises Conflict if `to` exists."""
         source, target = self.relative(path), self._name(to)
 
         def rename(connection: Connection) -> bool:
@@ -323,32 +235,25 @@ class TeamFiles:
             return True
 
         if not self._database.run(rename):
-            raise self._missing(path)
+            raise self.missing(path)
 
     def remove(self, path: str) -> None:
-        """Deletes a file. Raises NotFound with the nearest name."""
         clean = self.relative(path)
         if not self._database.run(lambda connection: self._drop(connection, clean)):
-            raise self._missing(path)
+            raise self.missing(path)
 
     def remove_all(self, folder: str, names: Iterable[str]) -> None:
-        """Deletes files of one folder. Skips missing ones."""
         base = self.relative(folder)
-        paths = sorted(f"{base}/{_plain(name)}" for name in names)
+        paths = sorted(f"{base}/{file_name(name)}" for name in names)
         self._database.run(lambda connection: [self._drop(connection, path) for path in paths])
 
     def remove_folder(self, path: str) -> None:
-        """Deletes a folder and all its files. Does nothing if it is missing."""
         folder = self._folder(path)
         self._database.run(
             lambda connection: [self._drop(connection, found) for found in self.paths_below(connection, folder)]
         )
 
-    def remove_empty(self, folder: str) -> None:
-        """Does nothing: a folder without a file does not exist."""
-
     def erase(self, path: str) -> None:
-        """Deletes a file and all its versions. Does nothing if it is missing."""
         clean = self.relative(path)
 
         def erase(connection: Connection) -> None:
@@ -356,10 +261,6 @@ class TeamFiles:
             connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, clean))
 
         self._database.run(erase)
-
-    def remove_leftovers(self) -> int:
-        """Returns 0: a transaction that did not end leaves nothing behind."""
-        return 0
 
     # within a transaction
 
@@ -370,14 +271,13 @@ class TeamFiles:
     def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._database.run(lambda connection: connection.execute(statement, (self._ws, *values)).fetchall())
 
-    def _row(self, path: str) -> tuple[Any, ...] | None:
-        rows = self._rows("SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (path,))
-        return rows[0] if rows else None
+    def _row(self, connection: Connection, path: str, lock: LiteralString = "") -> tuple[Any, ...] | None:
+        """Returns version, size, time of the last change, and whether a file is sealed; None if it is missing."""
+        select: LiteralString = "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s"
+        return connection.execute(f"{select}{lock}", (self._ws, path)).fetchone()
 
     def _locked(self, connection: Connection, path: str) -> tuple[Any, ...] | None:
-        return connection.execute(
-            "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s FOR UPDATE", (self._ws, path)
-        ).fetchone()
+        return self._row(connection, path, " FOR UPDATE")
 
     def _kind(self, connection: Connection, path: str) -> str | None:
         """Returns "file" or "folder", or None if there is neither."""
@@ -467,9 +367,7 @@ class TeamFiles:
 
     def found(self, connection: Connection, path: str) -> tuple[int, FileStat | None]:
         """Returns a file's version, and its size and time; None if it is missing."""
-        row = connection.execute(
-            "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s", (self._ws, path)
-        ).fetchone()
+        row = self._row(connection, path)
         return (row[0], FileStat(path, *row[1:])) if row else (0, None)
 
     def bytes_of(self, connection: Connection, path: str, start: int = 0) -> bytes:
@@ -505,13 +403,10 @@ class TeamFiles:
             raise Invalid(f"{path} is a folder; name a file in it")
         return clean
 
-    def _missing(self, path: str) -> ContextManagerError:
+    def missing(self, path: str) -> NotFound:
         if self.is_folder(path):
-            return Invalid(f"{path} is a folder; name a file in it")
-        near = self.nearest(path)
-        return NotFound(
-            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
-        )
+            raise Invalid(f"{path} is a folder; name a file in it")
+        return super().missing(path)
 
 
 def _content(connection: Connection, ws: int, path: str, start: int = 0, size: int = -1) -> bytes | None:
@@ -545,9 +440,3 @@ def _after(folder: str) -> str:
 
 def _is_hidden(path: str) -> bool:
     return path.startswith(".") or "/." in path
-
-
-def _plain(name: str) -> str:
-    if not is_usable(name) or len(parts_of(name)) != 1:
-        raise Refused(f"{name!r} is not a file name without a folder")
-    return name

@@ -85,8 +85,8 @@ def export(
             raise Unavailable("another process has taken over the export to git")
         if anew:
             connection.execute("DELETE FROM entry WHERE ws = %s AND namespace = %s", (database.ws, IN_GIT))
-        put_entries(connection, database.ws, {(IN_GIT, path): mark for path, mark in new.items()})
-        put_entries(connection, database.ws, {EXPORTED: noted})
+        put_entries(connection, {(IN_GIT, path): mark for path, mark in new.items()})
+        put_entries(connection, {EXPORTED: noted})
 
     if new or anew:
         database.apart(note)
@@ -106,7 +106,7 @@ def _write(
     """Makes the missing commits, and fills `new` with what they contain. Returns the next EXPORTED, and whether the
     repository was made anew."""
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    noted, digest = read_entries(connection, ws, [EXPORTED]).get(EXPORTED), forgotten_digest(connection, ws)
+    noted, digest = read_entries(connection, [EXPORTED]).get(EXPORTED), forgotten_digest(connection, ws)
     if noted is not None and noted["forgotten"] == digest and _has(folder, noted, remote):
         known = {path: int(value) for path, value in _entries(connection, ws, IN_GIT)}
         commits = new_commits(connection, ws, known, tracked, new)
@@ -187,7 +187,7 @@ def _refused(connection: Connection, ws: int, one: _New) -> bool:
 def imported_history(connection: Connection, ws: int, folder: Path) -> MovedHistory | None:
     """Writes the history from before the import to a file in `folder`. Returns None without one, and if a text was
     forgotten since: the history may contain it."""
-    noted = read_entries(connection, ws, [IMPORTED]).get(IMPORTED)
+    noted = read_entries(connection, [IMPORTED]).get(IMPORTED)
     row = connection.execute("SELECT version FROM file WHERE ws = %s AND path = %s", (ws, BUNDLE)).fetchone()
     if noted is None or row is None or noted["forgotten"] != forgotten_digest(connection, ws):
         return None
@@ -200,7 +200,7 @@ def imported_history(connection: Connection, ws: int, folder: Path) -> MovedHist
 
 def imported_versions(connection: Connection, ws: int) -> dict[str, int]:
     """Returns path and mark of the last version of each file that the import brought."""
-    noted = read_entries(connection, ws, [IMPORTED]).get(IMPORTED)
+    noted = read_entries(connection, [IMPORTED]).get(IMPORTED)
     if noted is None:
         return {}
     found = connection.execute(

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 from mcp_server.errors import NotFound, Unavailable
 from mcp_server.history.commit_rules import FileChange
 from mcp_server.storage.history_values import Committed, Version, object_id
-from mcp_server.storage.ports import Health, History, Hooks, Merging, Past, Remote, Tags, Trees, Worktrees
+from mcp_server.storage.ports import Trees
 from mcp_server.storage.postgres.database import Database
 from mcp_server.storage.postgres.files import TeamFiles, has_history
 from mcp_server.text.dates import moment
@@ -26,6 +26,13 @@ NOT_OFFERED = (
 )
 _LIKE_GIT = "0" * 40
 _VERSION = re.compile(r"v(\d{1,18})")
+
+
+class _NotOffered:
+    """An attribute that needs git: asking for it raises Unavailable."""
+
+    def __get__(self, history: object, owner: type | None = None) -> Any:
+        raise Unavailable(NOT_OFFERED)
 
 
 class TeamHistory:
@@ -79,116 +86,51 @@ class TeamHistory:
             raise NotFound(f"{path} has no version {at!r}{kept}")
         return self._files.content_of(path, found[0].version).decode("utf-8", "replace")
 
-    def commit_files(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> Committed:
+    def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Does nothing: each write has stored its version."""
         return Committed(None, tuple(paths))
 
-    def commit(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> str | None:
+    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
         """Does nothing: each write has stored its version."""
         return None
 
+    # There is no git repository: no commits, and none that are missing.
+
     def available(self) -> bool:
-        """Returns False: there is no git repository."""
         return False
 
     def version(self) -> str | None:
-        """Returns None: there is no git."""
         return None
 
     def head(self) -> str | None:
-        """Returns None: there are no commits."""
         return None
 
     def branch(self) -> str | None:
-        """Returns None: there are no branches."""
         return None
 
     def trees(self) -> Trees | None:
-        """Returns None: checkpoints keep their copies as files."""
         return None
 
     def is_shallow(self) -> bool:
-        """Returns False."""
         return False
 
     def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
-        """Returns nothing: each write has stored its version."""
         return []
 
     def differing(self, prefixes: Sequence[str]) -> list[str]:
-        """Returns nothing: each write has stored its version."""
         return []
 
     def changes(self, prefixes: Sequence[str]) -> list[FileChange]:
-        """Returns nothing: each write has stored its version."""
         return []
 
     def ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        """Returns nothing: no file is ignored."""
         return {}
 
     def unmerged(self) -> tuple[str, list[str]]:
-        """Returns nothing: there are no merges."""
         return "", []
 
-    @property
-    def past(self) -> Past:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    @property
-    def tags(self) -> Tags:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    @property
-    def merging(self) -> Merging:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    @property
-    def remote(self) -> Remote:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    @property
-    def worktrees(self) -> Worktrees:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    @property
-    def hooks(self) -> Hooks:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    @property
-    def health(self) -> Health:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    def init(self) -> bool:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    def check_free(self) -> None:
-        """Raises Unavailable."""
-        _not_offered()
-
-    def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    def commit_at(self, at: str) -> str:
-        """Raises Unavailable."""
-        return _not_offered()
-
-    def tree_now(self, prefixes: Sequence[str]) -> str:
-        """Raises Unavailable."""
-        return _not_offered()
+    past = tags = merging = remote = worktrees = hooks = health = _NotOffered()
+    init = check_free = committed_texts = commit_at = tree_now = in_folder = _NotOffered()
 
     def export(
         self, folder: Path, remote: str | None, paths: Sequence[str], may_go_on: Callable[[], bool]
@@ -200,11 +142,3 @@ class TeamHistory:
         name = self._database.address.workspace
         mirror = remote.replace("{workspace}", name) if remote else None
         return export(self._database, folder.expanduser() / f"{name}.git", mirror, paths, may_go_on)
-
-    def in_folder(self, place: Path) -> History:
-        """Raises Unavailable."""
-        return _not_offered()
-
-
-def _not_offered() -> NoReturn:
-    raise Unavailable(NOT_OFFERED)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.model import Exchange
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.index.numpy_import import import_numpy, numpy_is_there
 from mcp_server.storage.index.plans import plan
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
+from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
 from mcp_server.storage.postgres.candidates import COLUMNS, Searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
@@ -26,9 +26,6 @@ T = TypeVar("T")
 
 SETTLE_SECONDS = 1.0
 """Time limit of `settle`."""
-
-EXCHANGE_PARTS = 2
-"""Parts of a turn that `exchanges` compares: about 1,600 characters."""
 
 
 class TeamIndex(Indexing):
@@ -54,7 +51,7 @@ class TeamIndex(Indexing):
 
     def _found(self, text: str, filters: Filters, mode: Mode, depth: Depth) -> Candidates:
         import_numpy()
-        vector = None if mode == "keyword" else self._vector(text)
+        vector = None if mode == "keyword" else self._embedding.of_query(text)
         messages: list[str] = []
 
         def search(connection: Connection) -> Candidates:
@@ -63,23 +60,20 @@ class TeamIndex(Indexing):
             asked = vector if usable else None
             with self._stemming:
                 searching = Searching(
-                    connection, self._database.ws, self._stemmer(), text, filters, depth, asked, self._compared
+                    connection,
+                    self._database.ws,
+                    self._stemmer(),
+                    text,
+                    filters,
+                    depth,
+                    asked,
+                    self._embedding.compared,
                 )
                 planned, found = searching.candidates(mode)
             if not planned.all_passages and self._waiting(connection):
                 return self._scan.search(text, filters, "missing")
-            if mode == "vector" and asked is not None:
-                found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
-            used: Mode = "keyword" if asked is None else mode
-            return Candidates(
-                planned.asked,
-                tuple(found),
-                planned.frequencies,
-                planned.passages,
-                used,
-                "1",
-                (*self._messages(), *messages),
-            )
+            said = [*self._embedding.messages(), *messages]
+            return as_candidates(planned, found, mode, asked is not None, "1", said)
 
         return self._database.run(search)
 
@@ -91,7 +85,7 @@ class TeamIndex(Indexing):
             return {}
 
         def near() -> Mapping[Source, Exchange]:
-            vector = self._vector(text)
+            vector = self._embedding.of_query(text)
             return {} if vector is None else self._database.run(lambda c: self._exchanges(c, vector, turns))
 
         return await run_sync(near)
@@ -99,8 +93,6 @@ class TeamIndex(Indexing):
     def _exchanges(
         self, connection: Connection, vector: NDArray[np.float32], turns: Sequence[Source]
     ) -> dict[Source, Exchange]:
-        import numpy as np
-
         rows = connection.execute(
             "SELECT DISTINCT n.path, n.mark, n.part, n.vector FROM unnest(%s::text[], %s::bigint[]) AS t (path, turn) "
             "JOIN passage n ON n.ws = %s AND n.path = t.path AND n.mark BETWEEN t.turn - 1 AND t.turn + 1 "
@@ -108,27 +100,12 @@ class TeamIndex(Indexing):
             ([one.path for one in turns], [one.turn for one in turns], self._ws, EXCHANGE_PARTS, 2 * len(vector)),
             binary=True,
         ).fetchall()
-        summed: dict[Source, NDArray[np.float32]] = {}
-        for path, mark, _, blob in sorted(rows, key=lambda row: row[:3]):
-            part = np.frombuffer(blob, dtype="<f2").astype(np.float32)
-            summed[Source(path, mark)] = summed.get(Source(path, mark), 0.0) + part
-        units = {turn: one / np.linalg.norm(one) for turn, one in summed.items() if one.any()}
-        found = {}
-        for turn in turns:
-            if turn in units:
-                three = [units[one] for step in (-1, 0, 1) if (one := Source(turn.path, turn.turn + step)) in units]
-                mean = np.sum(three, axis=0)
-                found[turn] = Exchange(
-                    float(units[turn] @ vector),
-                    float(mean @ vector / (np.linalg.norm(mean) or 1.0)),
-                    max(float(one @ vector) for one in three),
-                )
-        return found
+        return exchanges_of(sorted(rows, key=lambda row: row[:3]), vector, turns)
 
     def embed_ahead(self, text: str) -> None:
         """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
-            self._vector(text)
+            self._embedding.of_query(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
         """Waits until searches see the current versions of these files, at most `patience` seconds."""
@@ -193,15 +170,15 @@ class TeamIndex(Indexing):
                 "SELECT problem FROM indexed_file WHERE ws = %s AND problem IS NOT NULL ORDER BY path", (self._ws,)
             ).fetchall()
             _, problem = self._usable(connection)
-            messages = [*self._messages(), *([problem] if problem else [])]
-            without = int(waiting) if self._dimensions else 0
-            if without and self._embedder is not None:
+            messages = [*self._embedding.messages(), *([problem] if problem else [])]
+            without = int(waiting) if self._embedding.dimensions else 0
+            if without and self._embedding.embedder is not None:
                 messages.append(f"{without} passages are not embedded yet: they are found by keywords only")
             return IndexStatus(
                 state="building" if self._building or unindexed else "ready",
                 generation="1",
-                embedder=self._name,
-                vectors="none" if self._name == "none" else f"pgvector {vector}",
+                embedder=self._embedding.name,
+                vectors="none" if self._embedding.name == "none" else f"pgvector {vector}",
                 sqlite=f"PostgreSQL {server}",
                 files=int(files),
                 passages=int(passages),

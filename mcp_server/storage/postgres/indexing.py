@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp_server.errors import ContextManagerError
 from mcp_server.storage.index.file_reader import (
     FileContent,
     IndexedFile,
@@ -22,18 +21,17 @@ from mcp_server.storage.index.file_reader import (
     read_content,
     read_tail,
 )
-from mcp_server.storage.index.narrow import LEADING, in_bytes
-from mcp_server.storage.index.numpy_import import import_numpy
 from mcp_server.storage.index.plans import Plan, Row, Signals, mark_of, plan, signals_of
 from mcp_server.storage.index.scoring import passage_of
+from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.candidates import COLUMNS, NAMES, as_vector
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.postings import LINES, SAID
-from mcp_server.storage.postgres.state import storable
 from mcp_server.storage.sqlite import Stems, driver
+from mcp_server.storage.state import storable
 from mcp_server.storage.values import (
     FOLDERS,
     is_indexed,
@@ -51,9 +49,6 @@ T = TypeVar("T")
 
 BATCH = 500
 """About how many passages are read, embedded and written together."""
-
-QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
-"""Queries whose vectors are cached, and their greatest length in characters."""
 
 _INDEX_TABLES = (
     "passage_vector",
@@ -94,14 +89,9 @@ class Indexing:
         self._database = database
         self._files = files
         self._scan = Scan(files, lambda path: self._read(path, None)[2])
-        self._embedder = embedder
-        self._name = name or (embedder.name if embedder else "none")
-        self._dimensions = embedder.dimensions if embedder else dimensions
-        self._compared = min(self._dimensions, LEADING.get(self._name, self._dimensions))
-        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._embedding = Embedding(embedder, name, dimensions)
         self._stems: Stems | None = None
         self._stemming = threading.Lock()
-        self._problem: str | None = None
         self._building: tuple[int, int] | None = None
 
     @property
@@ -252,7 +242,7 @@ class Indexing:
             stemmer = self._stemmer()
             stemmer.learn(word for found in cuts for word in found.words)
             stems = [stemmer.numbers(found.words) for found in cuts]
-        vectors = self._embedded([found.text for found in cuts])
+        vectors = self._embedding.of([found.text for found in cuts])
 
         def write(connection: Connection) -> int:
             self._lock(connection)
@@ -347,7 +337,7 @@ class Indexing:
         assert row is not None
         first = int(row[0]) - len(rows) + 1
         half = vectors.astype("<f2") if vectors is not None else None
-        narrow = in_bytes(half, self._compared) if half is not None else None
+        narrow = in_bytes(half, self._embedding.compared) if half is not None else None
         values: list[tuple[Any, ...]] = []
         kinds: list[int] = []
         for place, (one, cut, numbers) in enumerate(zip(rows, cuts, stems, strict=True)):
@@ -414,7 +404,7 @@ class Indexing:
         """Embeds the passages that were indexed without an embedder."""
         import numpy as np
 
-        while self._embedder is not None:
+        while self._embedding.embedder is not None:
             rows = self._database.run(
                 lambda connection: connection.execute(
                     f"SELECT {COLUMNS}, m.kind FROM passage m WHERE m.ws = %s AND m.vector IS NULL "
@@ -423,11 +413,11 @@ class Indexing:
                     binary=True,
                 ).fetchall()
             )
-            vectors = self._embedded([indexed_text(passage_of(row, NAMES)) for row in rows])
+            vectors = self._embedding.of([indexed_text(passage_of(row, NAMES)) for row in rows])
             if vectors is None:
                 return
             half = vectors.astype("<f2")
-            narrow = in_bytes(half, self._compared)
+            narrow = in_bytes(half, self._embedding.compared)
             values = [
                 (row[0], row[-1], wide.tobytes(), as_vector(small.tolist()))
                 for row, wide, small in zip(rows, half, np.asarray(narrow), strict=True)
@@ -456,7 +446,7 @@ class Indexing:
 
     def _claim_vectors(self, connection: Connection) -> bool:
         """Returns whether this process's embedder is the one of the index. The first embedder becomes the index's."""
-        if self._embedder is None:
+        if self._embedding.embedder is None:
             return False
         connection.execute(
             "INSERT INTO index_state (ws, key, value) VALUES (%s, 'embedder', %s) ON CONFLICT DO NOTHING",
@@ -469,7 +459,7 @@ class Indexing:
         row = connection.execute(
             "SELECT value FROM index_state WHERE ws = %s AND key = 'embedder'", (self._ws,)
         ).fetchone()
-        if row is None or self._embedder is None:
+        if row is None or self._embedding.embedder is None:
             return False, ""
         if row[0] == self._of_embedder():
             return True, ""
@@ -479,48 +469,13 @@ class Indexing:
         )
 
     def _of_embedder(self) -> str:
-        return f"{self._name}, {self._dimensions} dimensions"
-
-    def _vector(self, text: str) -> NDArray[np.float32] | None:
-        if self._embedder is None or not text.strip():
-            return None
-        vector = self._vectors.get(text)
-        if vector is None:
-            found = self._embedded([text])
-            if found is None:
-                return None
-            vector = found[0]
-            if len(text) <= LONGEST_KEPT:
-                if len(self._vectors) >= QUERIES_KEPT:
-                    self._vectors.clear()
-                self._vectors[text] = vector
-        return vector if vector.any() else None
-
-    def _embedded(self, texts: list[str]) -> NDArray[np.float32] | None:
-        """Returns the vectors of texts; None without texts, without an embedder, or if it fails."""
-        if self._embedder is None or not texts:
-            return None
-        try:
-            vectors = self._embedder.embed(texts)
-        except ContextManagerError as error:
-            self._problem = str(error)
-            return None
-        self._problem = None
-        return vectors
+        return f"{self._embedding.name}, {self._embedding.dimensions} dimensions"
 
     def _stemmer(self) -> Stems:
         """Returns the stemmer, which is FTS5's, in memory. Call it and use it under `_stemming`."""
         if self._stems is None:
             self._stems = Stems(driver().module.connect(":memory:", check_same_thread=False))
         return self._stems
-
-    def _messages(self) -> tuple[str, ...]:
-        messages: list[str] = []
-        if self._embedder is None and self._name != "none":
-            messages.append(f"the embedder {self._name} is not available: keywords only (context-manager doctor)")
-        if self._problem:
-            messages.append(self._problem)
-        return tuple(messages)
 
     def _lock(self, connection: Connection) -> None:
         """Locks the index for writing, until the transaction ends."""

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.lexicon import SHIPPED, parsed
+from mcp_server.errors import Unavailable
+from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.changes import TeamChanges
 from mcp_server.storage.postgres.database import Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.history import TeamHistory
 from mcp_server.storage.postgres.index import TeamIndex
-from mcp_server.storage.postgres.live_sets import TeamLiveSets
 from mcp_server.storage.postgres.locks import TeamLocks
 from mcp_server.storage.postgres.migrate import prepare
 from mcp_server.storage.postgres.state import TeamState
@@ -28,7 +27,6 @@ from mcp_server.storage.templates import templates
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
-    from mcp_server.relevance.advisor_items import Lexicon
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class TeamStorage:
     disk: NoFolder
     files: TeamFiles
     state: TeamState
-    live: TeamLiveSets
+    live: LiveSets
     locks: TeamLocks
     changes: TeamChanges
 
@@ -68,16 +66,6 @@ class TeamStorage:
     def history(self, clock: Callable[[], datetime]) -> TeamHistory:
         """Returns the versions of the files."""
         return TeamHistory(self.database, self.files, clock)
-
-    def lexicon(self, chosen: str | None) -> tuple[Lexicon, str]:
-        """Returns the advisor's word lists, and the problem of the user's file if the built-in lists are used."""
-        if chosen:
-            try:
-                return parsed(self.files.read_text(chosen), chosen), ""
-            except ContextManagerError as error:
-                problem = f"advisor.lexicon: {error}; the lexicon that ships is used until then"
-                return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), problem
-        return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), ""
 
     async def create(self, generated: Mapping[str, str]) -> None:
         """Writes the files that a new workspace begins with, in one transaction. `generated` are further files, such as
@@ -101,7 +89,7 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
     address = parse(text)
     database = Database(address, await run_sync(prepare, address))
     changes = TeamChanges(database)
-    files = TeamFiles(database)
+    files, state = TeamFiles(database), TeamState(database)
     await run_sync(database.open)
     try:
         await changes.start()
@@ -109,8 +97,8 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
             database=database,
             disk=NoFolder(f"the workspace {address.workspace}"),  # members may not know the server's address
             files=files,
-            state=TeamState(database),
-            live=TeamLiveSets(database),
+            state=state,
+            live=LiveSets(state),
             locks=TeamLocks(database, changes.send_all),
             changes=changes,
         )

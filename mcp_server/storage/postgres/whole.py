@@ -33,7 +33,8 @@ from mcp_server.storage.postgres.git_export import (
     new_commits,
     stored_parts,
 )
-from mcp_server.storage.postgres.state import put_entries, storable
+from mcp_server.storage.postgres.state import put_entries
+from mcp_server.storage.state import storable
 from mcp_server.storage.templates import SETTINGS, is_untouched_template
 from mcp_server.storage.values import LOCAL, is_indexed
 from mcp_server.storage.whole import BUNDLE, OF_AN_ENGINE, ORDERS, PART_BYTES, TABLES, MovedFile, Sink, Source, moves
@@ -113,7 +114,7 @@ def load(database: Database, source: Source) -> None:
             row = connection.execute("SELECT clock_timestamp()::text").fetchone()
             assert row is not None
             noted = {"branch": history.branch, "at": row[0], "forgotten": forgotten_digest(connection, ws)}
-            put_entries(connection, ws, {IMPORTED: noted})
+            put_entries(connection, {IMPORTED: noted})
 
     database.apart(write)
 

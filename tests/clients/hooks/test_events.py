@@ -16,7 +16,7 @@ from mcp_server.conversations import sessions
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller
-from mcp_server.storage.local.state import State
+from mcp_server.storage.local.state import LocalState
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, LASTS, Open, log, said
 from tests.clients.hooks.windows import pushed
 
@@ -256,7 +256,7 @@ async def test_whatever_a_hook_says_nothing_breaks(memory: Memory, given: dict[s
 
 
 async def test_what_goes_wrong_pushes_nothing(told: Memory, window: Open) -> None:
-    assert isinstance(told.state, State)
+    assert isinstance(told.state, LocalState)
     await told.state.close()
     assert await window().hook("UserPromptSubmit", prompt=ASKED) == {}
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from mcp_server.errors import Invalid, Unavailable
+from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import FORGET, Admission
 from mcp_server.storage.history_values import Committed
 from mcp_server.storage.local.git.objects import Objects
@@ -49,7 +49,7 @@ class Committer:
         self._repository = repository
         self._clock = clock
 
-    def commit(self, wanted: Sequence[str], message: str, author: str | None, *, redacted: bool = False) -> Committed:
+    def commit(self, wanted: Sequence[str], message: str, *, redacted: bool = False) -> Committed:
         """Commits these files as they are now. If `redacted`, they are not searched for secrets. Raises Unavailable."""
         forgetting = _FORGETTING.search(message) is not None
         self.check_free(detached=forgetting)  # a request to forget concerns every version
@@ -57,7 +57,7 @@ class Committer:
             self._remove_leftovers()
             self._finish_pending()
             for attempt in range(_TRIES):
-                done = self._try_commit(wanted, message, author, Admission(forgetting, redacted))
+                done = self._try_commit(wanted, message, Admission(forgetting, redacted))
                 if done is not None:
                     return done
                 self._remove_stale_locks()
@@ -87,10 +87,10 @@ class Committer:
                 "follow"
             )
 
-    def put(self, tree: str, parents: Sequence[str], message: str, author: str | None = None) -> str:
+    def put(self, tree: str, parents: Sequence[str], message: str) -> str:
         """Makes a commit object of this tree, on no branch yet, and returns its id."""
         named = [part for parent in parents for part in ("-p", parent)]
-        said = self.signed("commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"), author=author)
+        said = self.signed("commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"))
         return said.decode().strip()
 
     def advance(self, old: str | None, commit: str, changed: Mapping[str, tuple[str, str]], what: str) -> bool:
@@ -117,9 +117,7 @@ class Committer:
 
     # ------------------------------------------------------------ one commit
 
-    def _try_commit(
-        self, wanted: Sequence[str], message: str, author: str | None, admission: Admission
-    ) -> Committed | None:
+    def _try_commit(self, wanted: Sequence[str], message: str, admission: Admission) -> Committed | None:
         """Tries to commit once. Returns None if HEAD moved meanwhile or is locked."""
         old = self._repository.head()
         before = self._repository.entries_of(old, wanted) if old else {}
@@ -147,7 +145,7 @@ class Committer:
         left_out |= ignored
         if not changed:
             return Committed(None, left_out=left_out, waiting=waiting)
-        commit = self.put(tree, [old] if old else [], message, author)
+        commit = self.put(tree, [old] if old else [], message)
         subject = message.split("\n", 1)[0]
         self.check_free(detached=True)  # a commit that the user has opened meanwhile would fail if HEAD moved
         if not self.advance(old, commit, changed, f"commit: {subject}"):
@@ -189,20 +187,12 @@ class Committer:
                     refused[path] = reason
         return refused
 
-    def signed(self, *arguments: str, author: str | None = None, stdin: bytes | None = None) -> bytes:
-        """Runs a git command with a committer and a date: the user, or ours if git knows no user.
-
-        `author` is another author, as `Name <mail>`.
-        """
+    def signed(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+        """Runs a git command with a committer and a date: the user, or ours if git knows no user."""
         who: dict[str, str] = {}
         if self._clock is not None:
             now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
             who |= {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
-        if author:
-            found = re.fullmatch(r"\s*([^<>\n]+?)\s*<([^<>\n]*)>\s*", author)
-            if found is None:
-                raise Invalid(f"author must be `Name <mail>`, not {author!r}")
-            who["GIT_AUTHOR_NAME"], who["GIT_AUTHOR_EMAIL"] = found.groups()
         try:
             return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
         except Failed:  # git knows no user; for another error the second try fails, too

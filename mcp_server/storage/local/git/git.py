@@ -269,26 +269,21 @@ class Git:
             self._repository.run("init", "--quiet")
         return True
 
-    def commit(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> str | None:
+    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
         """Commits as `commit_files` does. Returns the commit's id, None if nothing changed."""
-        return self.commit_files(paths, message, author, redacted=redacted).commit
+        return self.commit_files(paths, message, redacted=redacted).commit
 
-    def commit_files(
-        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
-    ) -> Committed:
+    def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Commits these files as they are now, missing ones as deleted.
 
         Files with changes that the user has staged wait for the user's commit. Files that are refused (a secret,
         conflict markers, too large, a sealed conversation that changed without the trailer `Forget:`) are left out and
-        named. `redacted`: the files were just written without secrets and are not searched again. `author` is
-        `Name <mail>`; by default the user's identity, or ours if git knows none. Raises Unavailable if git is missing,
-        in the middle of a merge or on no branch, or refuses.
+        named. `redacted`: the files were just written without secrets and are not searched again. Raises Unavailable if
+        git is missing, in the middle of a merge or on no branch, or refuses.
         """
         wanted = sorted({clean_path(path) for path in paths})
         self.init()
-        return self._committer.commit(wanted, message, author, redacted=redacted)
+        return self._committer.commit(wanted, message, redacted=redacted)
 
     def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
         """Returns files under these paths that differ from the user's index: changed, new, deleted.

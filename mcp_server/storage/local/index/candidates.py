@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.concurrency import both
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.index.query_plan import QueryPlan
+from mcp_server.storage.index.query_plan import QueryPlan, Scope
 from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.generations import OpenReader
-from mcp_server.storage.local.index.query_plan import Scope, fetch_by_words, in_scope, plan_query, scope_of
+from mcp_server.storage.local.index.query_plan import fetch_by_words, in_scope, plan_query, scope_of
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.entries import Source

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.index.numpy_import import import_numpy
+from mcp_server.storage.index.vectors import import_numpy
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.database import Database, DatabaseBroken, inode_of
 from mcp_server.storage.local.index import vectors
@@ -42,7 +42,6 @@ class Health:
 
     broken: str | None = None
     building: tuple[int, int] | None = None
-    embedding: str | None = None
 
     @property
     def absence(self) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,13 +19,14 @@ from typing import TYPE_CHECKING, TypeVar
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import FileContent, Scan
-from mcp_server.storage.index.numpy_import import import_numpy, numpy_is_there
 from mcp_server.storage.index.plans import Row, Signals, plan, signals_of
+from mcp_server.storage.index.scoring import as_candidates
+from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
 from mcp_server.storage.local.index.generations import OpenReader, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
-from mcp_server.storage.local.index.plain_files import read_file
+from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import sqlite3
 
     import anyio
-    import numpy as np
-    from numpy.typing import NDArray
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
@@ -56,9 +54,6 @@ SETTLE_SECONDS = 1.0
 RENEW_SECONDS = 15.0
 """Time for which `renew` waits for other processes to close the old index. A server checks twice a second."""
 
-QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
-"""Queries whose vectors are cached, and their greatest length in characters."""
-
 
 class Index(Maintenance):
     """The search index of one workspace and embedder. `name` and `dimensions` describe an embedder that is missing."""
@@ -72,10 +67,9 @@ class Index(Maintenance):
         name: str | None = None,
         dimensions: int = 0,
     ) -> None:
-        super().__init__(files, locks, folder, embedder, name or (embedder.name if embedder else "none"), dimensions)
+        super().__init__(files, locks, folder, Embedding(embedder, name, dimensions))
         self._scan = Scan(files, lambda path: read_file(files, path, None))
         self._open: OpenReader | None = None
-        self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
 
     @cached_property
     def _opening(self) -> anyio.Lock:
@@ -100,7 +94,7 @@ class Index(Maintenance):
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    embed = None if mode == "keyword" or self._embedder is None else self._vector
+                    embed = None if mode == "keyword" or self._embedding.embedder is None else self._embedding.of_query
                     return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
@@ -113,20 +107,8 @@ class Index(Maintenance):
             await to_thread.run_sync(import_numpy)
 
         def candidates(planned: QueryPlan, vector: Vector, found: list[Found]) -> T:
-            if wanted.mode == "vector" and vector is not None:
-                found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
-            used: Mode = "keyword" if vector is None else wanted.mode
-            return then(
-                Candidates(
-                    planned.asked,
-                    tuple(found),
-                    planned.frequencies,
-                    planned.passages,
-                    used,
-                    str(wanted.opened.generation.number),
-                    self._messages(),
-                )
-            )
+            number, messages = str(wanted.opened.generation.number), self._embedding.messages()
+            return then(as_candidates(planned, found, wanted.mode, vector is not None, number, messages))
 
         return await search(wanted, candidates)
 
@@ -141,31 +123,15 @@ class Index(Maintenance):
             return {}
 
         def near(connection: sqlite3.Connection) -> Mapping[Source, Exchange]:
-            vector = self._vector(text)
+            vector = self._embedding.of_query(text)
             return {} if vector is None else lookups.exchanges(connection, vector, turns)
 
         return await self._ask(near, {})
 
-    def _vector(self, text: str) -> NDArray[np.float32] | None:
-        if self._embedder is None or not text.strip():
-            return None
-        vector = self._vectors.get(text)
-        if vector is None:
-            try:
-                vector = self._embedder.embed([text])[0]
-            except ContextManagerError as error:
-                self._health.embedding = str(error)
-                return None
-            if len(text) <= LONGEST_KEPT:
-                if len(self._vectors) >= QUERIES_KEPT:
-                    self._vectors.clear()
-                self._vectors[text] = vector
-        return vector if vector.any() else None
-
     def embed_ahead(self, text: str) -> None:
         """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
-            self._vector(text)
+            self._embedding.of_query(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
         """Waits until searches see the current versions of these files, at most `patience` seconds.
@@ -222,26 +188,26 @@ class Index(Maintenance):
 
     async def status(self) -> IndexStatus:
         """Returns the contents and problems of the index."""
-        counts = await self._ask(lookups.counts, None)
-        opened, health, messages = self._open, self._health, [*self._messages()]
+        name, counts = self._embedding.name, await self._ask(lookups.counts, None)
+        opened, health, messages = self._open, self._health, self._embedding.messages()
         if counts is None:
             state = "broken" if health.broken else "building" if health.building else "missing"
             messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
             counts = lookups.Counts(0, 0, 0, ())
         else:
             state = "building" if health.building or counts.unfinished else "ready"
-            if counts.not_embedded and self._name != "none":
+            if counts.not_embedded and name != "none":
                 messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
         uses_vec = opened is not None and opened.near.loads_vectors
-        if self._name != "none" and opened is not None and not uses_vec:
+        if name != "none" and opened is not None and not uses_vec:
             messages.append(
                 "sqlite-vec cannot be loaded by this Python; similarity is computed with NumPy (pip install pysqlite3)"
             )
         return IndexStatus(
             state=state,
             generation=str(opened.generation.number) if opened else "none",
-            embedder=self._name,
-            vectors="none" if self._name == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
+            embedder=name,
+            vectors="none" if name == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
             sqlite=f"{driver().name} {driver().version}",
             files=counts.files,
             passages=counts.passages,
@@ -278,14 +244,6 @@ class Index(Maintenance):
             return lookups.holds(connection, path, rows, cuts)
 
         return await self._ask(compare, None)
-
-    def _messages(self) -> tuple[str, ...]:
-        messages: list[str] = []
-        if self._embedder is None and self._name != "none":
-            messages.append(f"the embedder {self._name} is not available: keywords only (context-manager doctor)")
-        if self._health.embedding:
-            messages.append(self._health.embedding)
-        return tuple(messages)
 
     async def _ask(self, fn: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         try:

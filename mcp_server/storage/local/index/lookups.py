@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_server.model import Exchange
 from mcp_server.storage.index.plans import Row, Signals
-from mcp_server.storage.index.scoring import passage_of
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, exchanges_of, passage_of
 from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.local.index.writer import UNFINISHED, storable
@@ -59,16 +59,10 @@ def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str
     return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
 
 
-EXCHANGE_PARTS = 2
-"""Parts of a turn that `exchanges` compares: about 1,600 characters."""
-
-
 def exchanges(
     connection: sqlite3.Connection, vector: NDArray[np.float32], turns: Sequence[Source]
 ) -> dict[Source, Exchange]:
     """Returns how near these turns and their neighbors are to a message's vector; nothing for turns without one."""
-    import numpy as np
-
     rows = connection.execute(
         "SELECT DISTINCT f.path, n.mark, n.part, p.vector FROM json_each(?) j "
         "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
@@ -76,23 +70,8 @@ def exchanges(
         "AND n.mark BETWEEN json_extract(j.value, '$[1]') - 1 AND json_extract(j.value, '$[1]') + 1 "
         "CROSS JOIN passages p ON p.id = n.id WHERE n.part < ? AND length(p.vector) = ?",
         (json.dumps([(one.path, one.turn) for one in turns]), EXCHANGE_PARTS, 2 * len(vector)),
-    ).fetchall()
-    summed: dict[Source, NDArray[np.float32]] = {}
-    for path, mark, _, blob in rows:
-        part = np.frombuffer(blob, dtype="<f2").astype(np.float32)
-        summed[Source(path, mark)] = summed.get(Source(path, mark), 0.0) + part
-    units = {turn: one / np.linalg.norm(one) for turn, one in summed.items() if one.any()}
-    found = {}
-    for turn in turns:
-        if turn in units:
-            three = [units[one] for step in (-1, 0, 1) if (one := Source(turn.path, turn.turn + step)) in units]
-            mean = np.sum(three, axis=0)
-            found[turn] = Exchange(
-                float(units[turn] @ vector),
-                float(mean @ vector / (np.linalg.norm(mean) or 1.0)),
-                max(float(one @ vector) for one in three),
-            )
-    return found
+    )
+    return exchanges_of(rows, vector, turns)
 
 
 def last_turn(connection: sqlite3.Connection, session: str) -> int:

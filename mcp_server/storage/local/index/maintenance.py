@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile
+from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.database import inode_of
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index import vectors as schema
@@ -23,7 +24,6 @@ from mcp_server.storage.values import FOLDERS, is_indexed
 if TYPE_CHECKING:
     import anyio
 
-    from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.generations import OpenReader
     from mcp_server.storage.local.locks import Locks
@@ -62,16 +62,11 @@ class Maintenance:
         files: WorkspaceFiles,
         locks: Locks,
         folder: Path,
-        embedder: Embedder | None,
-        name: str,
-        dimensions: int,
+        embedding: Embedding,
     ) -> None:
         self._files = files
-        self._generations = Generations(folder, locks, name)
-        self._embedder = embedder
-        self._name = name
-        # Of one that is not installed, too: vectors can then be added later without a rebuild.
-        self._dimensions = embedder.dimensions if embedder else dimensions
+        self._generations = Generations(folder, locks, embedding.name)
+        self._embedding = embedding
         self._health = Health()
         self._writing: OpenWriter | None = None
         self._long: Indexer | None = None  # at work, and letting others in between
@@ -141,9 +136,8 @@ class Maintenance:
                 else:
                     small.append(path)
                     room -= size
-            filling = Indexer(writing.to, self._files, self._embedder)
+            filling = Indexer(writing.to, self._files, self._embedding)
             changed = await filling.run(small, known)
-            self._health.embedding = filling.failed
             if self._long:
                 self._long.taken.update(small)
             return changed, left
@@ -188,10 +182,10 @@ class Maintenance:
     async def _build(self, generation: Generation, paths: Sequence[str], progress: Progress) -> None:
         to = await connect(generation.path, new=True)
         try:
-            await to.database.outside(lambda c: schema.create(c, self._name, self._dimensions, to.loads_vectors))
-            filling = Indexer(to, self._files, self._embedder)
+            name, numbers = self._embedding.name, self._embedding.dimensions
+            await to.database.outside(lambda c: schema.create(c, name, numbers, to.loads_vectors))
+            filling = Indexer(to, self._files, self._embedding)
             await filling.run(paths, {}, progress)
-            self._health.embedding = filling.failed
             await to.database.write(lookups.complete)
         finally:
             await to.database.close()
@@ -200,12 +194,11 @@ class Maintenance:
         if not paths:
             return 0
         known = await writing.to.database.read(lambda connection: known_files(connection, paths))
-        filling = self._long = Indexer(writing.to, self._files, self._embedder, lambda: self._let_others(writing))
+        filling = self._long = Indexer(writing.to, self._files, self._embedding, lambda: self._let_others(writing))
         try:
             changed = await filling.run(sorted(paths, key=_last_transcripts), known, progress)
         finally:
             self._long = None
-        self._health.embedding = filling.failed
         return changed
 
     async def _with_live(self, work: Callable[[OpenWriter], Awaitable[T]]) -> T | None:
@@ -259,15 +252,11 @@ class Maintenance:
         """Embeds the passages that were indexed without an embedder."""
         from anyio import to_thread
 
-        embedder, to = self._embedder, writing.to
-        while embedder is not None:
+        to = writing.to
+        while self._embedding.embedder is not None:
             waiting = await to.database.read(lambda connection: lookups.without_vector(connection, 1_000))
-            if not waiting:
-                return
-            try:
-                vectors = await to_thread.run_sync(embedder.embed, [text for _, text in waiting])
-            except ContextManagerError as error:
-                self._health.embedding = str(error)
+            vectors = await to_thread.run_sync(self._embedding.of, [text for _, text in waiting])
+            if vectors is None:
                 return
             ids = [number for number, _ in waiting]
             await to.database.write(

@@ -9,44 +9,25 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import add
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
-from mcp_server.search.query import read_query, weigh
+from mcp_server.search.query import read_query
 from mcp_server.storage.index.query_plan import (
-    COUNTED,
-    FETCHING_WORDS,
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
+    Fetching,
     QueryPlan,
+    Scope,
     SmallScope,
+    planned,
 )
 from mcp_server.storage.values import Depth, Filters
 
 if TYPE_CHECKING:
     from mcp_server.storage.sqlite import Stems
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Filters as this index understands them. `condition` is SQL over a row `m` of knowledge_meta, with `values` for
-    its placeholders.
-
-    `projects` and `without_session` are part of the condition, and separate for the vector table, which can check only
-    these. `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched
-    and counted as passages of their own.
-    """
-
-    condition: str
-    values: tuple[Any, ...]
-    projects: tuple[int, ...] | None
-    without_session: int | None
-    other: bool
-    everything: bool
-    lines: bool = False
 
 
 def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
@@ -163,8 +144,7 @@ def rows_in(connection: sqlite3.Connection, scope: Scope, column: str) -> list[t
 
 
 def plan_query(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, postings: int) -> QueryPlan:
-    """Returns the plan of a query: its words, and those that fetch. The rarest word always fetches, then the next ones,
-    while all together occur in at most `postings` passages."""
+    """Returns the plan of a query."""
     asked = read_query(text, speakers(connection, scope.projects))
     terms = stems.terms(asked.lookup)
     everywhere = _documents(connection, "knowledge_terms", terms)
@@ -175,45 +155,15 @@ def plan_query(connection: sqlite3.Connection, stems: Stems, text: str, scope: S
         everywhere = tuple(map(add, everywhere, _documents(connection, "lines_terms", terms)))
         all_passages, total_words = all_passages + lines, total_words + line_words
     passages = all_passages if scope.everything else count(connection, scope, all_passages)
-    numbers = tuple(stems.numbers(asked.lookup))
-    small = (
-        SmallScope.of(rows_in(connection, scope, "stems"))
-        if not (scope.everything or scope.lines) and passages <= SMALL_SCOPE
-        else None
-    )
-    frequencies = everywhere
-    if not scope.everything:
-        share = passages / all_passages if all_passages else 0.0
-        frequencies = tuple(
-            small.holding(number)
-            if small and 0 < known <= COUNTED
-            else _frequency(connection, word, known, share, scope)
-            for word, number, known in zip(asked.lookup, numbers, everywhere, strict=True)
-        )
-    fetching: list[str] = []
-    of_lines: list[str] = []  # words that no turn holds, too
-    fetching_stems: list[tuple[int, int]] = []
-    budget = postings
-    for frequency, word, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
-        if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
-            fetching.append(f'"{word}"')
-            fetching_stems.append((number, frequency))
-            budget -= frequency
-        elif not frequency and len(of_lines) < FETCHING_WORDS:
-            of_lines.append(f'"{word}"')
-    return QueryPlan(
-        asked=weigh(asked, frequencies, passages),
-        numbers=numbers,
-        frequencies=frequencies,
-        passages=passages,
-        everywhere=everywhere,
-        all_passages=all_passages,
-        mean_words=total_words / all_passages if all_passages else 1.0,
-        fetch=" OR ".join(fetching),
-        fetch_lines=" OR ".join([*fetching, *of_lines]) if lines else "",
-        fetching=tuple(fetching_stems),
-        small=small,
-    )
+    small = None
+    if not (scope.everything or scope.lines) and passages <= SMALL_SCOPE:
+        small = SmallScope.of(rows_in(connection, scope, "stems"))
+
+    def counted(place: int) -> int:
+        return _counted(connection, asked.lookup[place], scope)
+
+    numbers, totals = tuple(stems.numbers(asked.lookup)), (all_passages, total_words)
+    return planned(asked, numbers, everywhere, totals, scope, passages, small, counted, postings)
 
 
 def _documents(connection: sqlite3.Connection, table: str, terms: Sequence[str]) -> tuple[int, ...]:
@@ -222,13 +172,8 @@ def _documents(connection: sqlite3.Connection, table: str, terms: Sequence[str])
     return tuple(int(row[0]) if row else 0 for row in found)
 
 
-def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
-    """Returns the number of passages of the scope that contain a word; for a common word an estimate by the scope's
-    share."""
-    if everywhere > COUNTED:
-        return max(1, round(everywhere * share))
-    if not everywhere:
-        return 0
+def _counted(connection: sqlite3.Connection, word: str, scope: Scope) -> int:
+    """Returns the number of passages of the scope that contain a word."""
     times = 0
     for table in ("knowledge_fts", "lines_fts") if scope.lines else ("knowledge_fts",):
         times += connection.execute(
@@ -256,20 +201,21 @@ def fetch_by_words(connection: sqlite3.Connection, plan: QueryPlan, scope: Scope
     if plan.small is not None:
         found = plan.small.best(plan.fetching, plan.all_passages, plan.mean_words, depth.words)
     else:
-        found = _matching(connection, "knowledge_fts", plan.fetch, depth.words, plan, scope)
+        found = _matching(connection, "knowledge_fts", plan.fetching, depth.words, plan, scope)
     most_lines = depth.words if scope.lines else depth.lines
-    return found + _matching(connection, "lines_fts", plan.fetch_lines, most_lines, plan, scope)
+    return found + _matching(connection, "lines_fts", (*plan.fetching, *plan.of_lines), most_lines, plan, scope)
 
 
 def _matching(
-    connection: sqlite3.Connection, table: str, fetch: str, wanted: int, plan: QueryPlan, scope: Scope
+    connection: sqlite3.Connection, table: str, words: Sequence[Fetching], wanted: int, plan: QueryPlan, scope: Scope
 ) -> list[int]:
     """Returns the best matching passages of the scope in a keyword index, at most `wanted`.
 
     Ordering by `bm25()` keeps only the best; ordering by `rank`, which is the same value, would sort all matches.
     """
-    if not fetch:
+    if not words:
         return []
+    fetch = " OR ".join(f'"{one.word}"' for one in words)
     share = plan.passages / plan.all_passages if plan.all_passages else 1.0
     likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
     for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):

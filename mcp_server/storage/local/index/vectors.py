@@ -17,8 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.narrow import ENOUGH, LEADING, in_bytes
-from mcp_server.storage.local.index.query_plan import Scope, in_scope, is_small, rows_in
+from mcp_server.storage.index.query_plan import Scope
+from mcp_server.storage.index.vectors import ENOUGH, LEADING, in_bytes
+from mcp_server.storage.local.index.query_plan import in_scope, is_small, rows_in
 
 SCHEMA = 6
 

@@ -7,15 +7,17 @@ the memory in use; a single huge file bounds it by its size.
 from __future__ import annotations
 
 import sqlite3
+import stat
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition
+from mcp_server.storage.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition, read_content
 from mcp_server.storage.index.plans import Plan, Row, Signals, plan, signals_of
-from mcp_server.storage.local.index.plain_files import read_file
+from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.generations import Connected
 
@@ -49,7 +50,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class Indexer:
-    """Writes files into one index file. `failed` is the problem with the embedder, if any.
+    """Writes files into one index file.
 
     `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
     `held` (read, but not yet written completely), and add the finished ones to `taken`.
@@ -57,9 +58,8 @@ class Indexer:
 
     to: Connected
     files: WorkspaceFiles
-    embedder: Embedder | None
+    embedding: Embedding
     pause: Callable[[], Awaitable[None]] | None = None
-    failed: str | None = None
     held: frozenset[str] = frozenset()
     taken: set[str] = field(default_factory=set)
 
@@ -145,13 +145,27 @@ class Indexer:
 
     def _cut(self, rows: Sequence[Row]) -> tuple[list[Signals], NDArray[np.float32] | None]:
         cuts = [signals_of(row) for row in rows]
-        if self.embedder is None or not cuts:
-            return cuts, None
-        try:
-            return cuts, self.embedder.embed([found.text for found in cuts])
-        except ContextManagerError as error:
-            self.failed = str(error)
-            return cuts, None
+        return cuts, self.embedding.of([found.text for found in cuts])
+
+
+def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
+    """Reads a file and splits it into passages. Never raises.
+
+    A symbolic link, and anything but a plain file, counts as gone: a link in somebody's commit may lead to `.local/`,
+    and reading a pipe never ends.
+    """
+    looked_ns = time.time_ns()
+    try:
+        place = files.resolve(path)
+        about = place.stat()
+        if not stat.S_ISREG(about.st_mode) or files.relative(path) != path:
+            return FileContent(path, gone=True)
+        data = place.read_bytes()
+    except FileNotFoundError:
+        return FileContent(path, gone=True)
+    except (OSError, ContextManagerError) as error:
+        return FileContent(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
+    return read_content(path, data, about.st_size, about.st_mtime_ns, looked_ns, known)
 
 
 def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:

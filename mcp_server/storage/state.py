@@ -1,0 +1,486 @@
+"""The state of a workspace: sessions, source keys of turns, references, folder ids, and small JSON values.
+
+Both engines run the statements below. Names in braces are the parts in which their SQL differs: see `Dialect`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar, get_args
+
+from mcp_server.conversations.source_keys import Known, TurnKey
+from mcp_server.model import Delivery, Kind, Role
+from mcp_server.storage.copies import clean_value
+from mcp_server.storage.values import Place, Recorded, SessionRow, moment_text
+from mcp_server.text.forgotten import Forgotten
+
+T = TypeVar("T")
+
+_SESSION = "session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size"
+_KEY = "number, role, sha, nth, turn_id"
+_SET_SESSION = ", ".join(f"{name} = excluded.{name}" for name in _SESSION.split(", ")[1:])
+_SET_KEY = ", ".join(f"{name} = excluded.{name}" for name in _KEY.split(", ")[1:])
+_PUT = (
+    "INSERT INTO {entry} ({ws_}namespace, key, value) VALUES ({ws}?, ?, ?) "
+    "ON CONFLICT ({ws_}namespace, key) DO UPDATE SET value = excluded.value"
+)
+
+
+class Dialect:
+    """The differences of an engine's SQL. `parts` are the names of the tables and:
+
+    `here`   begins a condition: only rows of this workspace
+    `ws_`    begins a list of columns, and `ws` a list of values: the workspace's number
+    `among`  ends a condition: in a list, which is bound as `array` makes it
+    `same`   compares two values, which may be NULL
+    """
+
+    def __init__(self, mark: str, array: Callable[[list[Any]], Any], parts: Mapping[str, str]) -> None:
+        self.array = array
+        self.parts = parts
+        self._mark = mark
+        self._known: dict[str, str] = {}
+
+    def statement(self, text: str) -> str:
+        """Returns a statement of this file in the engine's SQL."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = text.format_map(self.parts).replace("?", self._mark)
+        return found
+
+
+class Transaction:
+    """Runs statements within an open transaction."""
+
+    def __init__(self, connection: Any, dialect: Dialect) -> None:
+        self._connection = connection
+        self._dialect = dialect
+
+    def run(self, statement: str, *values: object) -> Any:
+        """Runs a statement, and returns its cursor. Lists are for `among`."""
+        bound = [self._dialect.array(value) if isinstance(value, list) else value for value in values]
+        return self._connection.execute(self._dialect.statement(statement), bound)
+
+    def rows(self, statement: str, *values: object) -> list[Any]:
+        """Returns the rows of a query."""
+        found: list[Any] = self.run(statement, *values).fetchall()
+        return found
+
+    def each(self, statement: str, values: Sequence[Sequence[object]]) -> None:
+        """Runs a statement for each of these values."""
+        if values:
+            self._connection.cursor().executemany(self._dialect.statement(statement), values)
+
+
+class Store(Protocol):
+    """Runs functions in transactions of an engine, on a thread of their own."""
+
+    def read(self, fn: Callable[[Any], T]) -> Awaitable[T]: ...
+    def write(self, fn: Callable[[Any], T], *, waits: bool = True) -> Awaitable[T]: ...
+
+
+class Tables:
+    """The tables of the state."""
+
+    def __init__(self, store: Store, dialect: Dialect) -> None:
+        self.store = store
+        self.dialect = dialect
+
+    def read(self, work: Callable[[Transaction], T]) -> Awaitable[T]:
+        """Returns `work(transaction)`; its queries see one moment."""
+        return self.store.read(lambda connection: work(Transaction(connection, self.dialect)))
+
+    def write(self, work: Callable[[Transaction], T], *, waits: bool = True) -> Awaitable[T]:
+        """Returns `work(transaction)`. Without `waits` a power cut may lose it, a crash of the process cannot."""
+        return self.store.write(lambda connection: work(Transaction(connection, self.dialect)), waits=waits)
+
+    def rows(self, statement: str, *values: object) -> Awaitable[list[Any]]:
+        """Returns the rows of a query."""
+        return self.read(lambda transaction: transaction.rows(statement, *values))
+
+    async def value(self, statement: str, *values: object) -> Any:
+        """Returns the first value of a query that has a row."""
+        return (await self.rows(statement, *values))[0][0]
+
+    async def run(self, statement: str, *values: object) -> None:
+        """Runs a statement in a transaction of its own."""
+        await self.write(lambda transaction: transaction.run(statement, *values) and None)
+
+
+class State(Tables, ABC):
+    """The state of one workspace. Every method is one transaction, or a part of the open unit of work."""
+
+    damage: str | None = None
+    """A sentence about a damaged file that was replaced, for `status`."""
+
+    @abstractmethod
+    async def complete(self) -> bool:
+        """Returns False until the transcripts were read back into a new or emptied state."""
+
+    @abstractmethod
+    async def completed(self) -> None:
+        """Records that the transcripts were read back."""
+
+    @abstractmethod
+    async def data_version(self) -> int:
+        """Returns a number that changes when another process changes something."""
+
+    # sessions and source keys
+
+    async def session(self, session: str) -> SessionRow | None:
+        """Returns a session; None if it is unknown."""
+        return await self.read(lambda transaction: _session_row(transaction, session))
+
+    async def sessions(self, open_only: bool = False) -> list[SessionRow]:
+        """Returns all sessions, or the open ones, oldest first."""
+        where = "status = 'open'" if open_only else "true"
+        rows = await self.rows(f"SELECT {_SESSION} FROM {{session}} WHERE {{here}}{where} ORDER BY opened, session")
+        return [_session(row) for row in rows]
+
+    async def save_session(
+        self, row: SessionRow, keys: Sequence[TurnKey] = (), entries: Mapping[Place, Any] = MappingProxyType({})
+    ) -> None:
+        """Writes the session's row, adds the keys of newly recorded turns, and writes small values by place."""
+        values = (
+            *(row.session, row.path, row.status, row.project, row.kind, row.delivery, storable(row.title)),
+            *(moment_text(row.opened), moment_text(row.last_arrival), row.turns),
+            *(row.last_at and moment_text(row.last_at), row.size),
+        )
+
+        def save(transaction: Transaction) -> None:
+            transaction.run(
+                f"INSERT INTO {{session}} ({{ws_}}{_SESSION}) VALUES ({{ws}}?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                f"ON CONFLICT ({{ws_}}session) DO UPDATE SET {_SET_SESSION}",
+                *values,
+            )
+            transaction.each(
+                f"INSERT INTO {{turn_key}} ({{ws_}}session, {_KEY}) VALUES ({{ws}}?, ?, ?, ?, ?, ?) "
+                f"ON CONFLICT ({{ws_}}session, number) DO UPDATE SET {_SET_KEY}",
+                [(row.session, key.number, key.role, key.sha, key.nth, key.turn_id) for key in keys],
+            )
+            put_entries(transaction, entries)
+
+        await self.write(save)
+
+    async def keys(self, session: str) -> list[TurnKey]:
+        """Returns the keys of all turns of a session, ordered by number."""
+        statement = f"SELECT {_KEY} FROM {{turn_key}} WHERE {{here}}session = ? ORDER BY number"
+        return [TurnKey(*row) for row in await self.rows(statement, session)]
+
+    async def last_number(self, session: str) -> int:
+        """Returns the number of the last turn with known keys; 0 for none."""
+        statement = "SELECT coalesce(max(number), 0) FROM {turn_key} WHERE {here}session = ?"
+        return int(await self.value(statement, session))
+
+    async def count_turns(self, session: str, role: Role) -> int:
+        """Returns the number of a session's turns of one role."""
+        statement = "SELECT count(*) FROM {turn_key} WHERE {here}session = ? AND role = ?"
+        return int(await self.value(statement, session, role))
+
+    async def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Recorded:
+        """Returns what is needed to record an arriving turn, and to tell whether it is a repeat."""
+        one = f"SELECT {_KEY} FROM {{turn_key}} WHERE {{here}}session = ?"
+
+        def ask(transaction: Transaction) -> Recorded:
+            same = transaction.rows(f"{one} AND turn_id = ?", session, turn_id) if turn_id else []
+            last = transaction.rows(f"{one} ORDER BY number DESC LIMIT 1", session)
+            count = "SELECT count(*) FROM {turn_key} WHERE {here}session = ? AND role = ? AND sha = ?"
+            nth = transaction.rows(count, session, role, sha)[0][0]
+            known, newest = (TurnKey(*rows[0]) if rows else None for rows in (same, last))
+            return Recorded(_session_row(transaction, session), known, newest, int(nth))
+
+        return await self.read(ask)
+
+    async def known(self, session: str, arriving: Sequence[tuple[Role, str, str]], *, anywhere: bool = False) -> Known:
+        """Returns the recorded turns that match an arriving sequence of `(role, sha, turn_id)`.
+
+        With `anywhere`, ids are unique beyond the session: other sessions are searched too.
+        """
+        ids = [turn_id for _, _, turn_id in arriving]
+        shas = sorted({sha for _, sha, _ in arriving})
+
+        def ask(transaction: Transaction) -> Known:
+            given = "SELECT turn_id FROM {turn_key} WHERE {here}session %s ? AND turn_id {among}"
+            here = transaction.rows(given % "=", session, ids)
+            elsewhere = transaction.rows(given % "<>", session, ids) if anywhere else []
+            same = transaction.rows(
+                "SELECT role, sha, turn_id, number FROM {turn_key} "
+                "WHERE {here}session = ? AND sha {among} ORDER BY number",
+                session,
+                shas,
+            )
+            counts: Counter[tuple[Role, str]] = Counter((role, sha) for role, sha, _, _ in same)
+            nameless: dict[tuple[Role, str], tuple[int, ...]] = {}
+            for role, sha, turn_id, number in same:
+                if turn_id is None:
+                    nameless[role, sha] = (*nameless.get((role, sha), ()), number)
+            return Known(
+                frozenset(turn_id for (turn_id,) in here),
+                counts,
+                nameless,
+                frozenset(turn_id for (turn_id,) in elsewhere),
+            )
+
+        return await self.read(ask)
+
+    async def name_turns(self, session: str, named: Sequence[tuple[int, str]]) -> None:
+        """Adds ids to recorded turns that have none: pairs of number and id."""
+        statement = "UPDATE {turn_key} SET turn_id = ? WHERE {here}session = ? AND number = ? AND turn_id IS NULL"
+        values = [(turn_id, session, number) for number, turn_id in named]
+        await self.write(lambda transaction: transaction.each(statement, values))
+
+    async def forget_keys(self, session: str) -> None:
+        """Deletes the keys of a session whose transcripts were rewritten."""
+        await self.run("DELETE FROM {turn_key} WHERE {here}session = ?", session)
+
+    # forgetting
+
+    async def held(self, request: Forgotten) -> dict[str, int]:
+        """Returns for each table the number of rows that contain text of a request."""
+
+        def count(transaction: Transaction) -> dict[str, int]:
+            return {
+                table: len(stale)
+                for table in self._tables(transaction)
+                if (stale := _stale(transaction, table, request)[1])
+            }
+
+        return await self.read(count)
+
+    async def scrub(self, request: Forgotten) -> str:
+        """Removes the text of a request from all rows, and from the disk what deleted rows left there.
+
+        Returns a sentence about what is left on the disk, or "".
+        """
+
+        def clean(transaction: Transaction) -> None:
+            for table in self._tables(transaction):
+                columns, stale = _stale(transaction, table, request)
+                same = " AND ".join(f'"{column}" {{same}} ?' for column in columns)
+                marks = ", ".join("?" * len(columns))
+                for row, fresh in stale:
+                    transaction.run(f'DELETE FROM "{table}" WHERE {same}', *row)
+                    transaction.run(f'INSERT INTO "{table}" VALUES ({marks}) ON CONFLICT DO NOTHING', *fresh)
+
+        await self.write(clean)
+        return await self._wipe()
+
+    @abstractmethod
+    def _tables(self, transaction: Transaction) -> Sequence[str]:
+        """Returns the names of all tables with texts."""
+
+    @abstractmethod
+    async def _wipe(self) -> str:
+        """Overwrites the space of deleted rows, as far as the engine can. Returns as `scrub`."""
+
+    async def empty(self, kept: Iterable[str]) -> None:
+        """Deletes everything except folder ids and the entries of these namespaces.
+
+        The transcripts must be read back afterwards. Only for a process that is alone on the workspace.
+        """
+        spared = list(kept)
+
+        def clear(transaction: Transaction) -> None:
+            for table in self._tables(transaction):
+                if table not in (self.dialect.parts["directory"], self.dialect.parts["entry"]):
+                    transaction.run(f'DELETE FROM "{table}" WHERE {{here}}true')
+            transaction.run("DELETE FROM {entry} WHERE {here}NOT namespace {among}", spared)
+            self._emptied(transaction)
+
+        await self.write(clear)
+
+    @abstractmethod
+    def _emptied(self, transaction: Transaction) -> None:
+        """Makes `complete` return False."""
+
+    # references
+
+    @abstractmethod
+    async def log_access(self, path: str, kind: str, at: datetime) -> None:
+        """Records that a file was read or recovered."""
+
+    async def references(self, paths: Iterable[str]) -> dict[str, int]:
+        """Returns how often each of these files was read or recovered; others are left out."""
+        statement = "SELECT path, count(*) FROM {access} WHERE {here}path {among} GROUP BY path"
+        return {str(path): int(count) for path, count in await self.rows(statement, sorted(set(paths)))}
+
+    async def last_accesses(self, paths: Iterable[str]) -> dict[str, datetime]:
+        """Returns when each of these files was last read or recovered; others are left out."""
+        statement = "SELECT path, max(at) FROM {access} WHERE {here}path {among} GROUP BY path"
+        rows = await self.rows(statement, sorted(set(paths)))
+        return {str(path): datetime.fromisoformat(at) for path, at in rows}
+
+    async def access_since(self) -> datetime | None:
+        """Returns the time of the first recorded read or recovery; None without any."""
+        first = await self.value("SELECT min(at) FROM {access} WHERE {here}true")
+        return datetime.fromisoformat(first) if first else None
+
+    # folders without a name
+
+    async def directory_ids(self) -> dict[str, str]:
+        """Returns the random id of each folder."""
+        return dict(await self.rows("SELECT folder, id FROM {directory} WHERE {here}true"))
+
+    async def name_directory(self, folder: str, new_id: str) -> str:
+        """Stores a folder's id and returns it: `new_id`, unless another process was first."""
+        statement = "INSERT INTO {directory} ({ws_}folder, id) VALUES ({ws}?, ?) ON CONFLICT DO NOTHING"
+        await self.run(statement, folder, new_id)
+        return (await self.directory_ids())[folder]
+
+    # small values
+
+    async def get(self, namespace: str, key: str) -> Any:
+        """Returns a stored value, or None."""
+        return (await self.get_all([(namespace, key)]))[0]
+
+    async def get_all(self, places: Sequence[Place]) -> list[Any]:
+        """Returns the values at these places (namespace and key), in their order, as of one moment; None if missing."""
+        found = await self.read(lambda transaction: read_entries(transaction, places))
+        return [found.get(place) for place in places]
+
+    async def entries(self, namespace: str) -> dict[str, Any]:
+        """Returns the values of a namespace by key."""
+        return (await self.entries_of(namespace))[0]
+
+    async def entries_of(self, *namespaces: str) -> list[dict[str, Any]]:
+        """Returns the values of each of these namespaces by key, as of one moment."""
+        statement = "SELECT namespace, key, value FROM {entry} WHERE {here}namespace {among} ORDER BY key"
+        rows = await self.rows(statement, list(namespaces))
+        return [{key: json.loads(value) for name, key, value in rows if name == wanted} for wanted in namespaces]
+
+    async def keys_of(self, namespace: str) -> list[str]:
+        """Returns the keys of a namespace."""
+        statement = "SELECT key FROM {entry} WHERE {here}namespace = ? ORDER BY key"
+        return [key for (key,) in await self.rows(statement, namespace)]
+
+    async def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> None:
+        """Stores a JSON value. Without `waits` a power cut may lose it, a crash of the process cannot."""
+        stored = json.dumps(value)
+        await self.write(lambda transaction: transaction.run(_PUT, namespace, key, stored) and None, waits=waits)
+
+    async def add(self, namespace: str, key: str, value: Any, most: int) -> None:
+        """Appends to a list of JSON values and keeps the last `most`. Does not wait for the disk."""
+
+        def appended(stored: Mapping[Place, Any]) -> tuple[None, Mapping[Place, Any]]:
+            listed = stored.get((namespace, key))
+            return None, {(namespace, key): [*(listed if isinstance(listed, list) else []), value][-most:]}
+
+        await self.change_entries([(namespace, key)], appended, waits=False)
+
+    async def change_entries(
+        self,
+        places: Iterable[Place],
+        change: Callable[[Mapping[Place, Any]], tuple[T, Mapping[Place, Any]]],
+        *,
+        waits: bool = True,
+    ) -> T:
+        """Reads and writes several values in one transaction; other processes wait meanwhile.
+
+        `change` gets the stored values by place, and returns a result and the values to write; None deletes one. It
+        must be pure, because it may be called again. Returns the result.
+        """
+        asked = sorted(set(places))
+
+        def apply(transaction: Transaction) -> T:
+            result, changed = change(self._locked(transaction, asked))
+            put_entries(transaction, changed)
+            return result
+
+        return await self.write(apply, waits=waits)
+
+    def _locked(self, transaction: Transaction, places: Sequence[Place]) -> dict[Place, Any]:
+        """Returns the stored values at these places, which no other transaction changes meanwhile."""
+        return read_entries(transaction, places)
+
+    async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
+        """Returns an entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn
+        ("" for none), and whether the namespace `waiting` has entries, as of one moment."""
+
+        def ask(transaction: Transaction) -> tuple[Any, int, tuple[str, str], bool]:
+            turns = "FROM {turn_key} WHERE {here}session = ?"
+            last = transaction.rows(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", session)
+            value = read_entries(transaction, [(namespace, session)]).get((namespace, session))
+            users, waits = transaction.rows(
+                f"SELECT count(*), EXISTS (SELECT 1 FROM {{entry}} WHERE {{here}}namespace = ?) {turns} "
+                "AND role = 'user'",
+                waiting,
+                session,
+            )[0]
+            return value, int(users), tuple(last[0]) if last else ("", ""), bool(waits)
+
+        return await self.read(ask)
+
+    async def remove(self, namespace: str, *keys: str) -> None:
+        """Removes values; missing ones are skipped."""
+        await self.run("DELETE FROM {entry} WHERE {here}namespace = ? AND key {among}", namespace, list(keys))
+
+
+def read_entries(transaction: Transaction, places: Sequence[Place], lock: str = "") -> dict[Place, Any]:
+    """Returns the stored values at these places; missing ones are left out. `lock` ends the query."""
+    if not places:
+        return {}
+    statement = (
+        f"SELECT namespace, key, value FROM {{entry}} WHERE {{here}}(namespace, key) IN "
+        f"(VALUES {', '.join(['(?, ?)'] * len(places))}){lock}"
+    )
+    rows = transaction.rows(statement, *(part for place in places for part in place))
+    found = {(namespace, key): json.loads(value) for namespace, key, value in rows}
+    return {place: value for place, value in found.items() if value is not None}
+
+
+def put_entries(transaction: Transaction, entries: Mapping[Place, Any]) -> None:
+    """Writes entries in the caller's transaction; None deletes one."""
+    for place, value in entries.items():
+        if value is None:
+            transaction.run("DELETE FROM {entry} WHERE {here}namespace = ? AND key = ?", *place)
+        else:
+            transaction.run(_PUT, *place, json.dumps(value))
+
+
+def storable(text: str) -> str:
+    """Returns the text without U+0000 and halves of surrogate pairs, which databases refuse."""
+    clean = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return clean.replace("\0", "\ufffd")
+
+
+_Row = tuple[object, ...]
+
+
+def _stale(transaction: Transaction, table: str, request: Forgotten) -> tuple[list[str], list[tuple[_Row, _Row]]]:
+    """Returns the columns of a table, and its rows with forgotten text, each before and after cleaning."""
+    cursor = transaction.run(f'SELECT * FROM "{table}" WHERE {{here}}true')
+    columns = [column[0] for column in cursor.description]
+    stale = []
+    for row in cursor:
+        fresh = tuple(clean_value(name, value, request) for name, value in zip(columns, row, strict=True))
+        if fresh != row:
+            stale.append((row, fresh))
+    return columns, stale
+
+
+def _session_row(transaction: Transaction, session: str) -> SessionRow | None:
+    rows = transaction.rows(f"SELECT {_SESSION} FROM {{session}} WHERE {{here}}session = ?", session)
+    return _session(rows[0]) if rows else None
+
+
+def _session(row: tuple[Any, ...]) -> SessionRow:
+    session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size = row
+    return SessionRow(
+        session=session,
+        path=path,
+        status=status,
+        project=project,
+        kind=kind if kind in get_args(Kind) else None,
+        delivery=delivery if delivery in get_args(Delivery) else None,
+        title=title,
+        opened=datetime.fromisoformat(opened),
+        last_arrival=datetime.fromisoformat(last_arrival),
+        turns=turns,
+        last_at=datetime.fromisoformat(last_at) if last_at else None,
+        size=size,
+    )
