@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -22,13 +22,17 @@ from mcp_server.app import open_memory
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Unavailable
+from mcp_server.history.committing import export_history
 from mcp_server.model import Caller
+from mcp_server.storage.ports import Held, Locks
 from mcp_server.storage.postgres import database, migrate
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.database import Connection
+from mcp_server.storage.postgres.locks import Lease
 from mcp_server.storage.postgres.opening import open_storage
 from tests.conftest import KEYWORDS_ONLY
-from tests.postgres import server
+from tests.holding import holding
+from tests.postgres import server, tables
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
@@ -40,9 +44,10 @@ def address() -> str:
     return server().new_memory()
 
 
-def started(module: str, *arguments: str) -> subprocess.Popen[str]:
+def started(module: str, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
 
 
 def writers(address: str) -> list[subprocess.Popen[str]]:
@@ -101,29 +106,82 @@ async def test_a_migration_while_two_replicas_write_loses_and_doubles_nothing(
     assert added == len(later)
 
 
-async def test_a_paused_replica_learns_that_another_has_taken_its_lease(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holder = started("tests.storage.lease_holder", address, "1")
+@contextmanager
+def paused_holder(address: str, kind: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Yields a replica that works under the maintainer's lease and was paused in the middle, and its fencing number."""
+    holder = started("tests.storage.lease_holder", address, "1", kind, *more, stdin=subprocess.PIPE)
     assert holder.stdout is not None
-    fence = int(await run_sync(holder.stdout.readline))
-    holder.send_signal(signal.SIGSTOP)
     try:
-        async with open_storage(address) as storage:
-            taken = None
-            with anyio.fail_after(60):
-                while taken is None:
-                    taken = await run_sync(storage.locks.try_maintainer)
-                    await anyio.sleep(0.05)
-            assert taken.fence == fence + 1
-            holder.send_signal(signal.SIGCONT)
-            with anyio.fail_after(60):
-                assert await run_sync(holder.stdout.readline) == "lost\n"
-            assert not taken.lost
-            taken.release()
+        fence = int(holder.stdout.readline())
+        if kind != "wait":
+            assert holder.stdout.readline() == "in the middle\n"
+        holder.send_signal(signal.SIGSTOP)
+        yield holder, fence
     finally:
         holder.kill()
         holder.communicate()
+
+
+async def taken_over(locks: Locks) -> Held:
+    """Returns the maintainer's lease when the one of another process has ended."""
+    with anyio.fail_after(60):
+        while (taken := await run_sync(locks.try_maintainer)) is None:  # noqa: ASYNC110 - the lease is in the database
+            await anyio.sleep(0.05)
+    return taken
+
+
+async def said_after_the_pause(holder: subprocess.Popen[str]) -> str:
+    """Lets a paused replica go on, and returns what it says at the end of its work."""
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    holder.send_signal(signal.SIGCONT)
+    with anyio.fail_after(60):
+        return await run_sync(holder.stdout.readline)
+
+
+async def test_a_paused_replica_learns_that_another_has_taken_its_lease(address: str) -> None:
+    with paused_holder(address, "wait") as (holder, fence):
+        async with open_storage(address) as storage:
+            taken = await taken_over(storage.locks)
+            assert isinstance(taken, Lease)
+            assert taken.fence == fence + 1
+            assert await said_after_the_pause(holder) == "lost\n"
+            assert not taken.lost
+            taken.release()
+
+
+@pytest.mark.parametrize("kind", ["file", "state", "index", "git"])
+async def test_what_a_paused_replica_writes_after_another_has_taken_over_is_refused_by_its_fencing_number(
+    address: str, kind: str, tmp_path: Path
+) -> None:
+    settings = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__EXPORT_FOLDER": str(tmp_path / "git")}
+    async with open_memory(address, settings) as memory:
+        await memory.index.refresh()
+        async with memory.locks.files():
+            memory.files.write_atomic("knowledge/people/people.md", "# People\n\nAna moors at the old quay.\n")
+        with paused_holder(address, kind, str(tmp_path / "git")) as (holder, fence):
+            taken = await taken_over(memory.locks)
+            before = dict(tables(address))
+            said = await said_after_the_pause(holder)
+            assert f"another process has taken over this work (lease 'maintainer', number {fence})" in said
+            assert without_leases(before) == without_leases(dict(tables(address)))
+        with taken:  # and what was refused can be done by the process that has the lease now
+            if kind == "index":
+                assert await memory.index.refresh() == 1
+            elif kind == "git":
+                await export_history(memory)
+                log = ["git", "-C", str(tmp_path / "git" / "main.git"), "log", "--format=%s", "--", "knowledge/people"]
+                assert len((await run_sync(subprocess.check_output, log)).splitlines()) == 1
+            else:
+                await memory.state.put("late", "key", "written by the new one")
+        assert holding(address, "the paused one") == []
+
+
+def without_leases(rows: dict[str, bytes]) -> dict[str, bytes]:
+    """Leaves out what processes that are open change all the time."""
+    return {name: said for name, said in rows.items() if name not in ("lease", "counter")}
 
 
 class Wire:
