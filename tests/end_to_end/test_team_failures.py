@@ -3,17 +3,22 @@ doubled, and every wait ends."""
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
+import httpx2
 import psycopg
 import pytest
 from anyio.to_thread import run_sync
@@ -31,12 +36,16 @@ from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.locks import Lease
 from mcp_server.storage.postgres.opening import open_storage
 from tests.conftest import KEYWORDS_ONLY
+from tests.end_to_end.replicas import command, http_client, posted, replicas
 from tests.holding import holding
+from tests.issuing import AUDIENCE, issuer
 from tests.postgres import server, tables
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
-TURNS = 30
+TURNS = int(os.environ.get("CM_TEAM_TURNS", "60")) // 2
+WRITERS = ("anna", "bert", "cleo", "dirk")
+KILLS = int(os.environ.get("CM_TEAM_KILLS", "2"))
 
 
 @pytest.fixture
@@ -182,6 +191,63 @@ async def test_what_a_paused_replica_writes_after_another_has_taken_over_is_refu
 def without_leases(rows: dict[str, bytes]) -> dict[str, bytes]:
     """Leaves out what processes that are open change all the time."""
     return {name: said for name, said in rows.items() if name not in ("lease", "counter")}
+
+
+async def test_turns_go_on_while_a_replica_behind_the_proxy_is_killed_and_none_is_lost_or_doubled(
+    tmp_path: Path,
+) -> None:
+    """Writers send a call that was not answered again, with the same `turn_id`. The proxy does not know who is dead."""
+    address = server().new_database()
+    acknowledged: dict[str, int] = {}
+    unanswered: list[type[Exception]] = []
+    stored_unanswered = 0
+    with issuer() as login, replicas(address, tmp_path, login.environment()) as two:
+        known = {"CONTEXT_MANAGER_OAUTH_ISSUER": login.url}
+        added = await run_sync(partial(command, f"{address}&workspace=quay", "members", "add", "ana", **known))
+        assert added.returncode == 0, added.stderr
+
+        async def write(name: str) -> None:
+            nonlocal stored_unanswered
+            url = f"{AUDIENCE}/quay"
+            async with http_client(two, login.token("ana")) as http:
+                for number in range(TURNS):
+                    said = f"{name} says {number}"
+                    turn = {"role": "user", "content": said, "session": "ses_team", "turn_id": f"{name}-{number}"}
+                    while said not in acknowledged:
+                        try:
+                            answer = await posted(http, url, "tools/call", name="observe", arguments=turn)
+                        except httpx2.TransportError as error:
+                            unanswered.append(type(error))
+                            await anyio.sleep(0.05)
+                            continue
+                        found = re.search(r"^turn (\d+) ", str(answer["result"]["content"][0]["text"]), re.MULTILINE)
+                        assert found, answer
+                        acknowledged[said] = int(found[1])
+                        stored_unanswered += "already recorded" in str(answer)
+
+        async def more(turns: int) -> None:
+            until = min(len(acknowledged) + turns, len(WRITERS) * TURNS)
+            while len(acknowledged) < until:  # noqa: ASYNC110 - several tasks fill it
+                await anyio.sleep(0.01)
+
+        with anyio.fail_after(60 + 10 * KILLS + TURNS):
+            async with anyio.create_task_group() as tasks:
+                for name in WRITERS:
+                    tasks.start_soon(write, name)
+                for kill in range(KILLS):
+                    await more(len(WRITERS) * TURNS // (2 * KILLS + 1))
+                    two[kill % 2].kill()
+                    await more(2 * len(WRITERS))  # by the other one alone
+                    await run_sync(two[kill % 2].start_again)
+    print(dict(Counter(unanswered)), "of which", stored_unanswered, "had been stored")
+    assert unanswered
+    async with open_memory(f"{address}&workspace=quay", KEYWORDS_ONLY) as memory:
+        turns = (await sessions.show_session(memory, "ses_team")).turns
+    assert {turn.content: turn.number for turn in turns} == acknowledged
+    assert [turn.number for turn in turns] == list(range(1, len(WRITERS) * TURNS + 1))
+    for name in WRITERS:
+        said = [turn.content for turn in turns if turn.content.startswith(f"{name} ")]
+        assert said == [f"{name} says {number}" for number in range(TURNS)]
 
 
 class Wire:
