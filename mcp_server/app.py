@@ -560,7 +560,7 @@ async def catch_up(memory: Memory) -> None:
     await sessions.ready(memory)
     held = await run_sync(memory.locks.try_maintainer)
     if held is not None:
-        try:
+        with held:
             await restore.finish(memory)
             if memory.disk.here:
                 await listener.drain(memory, work)
@@ -568,8 +568,6 @@ async def catch_up(memory: Memory) -> None:
             await memory.index.refresh()
             if memory.disk.here:
                 await committing.commit_if_due(memory)
-        finally:
-            held.release()
 
 
 @asynccontextmanager

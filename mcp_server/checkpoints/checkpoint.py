@@ -95,12 +95,10 @@ async def sweep(memory: Memory) -> int:
     held = await run_sync(memory.locks.try_exclusive, LOCK)
     if held is None:
         return 0
-    try:
+    with held:
         kept = frozenset(head.id for head in await run_sync(CheckpointFiles(memory.files).heads))
         await run_sync(CheckpointFiles(memory.files).sweep)
         return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
-    finally:
-        held.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,10 +182,8 @@ async def _alone(memory: Memory) -> AsyncIterator[None]:
     held = await run_sync(memory.locks.try_exclusive, LOCK)
     if held is None:
         raise Conflict("another `forget` is at work in this workspace; wait until it is done")
-    try:
+    with held:
         yield
-    finally:
-        held.release()
 
 
 async def _resume(memory: Memory, step: Step) -> list[Receipt]:

@@ -90,10 +90,8 @@ async def export_history(memory: Memory) -> str | None:
     held = await run_sync(memory.locks.try_exclusive, "git export")
     if held is None or knobs.export_folder is None:
         return None
-    try:
-        return await run_sync(memory.git.export, Path(knobs.export_folder), knobs.remote, OURS, lambda: not held.lost)
-    finally:
-        await run_sync(held.release)
+    with held:
+        return await run_sync(memory.git.export, Path(knobs.export_folder), knobs.remote, OURS)
 
 
 async def commit_changes(memory: Memory, *, ask: bool = True) -> Swept:

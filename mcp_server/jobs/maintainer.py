@@ -96,11 +96,10 @@ async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
         held = await anyio.to_thread.run_sync(memory.locks.try_maintainer)
         if held is not None:
             try:
-                await _work(memory, duties, held)
+                with held:
+                    await _work(memory, duties, held)
             except Exception as error:  # a background job never takes the server down
                 log.warning("maintaining the workspace failed: %s", error)
-            finally:
-                held.release()
         await anyio.sleep(TAKE_OVER_SECONDS)
 
 

@@ -145,13 +145,11 @@ async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
     if held is None:
         return []
     done = []
-    try:
+    with held:
         for job, moment in await due(memory, jobs):
             ran = await _run(memory, job, moment)
             (log.info if ran.ok else log.warning)("job %s: %s", ran.name, ran.outcome)
             done.append(ran)
-    finally:
-        held.release()
     return done
 
 
@@ -162,10 +160,8 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
     if held is None:
         return Ran(name, False, "another process is running jobs just now; try again in a while")
-    try:
+    with held:
         return await _run(memory, jobs[name], memory.clock())
-    finally:
-        held.release()
 
 
 async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mapping[str, str] | None = None) -> None:

@@ -44,7 +44,7 @@ async def work_off(memory: Memory, queue: str, ask: Callable[[str, Any], Awaitab
     if held is None:
         return 0
     changed = 0
-    try:
+    with held:
         for key, value in waiting.items():
             try:
                 changed += await ask(key, value)
@@ -53,8 +53,6 @@ async def work_off(memory: Memory, queue: str, ask: Callable[[str, Any], Awaitab
             except ContextManagerError as error:
                 log.warning("%s %s failed: %s", queue, key, error)
             await memory.state.remove(queue, key)
-    finally:
-        held.release()
     return changed
 
 

@@ -92,14 +92,12 @@ async def reset(memory: Memory, progress: Callable[[int, int], None] | None = No
         raise Unavailable(
             "a server (or another command) is working on this memory; close the clients that use it and reset again"
         )
-    try:
+    with held:
         planned = await plan_reset(memory)
         await run_sync(_delete, memory)
         await memory.state.empty(KEPT_ENTRIES)
         await sessions.ready(memory)
         left = await memory.index.renew(progress)
-    finally:
-        held.release()
     notes = (f"still used by another process, deleted when it ends: {', '.join(left)}",) if left else ()
     return Reset(planned.parts, True, notes)
 

@@ -172,9 +172,7 @@ class History(Protocol):
     def blob(self, name: str) -> bytes: ...
     def commit_at(self, at: str) -> str: ...
     def tree_now(self, prefixes: Sequence[str]) -> str: ...
-    def export(
-        self, folder: Path, remote: str | None, paths: Sequence[str], may_go_on: Callable[[], bool]
-    ) -> str | None:
+    def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Brings a git repository elsewhere up to date with the history of these paths, and returns its last commit."""
 
     def in_folder(self, place: Path) -> History:
@@ -208,11 +206,17 @@ class Folder(Protocol):
 
 
 class Held(Protocol):
-    """A lease that is held until `release`, at the latest until the process ends."""
+    """A lease that is held until `release`, at the latest until the process ends.
+
+    `with held:` releases it at the end of the block. What the block writes after another process has taken the lease
+    over is refused with Unavailable.
+    """
 
     lost: bool
     """True after another process has taken the lease over, because this one was asleep for too long."""
 
+    def __enter__(self) -> Held: ...
+    def __exit__(self, *error: object) -> None: ...
     def release(self, *, forget: bool = False) -> None: ...
 
 

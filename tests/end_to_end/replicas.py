@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,12 +25,53 @@ from tests.serving import PLAIN, ROOT
 MANY_CALLS = {"CONTEXT_MANAGER_CALLS_PER_MINUTE": "1000000"}
 
 
-@dataclass(frozen=True, slots=True)
 class Replica:
     """A running server: `base` is its own address, without a path."""
 
-    base: str
-    log: Path
+    def __init__(self, address: str, log: Path, environ: Mapping[str, str], port: int) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXT_MANAGER_")}
+        self._environ = {**kept, **PLAIN, **MANY_CALLS, **environ}
+        self._arguments = ("-m", "mcp_server", "--workspace", address, "--http", "--tools", "full")
+        self._pid = log.with_suffix(".pid")
+        self.log = log
+        self.base = ""
+        self._start(port)
+
+    def _start(self, port: int) -> None:
+        self._pid.unlink(missing_ok=True)
+        command = python(*self._arguments, "--port", str(port), pid_file=self._pid)
+        with self.log.open("w") as stderr:
+            self._process = subprocess.Popen(
+                command, stderr=stderr, stdin=subprocess.DEVNULL, env=self._environ, cwd=ROOT
+            )
+
+    def listen(self) -> None:
+        """Waits until the server listens."""
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            found = re.search(r"^context-manager: (http://\S+?)/mcp,", self.logged(), re.MULTILINE)
+            if found:
+                self.base = found[1]
+                return
+            assert self._process.poll() is None, self.logged()
+            time.sleep(0.02)
+        raise AssertionError(self.logged())
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        number = int(self._pid.read_text()) if self._pid.exists() else self._process.pid
+        os.kill(number, signal.SIGKILL)
+        self._process.wait(30)
+
+    def start_again(self) -> None:
+        """Starts the server that was killed, at the same address, and waits until it listens."""
+        self._start(int(self.base.rpartition(":")[2]))
+        self.listen()
+
+    def end(self) -> None:
+        """Ends the server as an operator does."""
+        self._process.terminate()
+        self._process.wait(30)
 
     def logged(self) -> str:
         """Returns what the process has written to stderr."""
@@ -42,36 +83,14 @@ def replicas(
     address: str, folder: Path, environ: Mapping[str, str], number: int = 2, port: int = 0
 ) -> Iterator[list[Replica]]:
     """Yields `number` servers on the database at `address`, on free ports unless there is only one."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXT_MANAGER_")}
-    given = {**kept, **PLAIN, **MANY_CALLS, **environ}
     with ExitStack() as stack:
         running = []
         for place in range(number):
-            log = folder / f"replica-{place}.log"
-            command = python(
-                "-m", "mcp_server", "--workspace", address, "--http", "--port", str(port), "--tools", "full"
-            )
-            stderr = stack.enter_context(log.open("w"))
-            process = subprocess.Popen(command, stderr=stderr, stdin=subprocess.DEVNULL, env=given, cwd=ROOT)
-            stack.callback(_ended, process)
-            running.append((process, log))
-        yield [_listening(process, log) for process, log in running]
-
-
-def _listening(process: subprocess.Popen[bytes], log: Path) -> Replica:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        found = re.search(r"^context-manager: (http://\S+?)/mcp,", log.read_text("utf-8"), re.MULTILINE)
-        if found:
-            return Replica(found[1], log)
-        assert process.poll() is None, log.read_text("utf-8")
-        time.sleep(0.02)
-    raise AssertionError(log.read_text("utf-8"))
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(30)
+            running.append(Replica(address, folder / f"replica-{place}.log", environ, port))
+            stack.callback(running[-1].end)
+        for one in running:
+            one.listen()
+        yield running
 
 
 class Proxy(httpx2.AsyncBaseTransport):
@@ -100,6 +119,24 @@ async def http_client(
     transport = Proxy(replicas)
     async with httpx2.AsyncClient(transport=transport, headers=headers, timeout=120, **options) as client:
         yield client
+
+
+async def posted(http: httpx2.AsyncClient, url: str, method: str, **params: Any) -> dict[str, Any]:
+    """Returns the answer to a request of the modern protocol, sent without the SDK's client. It can be asked."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    }
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": method,
+        "mcp-name": str(params.get("name", "")),
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    found: dict[str, Any] = (await http.post(url, json=body, headers=headers)).json()
+    return found
 
 
 @asynccontextmanager

@@ -3,17 +3,22 @@ doubled, and every wait ends."""
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
+import httpx2
 import psycopg
 import pytest
 from anyio.to_thread import run_sync
@@ -22,17 +27,26 @@ from mcp_server.app import open_memory
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Unavailable
+from mcp_server.history.committing import export_history
 from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, search
+from mcp_server.storage.ports import Held, Locks
 from mcp_server.storage.postgres import database, migrate
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.database import Connection
+from mcp_server.storage.postgres.locks import Lease
 from mcp_server.storage.postgres.opening import open_storage
 from tests.conftest import KEYWORDS_ONLY
-from tests.postgres import server
+from tests.end_to_end.replicas import command, http_client, posted, replicas
+from tests.holding import holding
+from tests.issuing import AUDIENCE, issuer
+from tests.postgres import server, tables
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
-TURNS = 30
+TURNS = int(os.environ.get("CM_TEAM_TURNS", "60")) // 2
+WRITERS = ("anna", "bert", "cleo", "dirk")
+KILLS = int(os.environ.get("CM_TEAM_KILLS", "2"))
 
 
 @pytest.fixture
@@ -40,9 +54,10 @@ def address() -> str:
     return server().new_memory()
 
 
-def started(module: str, *arguments: str) -> subprocess.Popen[str]:
+def started(module: str, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
 
 
 def writers(address: str) -> list[subprocess.Popen[str]]:
@@ -82,48 +97,163 @@ async def test_a_crash_of_the_server_while_two_replicas_write_loses_and_doubles_
     assert await written(address, running) < 60
 
 
-async def test_a_migration_while_two_replicas_write_loses_and_doubles_nothing(
+async def test_a_newer_version_expands_all_tables_while_this_one_writes_and_nothing_is_lost_or_doubled(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    names = [name for name, _ in tables(address)]
     files = migrate._files()
-    later = [(1000 + at, f"{1000 + at}.sql", f"ALTER TABLE turn_key ADD COLUMN later_{at} text") for at in range(5)]
+    later = [
+        (1000 + at, f"{1000 + at}.sql", f"ALTER TABLE {name} ADD COLUMN later text NOT NULL DEFAULT ''")
+        for at, name in enumerate(names)
+    ]
     running = await run_sync(writers, address)
-    for at in range(len(later)):
-        monkeypatch.setattr(migrate, "_files", lambda at=at: [*files, *later[: at + 1]])
-        await run_sync(migrate.prepare, parse(address))
-        await anyio.sleep(0.1)
+    with monkeypatch.context() as newer:
+        for at in range(len(later)):
+            newer.setattr(migrate, "_files", lambda at=at: [*files, *later[: at + 1]])
+            await run_sync(migrate.prepare, parse(address))
     assert await written(address, running) < 60
     with psycopg.connect(address) as connection:
-        (added,) = connection.execute(
-            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'context_manager.turn_key'::regclass "
-            "AND attname LIKE 'later_%'"
-        ).fetchone() or (0,)
-    assert added == len(later)
+        (added,) = connection.execute("SELECT count(*) FROM pg_attribute WHERE attname = 'later'").fetchone() or (0,)
+    assert added == len(names)
+    async with open_memory(address, KEYWORDS_ONLY) as memory:  # this version starts again on the newer tables
+        await memory.index.refresh()
+        found = await search(memory, SearchRequest("a says 7"))
+        assert found.hits[0].passage.text == "a says 7"
 
 
-async def test_a_paused_replica_learns_that_another_has_taken_its_lease(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holder = started("tests.storage.lease_holder", address, "1")
+@contextmanager
+def paused_holder(address: str, kind: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Yields a replica that works under the maintainer's lease and was paused in the middle, and its fencing number."""
+    holder = started("tests.storage.lease_holder", address, "1", kind, *more, stdin=subprocess.PIPE)
     assert holder.stdout is not None
-    fence = int(await run_sync(holder.stdout.readline))
-    holder.send_signal(signal.SIGSTOP)
     try:
-        async with open_storage(address) as storage:
-            taken = None
-            with anyio.fail_after(60):
-                while taken is None:
-                    taken = await run_sync(storage.locks.try_maintainer)
-                    await anyio.sleep(0.05)
-            assert taken.fence == fence + 1
-            holder.send_signal(signal.SIGCONT)
-            with anyio.fail_after(60):
-                assert await run_sync(holder.stdout.readline) == "lost\n"
-            assert not taken.lost
-            taken.release()
+        fence = int(holder.stdout.readline())
+        if kind != "wait":
+            assert holder.stdout.readline() == "in the middle\n"
+        holder.send_signal(signal.SIGSTOP)
+        yield holder, fence
     finally:
         holder.kill()
         holder.communicate()
+
+
+async def taken_over(locks: Locks) -> Held:
+    """Returns the maintainer's lease when the one of another process has ended."""
+    with anyio.fail_after(60):
+        while (taken := await run_sync(locks.try_maintainer)) is None:  # noqa: ASYNC110 - the lease is in the database
+            await anyio.sleep(0.05)
+    return taken
+
+
+async def said_after_the_pause(holder: subprocess.Popen[str]) -> str:
+    """Lets a paused replica go on, and returns what it says at the end of its work."""
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    holder.send_signal(signal.SIGCONT)
+    with anyio.fail_after(60):
+        return await run_sync(holder.stdout.readline)
+
+
+async def test_a_paused_replica_learns_that_another_has_taken_its_lease(address: str) -> None:
+    with paused_holder(address, "wait") as (holder, fence):
+        async with open_storage(address) as storage:
+            taken = await taken_over(storage.locks)
+            assert isinstance(taken, Lease)
+            assert taken.fence == fence + 1
+            assert await said_after_the_pause(holder) == "lost\n"
+            assert not taken.lost
+            taken.release()
+
+
+@pytest.mark.parametrize("kind", ["file", "state", "index", "git"])
+async def test_what_a_paused_replica_writes_after_another_has_taken_over_is_refused_by_its_fencing_number(
+    address: str, kind: str, tmp_path: Path
+) -> None:
+    settings = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__EXPORT_FOLDER": str(tmp_path / "git")}
+    async with open_memory(address, settings) as memory:
+        await memory.index.refresh()
+        async with memory.locks.files():
+            memory.files.write_atomic("knowledge/people/people.md", "# People\n\nAna moors at the old quay.\n")
+        with paused_holder(address, kind, str(tmp_path / "git")) as (holder, fence):
+            taken = await taken_over(memory.locks)
+            before = dict(tables(address))
+            said = await said_after_the_pause(holder)
+            assert f"another process has taken over this work (lease 'maintainer', number {fence})" in said
+            assert without_leases(before) == without_leases(dict(tables(address)))
+        with taken:  # and what was refused can be done by the process that has the lease now
+            if kind == "index":
+                assert await memory.index.refresh() == 1
+            elif kind == "git":
+                await export_history(memory)
+                log = ["git", "-C", str(tmp_path / "git" / "main.git"), "log", "--format=%s", "--", "knowledge/people"]
+                assert len((await run_sync(subprocess.check_output, log)).splitlines()) == 1
+            else:
+                await memory.state.put("late", "key", "written by the new one")
+        assert holding(address, "the paused one") == []
+
+
+def without_leases(rows: dict[str, bytes]) -> dict[str, bytes]:
+    """Leaves out what processes that are open change all the time."""
+    return {name: said for name, said in rows.items() if name not in ("lease", "counter")}
+
+
+async def test_turns_go_on_while_a_replica_behind_the_proxy_is_killed_and_none_is_lost_or_doubled(
+    tmp_path: Path,
+) -> None:
+    """Writers send a call that was not answered again, with the same `turn_id`. The proxy does not know who is dead."""
+    address = server().new_database()
+    acknowledged: dict[str, int] = {}
+    unanswered: list[type[Exception]] = []
+    stored_unanswered = 0
+    with issuer() as login, replicas(address, tmp_path, login.environment()) as two:
+        known = {"CONTEXT_MANAGER_OAUTH_ISSUER": login.url}
+        added = await run_sync(partial(command, f"{address}&workspace=quay", "members", "add", "ana", **known))
+        assert added.returncode == 0, added.stderr
+
+        async def write(name: str) -> None:
+            nonlocal stored_unanswered
+            url = f"{AUDIENCE}/quay"
+            async with http_client(two, login.token("ana")) as http:
+                for number in range(TURNS):
+                    said = f"{name} says {number}"
+                    turn = {"role": "user", "content": said, "session": "ses_team", "turn_id": f"{name}-{number}"}
+                    while said not in acknowledged:
+                        try:
+                            answer = await posted(http, url, "tools/call", name="observe", arguments=turn)
+                        except httpx2.TransportError as error:
+                            unanswered.append(type(error))
+                            await anyio.sleep(0.05)
+                            continue
+                        found = re.search(r"^turn (\d+) ", str(answer["result"]["content"][0]["text"]), re.MULTILINE)
+                        assert found, answer
+                        acknowledged[said] = int(found[1])
+                        stored_unanswered += "already recorded" in str(answer)
+
+        async def more(turns: int) -> None:
+            until = min(len(acknowledged) + turns, len(WRITERS) * TURNS)
+            while len(acknowledged) < until:  # noqa: ASYNC110 - several tasks fill it
+                await anyio.sleep(0.01)
+
+        with anyio.fail_after(60 + 10 * KILLS + TURNS):
+            async with anyio.create_task_group() as tasks:
+                for name in WRITERS:
+                    tasks.start_soon(write, name)
+                for kill in range(KILLS):
+                    await more(len(WRITERS) * TURNS // (2 * KILLS + 1))
+                    two[kill % 2].kill()
+                    await more(2 * len(WRITERS))  # by the other one alone
+                    await run_sync(two[kill % 2].start_again)
+    print(dict(Counter(unanswered)), "of which", stored_unanswered, "had been stored")
+    assert unanswered
+    async with open_memory(f"{address}&workspace=quay", KEYWORDS_ONLY) as memory:
+        turns = (await sessions.show_session(memory, "ses_team")).turns
+    assert {turn.content: turn.number for turn in turns} == acknowledged
+    assert [turn.number for turn in turns] == list(range(1, len(WRITERS) * TURNS + 1))
+    for name in WRITERS:
+        said = [turn.content for turn in turns if turn.content.startswith(f"{name} ")]
+        assert said == [f"{name} says {number}" for number in range(TURNS)]
 
 
 class Wire:

@@ -12,7 +12,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
-from tests.end_to_end.replicas import Replica, command, connected, http_client, replicas
+from tests.end_to_end.replicas import Replica, command, connected, http_client, posted, replicas
 from tests.end_to_end.servers import eventually
 from tests.issuing import AUDIENCE, Issuer, issuer
 from tests.postgres import server
@@ -91,8 +91,8 @@ async def test_the_answer_to_a_question_counts_at_the_other_replica_and_only_for
     assert len(asked) == 1
 
     arguments = {"content": "Answers are in Latin.", "kind": "identity"}
-    capabilities: dict[str, Any] = {"elicitation": {}}
-    question = await _posted(team, "dora", "tools/call", capabilities, name="remember", arguments=arguments)
+    async with http_client(team.replicas, team.issuer.token("dora")) as http:
+        question = await posted(http, AUDIENCE, "tools/call", name="remember", arguments=arguments)
     result = question["result"]
     assert result["resultType"] == "input_required"
     (key,) = result["inputRequests"]
@@ -103,9 +103,11 @@ async def test_the_answer_to_a_question_counts_at_the_other_replica_and_only_for
         "requestState": result["requestState"],
         "inputResponses": answers,
     }
-    stolen = await _posted(team, "erik", "tools/call", capabilities, **again)
+    async with http_client(team.replicas, team.issuer.token("erik")) as http:
+        stolen = await posted(http, AUDIENCE, "tools/call", **again)
     assert stolen["error"]["data"] == {"reason": "invalid_request_state"}
-    accepted = await _posted(team, "dora", "tools/call", capabilities, **again)
+    async with http_client(team.replicas, team.issuer.token("dora")) as http:
+        accepted = await posted(http, AUDIENCE, "tools/call", **again)
     assert "appended" in str(accepted["result"])
 
 
@@ -121,26 +123,6 @@ async def test_a_change_that_an_older_client_cannot_ask_about_waits_for_the_oper
         assert "Greek" not in await call(olga, "read", path="knowledge/identity/USER.md")
         team.operator("eta", "approve", proposal, "--apply")
         assert "Greek" in await call(olga, "read", path="knowledge/identity/USER.md")
-
-
-async def _posted(team: Team, who: str, method: str, capabilities: dict[str, Any], **params: Any) -> dict[str, Any]:
-    """Returns the answer to a request of the modern protocol, sent without the SDK's client."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-    }
-    headers = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": method,
-        "mcp-name": str(params.get("name", "")),
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    async with http_client(team.replicas, team.issuer.token(who)) as http:
-        answer = await http.post(AUDIENCE, json=body, headers=headers)
-    found: dict[str, Any] = answer.json()
-    return found
 
 
 async def test_roles_decide_what_a_member_of_a_shared_workspace_may_do(team: Team) -> None:

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.anyio
 class Lease:
     lost: bool = False
 
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
     def release(self, *, forget: bool = False) -> None:
         pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +21,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
-from mcp_server.storage.postgres import locks, postings
+from mcp_server.storage.postgres import locks, migrate, postings
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.connections import CONNECTIONS
 from mcp_server.storage.postgres.database import Connection
@@ -429,6 +430,31 @@ async def test_a_user_without_special_rights_can_use_a_prepared_database(address
         assert storage.files.read_text("a.md") == "x"
     with psycopg.connect(address, autocommit=True) as administrator:
         administrator.execute("DROP OWNED BY plain; DROP ROLE plain")
+
+
+def test_a_program_that_does_not_know_what_was_taken_away_refuses_the_tables(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = migrate._files()
+    gone = (1001, "1001_gone.sql", "-- needs 1000\nALTER TABLE entry DROP COLUMN value")
+    newer = [*files, (1000, "1000_added.sql", "ALTER TABLE entry ADD COLUMN json jsonb"), gone]
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "_files", lambda: newer[:-1])
+        prepare(parse(address))
+    prepare(parse(address))
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "_files", lambda: newer)
+        prepare(parse(address))
+    with pytest.raises(Unavailable, match=r"newer version .* \(1001_gone.sql\).* pip install --upgrade"):
+        prepare(parse(address))
+    monkeypatch.setattr(migrate, "_files", lambda: newer[:-1])
+    prepare(parse(address))
+
+
+def test_a_migration_that_takes_something_away_says_which_programs_can_work_with_the_rest() -> None:
+    takes = re.compile(r"\b(DROP|RENAME|SET NOT NULL|TYPE)\b", re.IGNORECASE)
+    silent = [name for _, name, text in migrate._files() if takes.search(text) and not migrate.NEEDS.search(text)]
+    assert silent == []
 
 
 async def test_replicas_that_start_together_prepare_an_empty_database_once() -> None:

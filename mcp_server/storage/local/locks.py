@@ -43,6 +43,12 @@ class Held:
         self._handle = handle
         self._path = path
 
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
     def release(self, *, forget: bool = False) -> None:
         """Releases the lock; a second call does nothing. With `forget`, deletes its file, if the name is never used
         again."""

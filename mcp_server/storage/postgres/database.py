@@ -6,6 +6,9 @@
 A unit of work belongs to the task that opened it and to the tasks and threads that it starts meanwhile (a context
 variable). If an exception leaves the unit, nothing of it is stored. A statement that PostgreSQL refuses ends the
 transaction: the unit then fails as a whole, also if a caller caught the error.
+
+A task may work under leases (`leased`): each of its transactions that wrote something is confirmed by them right before
+it is stored.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ from mcp_server.storage.postgres.migrate import ROLE, SCHEMA
 from mcp_server.storage.values import Change
 
 T = TypeVar("T")
+Confirm = Callable[[Connection], None]
+"""Raises an error if the transaction of a connection may not be stored."""
+
 LOCK_SECONDS = 120
 """Seconds after which the other holder of a lock counts as stuck, and the caller gets an error."""
 
@@ -69,6 +75,7 @@ class Database:
         self.process = secrets.token_hex(8)
         """The name of this process in leases and change notices."""
         self._unit: ContextVar[Unit | None] = ContextVar("unit", default=None)
+        self._leases: ContextVar[tuple[Confirm, ...]] = ContextVar("leases", default=())
         self._begin = self._beginning()
 
     def _beginning(self) -> str:
@@ -151,7 +158,7 @@ class Database:
         with explained(self.address), unit.turn:
             unit.open = False
             try:
-                _end(unit.connection, keep=keep)
+                self._end(unit.connection, keep=keep)
             finally:
                 self._pool.putconn(unit.connection)
 
@@ -166,15 +173,25 @@ class Database:
             self._unit.set(before)
 
     @contextlib.contextmanager
+    def leased(self, confirm: Confirm) -> Iterator[None]:
+        """Calls `confirm` before each commit of the caller, and of the tasks that it starts, during the block."""
+        before = self._leases.get()
+        self._leases.set((*before, confirm))
+        try:
+            yield
+        finally:
+            self._leases.set(before)
+
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
         connection = self._taken()
         try:
             try:
                 yield connection
             except BaseException:
-                _end(connection, keep=False)
+                self._end(connection, keep=False)
                 raise
-            _end(connection, keep=True)
+            self._end(connection, keep=True)
         finally:
             self._pool.putconn(connection)
 
@@ -196,17 +213,32 @@ class Database:
                 return connection
         raise AssertionError("unreachable")
 
+    def _end(self, connection: Connection, *, keep: bool) -> None:
+        if keep:
+            try:
+                self._check(connection)
+            except BaseException:
+                _roll_back(connection)
+                raise
+            connection.execute("COMMIT")
+        else:
+            _roll_back(connection)
 
-def _end(connection: Connection, *, keep: bool) -> None:
-    if not keep:
-        if not connection.closed:
-            with contextlib.suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
-        return
-    if connection.info.transaction_status == pq.TransactionStatus.INERROR:
-        connection.execute("ROLLBACK")
-        raise Unavailable("a statement of this call failed, so nothing of it was stored; repeat it")
-    connection.execute("COMMIT")
+    def _check(self, connection: Connection) -> None:
+        """Raises Unavailable if an open transaction cannot be stored, or may not be."""
+        if connection.info.transaction_status == pq.TransactionStatus.INERROR:
+            raise Unavailable("a statement of this call failed, so nothing of it was stored; repeat it")
+        leases = self._leases.get()
+        if not leases or connection.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,):
+            return  # a transaction without a number has written nothing
+        for confirm in leases:
+            confirm(connection)
+
+
+def _roll_back(connection: Connection) -> None:
+    if not connection.closed:
+        with contextlib.suppress(psycopg.Error):
+            connection.execute("ROLLBACK")
 
 
 @contextlib.contextmanager

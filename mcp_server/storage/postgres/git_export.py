@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,14 +64,12 @@ class _New:
     mark: int
 
 
-def export(
-    database: Database, folder: Path, remote: str | None, tracked: Sequence[str], may_go_on: Callable[[], bool]
-) -> str | None:
+def export(database: Database, folder: Path, remote: str | None, tracked: Sequence[str]) -> str | None:
     """Brings the repository in `folder` up to date, mirrors it to `remote`, and returns its last commit; None if there
     is nothing to commit.
 
-    `tracked` are the files and folders that git has in a workspace. `may_go_on` is asked before the result is noted:
-    another process may have taken the work over. Raises Unavailable if git is missing or refuses.
+    `tracked` are the files and folders that git has in a workspace. Raises Unavailable if git is missing or refuses,
+    or if another process has taken over the lease that the caller works under: then nothing is noted or pushed.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new: dict[str, int] = {}
@@ -81,14 +79,12 @@ def export(
     pushed = remote is None or (noted.get("pushed") == [remote, noted["tip"]] and not new)
 
     def note(connection: Connection) -> None:
-        if not may_go_on():
-            raise Unavailable("another process has taken over the export to git")
         if anew:
             connection.execute("DELETE FROM entry WHERE ws = %s AND namespace = %s", (database.ws, IN_GIT))
         put_entries(connection, {(IN_GIT, path): mark for path, mark in new.items()})
         put_entries(connection, {EXPORTED: noted})
 
-    if new or anew:
+    if new or anew or not pushed:
         database.apart(note)
     if remote is not None and not pushed:
         try:

@@ -132,13 +132,11 @@ class TeamHistory:
     past = tags = merging = remote = worktrees = hooks = health = _NotOffered()
     init = check_free = committed_texts = commit_at = tree_now = in_folder = _NotOffered()
 
-    def export(
-        self, folder: Path, remote: str | None, paths: Sequence[str], may_go_on: Callable[[], bool]
-    ) -> str | None:
+    def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Brings the repository `folder/WORKSPACE.git` up to date, mirrors it to `remote`, and returns its last commit.
         `{workspace}` in `remote` stands for the workspace's name."""
         from mcp_server.storage.postgres.git_export import export
 
         name = self._database.address.workspace
         mirror = remote.replace("{workspace}", name) if remote else None
-        return export(self._database, folder.expanduser() / f"{name}.git", mirror, paths, may_go_on)
+        return export(self._database, folder.expanduser() / f"{name}.git", mirror, paths)

@@ -8,8 +8,9 @@ The outermost lock opens a unit of work: everything in it is one transaction, wh
 dropped if an exception leaves it. An inner lock belongs to the same transaction, and an exception that leaves the inner
 block drops what was done in it. Row locks end with the transaction, and so with the process.
 
-A lease is for work that lasts. It ends if its holder does not renew it, and its fencing number tells a holder that was
-asleep that another process has taken over.
+A lease is for work that lasts. It ends if its holder does not renew it. The work is done in the block `with lease:`.
+Each of its transactions that writes is stored only if the lease still has this holder and this fencing number, which is
+checked in the same transaction: a holder that was asleep writes nothing after another process has taken over.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
 
 
 class Lease:
-    """A lease that a thread renews until `release`. `lost` is True after another process has taken it over."""
+    """A lease that a thread renews until `release`, or until the block `with lease:` ends. `lost` is True after another
+    process has taken it over."""
 
     def __init__(self, database: Database, name: str, holder: str, fence: int) -> None:
         self._database = database
@@ -50,11 +52,38 @@ class Lease:
         self.fence = fence
         self.lost = False
         self._over = threading.Event()
+        self._released = False
+        self._block = contextlib.ExitStack()
         self._renewing = threading.Thread(target=self._renew, name=f"lease {name}", daemon=True)
         self._renewing.start()
 
+    def __enter__(self) -> Lease:
+        self._block.enter_context(self._database.leased(self._confirm))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._block.close()
+        self.release()
+
+    def _confirm(self, connection: Connection) -> None:
+        """Raises Unavailable if another process has taken the lease over. Otherwise none can before the transaction
+        ends: its row lock prevents deleting the row, but not renewing the lease."""
+        if self._released:  # a task that outlives the work
+            return
+        found = connection.execute(
+            "SELECT 1 FROM lease WHERE ws = %s AND name = %s AND holder = %s AND fence = %s FOR KEY SHARE",
+            (self._database.ws, self._name, self._holder, self.fence),
+        ).fetchone()
+        if found is None:
+            self.lost = True
+            raise Unavailable(
+                f"another process has taken over this work (lease {self._name!r}, number {self.fence}), because this "
+                "one was asleep for too long; nothing of this step was stored"
+            )
+
     def release(self, *, forget: bool = False) -> None:
         """Ends the lease; a second call does nothing."""
+        self._released = True
         if not self._over.is_set():
             self._over.set()
             with contextlib.suppress(ContextManagerError):  # it ends by itself
@@ -218,7 +247,11 @@ class TeamLocks:
         row = connection.execute(
             "SELECT value FROM counter WHERE ws = %s AND name = %s FOR UPDATE", (ws, f"fence {name}")
         ).fetchone()
-        connection.execute("DELETE FROM lease WHERE ws = %s AND name = %s AND expires < clock_timestamp()", (ws, name))
+        connection.execute(  # a lease whose holder stores something at this moment is not over yet
+            "DELETE FROM lease WHERE ws = %s AND name = %s AND holder IN (SELECT holder FROM lease WHERE ws = %s "
+            "AND name = %s AND expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
+            (ws, name, ws, name),
+        )
         taken = connection.execute(
             "SELECT 1 FROM lease WHERE ws = %s AND name = %s AND NOT (shared AND %s) LIMIT 1", (ws, name, shared)
         ).fetchone()

@@ -3,12 +3,16 @@
 Each file runs once, in one transaction, under a lock that other replicas wait for. A statement that waits longer than
 LOCK_TIMEOUT for a busy table gives up, so that it never blocks the readers behind it, and the file is tried again.
 
+Two versions of the program work side by side, because a migration only adds (expands). A later one takes away what is
+no longer needed (contracts). It has the line `-- needs N`: programs that do not know migration N refuse these tables.
+
 All tables have row-level security, which the owner cannot bypass either. Units of work run as ROLE, which owns nothing:
 a statement that forgets its workspace sees no rows.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from importlib import resources
 
@@ -24,6 +28,8 @@ SHARED_TABLES = frozenset({"workspace", "migration", "principal", "membership", 
 """Tables that are the same for all workspaces. ROLE has no rights on them."""
 
 LOCK_TIMEOUT = "500ms"
+NEEDS = re.compile(r"^-- needs (\d+)$", re.MULTILINE)
+
 PATIENCE = 60.0
 """Seconds for which a migration is tried again while tables or the migrations of another replica are busy."""
 
@@ -38,6 +44,7 @@ def prepare(address: Address) -> int:
         try:
             with psycopg.connect(address.connection, autocommit=True, connect_timeout=10) as connection:
                 _migrate(connection)
+                _check_known(connection, address)
                 return _workspace(connection, address.workspace)
         except (
             errors.LockNotAvailable,
@@ -98,6 +105,21 @@ def _migrate(connection: psycopg.Connection) -> None:
                 connection.execute(text)
                 _secure(connection)
                 connection.execute("INSERT INTO migration (number, name) VALUES (%s, %s)", (number, name))
+                if needs := NEEDS.search(text):
+                    connection.execute("UPDATE migration SET needs = %s WHERE number = %s", (int(needs[1]), number))
+
+
+def _check_known(connection: psycopg.Connection, address: Address) -> None:
+    """Raises Unavailable if a newer version of the program took away what this version needs."""
+    newest = _files()[-1][0]
+    row = connection.execute(
+        f"SELECT name FROM {SCHEMA}.migration WHERE needs > %s ORDER BY number LIMIT 1", (newest,)
+    ).fetchone()
+    if row is not None:
+        raise Unavailable(
+            f"{address.shown}: a newer version of the program has changed the tables ({row[0]}), and this version "
+            "cannot work with them; install the newest one: pip install --upgrade 'context-manager-mcp[postgres]'"
+        )
 
 
 def _files() -> list[tuple[int, str, str]]:

@@ -235,9 +235,7 @@ class Git:
         self.hooks = Hooks(self._repository)
         self.health = Health(self._repository, self._committer, self.remote)
 
-    def export(
-        self, folder: Path, remote: str | None, paths: Sequence[str], may_go_on: Callable[[], bool]
-    ) -> str | None:
+    def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Raises Unavailable: the workspace itself is a repository."""
         raise Unavailable("the memory's folder is a git repository already; `git clone` copies it")
 
