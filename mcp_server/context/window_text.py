@@ -25,6 +25,10 @@ class NothingAsked(StrEnum):
     """A prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
 
 
+FOR_THE_CLIENT = frozenset(NothingAsked) - {NothingAsked.NO_SUBJECT}
+"""The prompt is empty or meant for the client: a command, a note, text that the client wrote."""
+
+
 CUT_WORDS = 8
 """Number of first words that identify a line that was cut."""
 
@@ -64,11 +68,6 @@ def asks_nothing(prompt: str) -> NothingAsked | None:
 def _agrees(text: str) -> bool:
     """Returns whether a text is a short agreement with what was just said, and no question."""
     return len(words(bounded(text))) <= MOST_WORDS and "?" not in text and _AGREEMENT.match(text) is not None
-
-
-def is_the_clients(prompt: str) -> bool:
-    """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
-    return asks_nothing(prompt) not in (None, NothingAsked.NO_SUBJECT)
 
 
 PHRASES = tuple(
