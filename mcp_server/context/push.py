@@ -62,7 +62,9 @@ MORE = 20
 IN_WINDOW = "quotes this conversation, and the window holds it"
 
 
-async def find_hits(memory: Memory, prompt: str, project: Project, session: str, start: int | None) -> list[Found]:
+async def find_hits(
+    memory: Memory, prompt: str, project: Project, session: str, start: int | None
+) -> tuple[Found, Found]:
     """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the
     session's turns from number `start` on, which the window holds."""
     request = SearchRequest(
@@ -75,7 +77,8 @@ async def find_hits(memory: Memory, prompt: str, project: Project, session: str,
         depth=DEPTH,
     )
     found, lines = await find(memory, request), await find_page_lines(memory, request)
-    return await with_exchanges(memory, prompt, found, lines)
+    found, lines = await with_exchanges(memory, prompt, found, lines)
+    return found, lines
 
 
 def judged(
