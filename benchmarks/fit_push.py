@@ -179,7 +179,8 @@ def _choose(calls: list[tuple[Any, ...]], choose: Any, *given: Any) -> Any:
 def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -> list[Example]:
     """Returns the candidates of one call of `push_policy.choose`, without those that are out whatever they score."""
     message, needed, lines, passages, gate, sent, out, _ = given
-    subject = subject_words(message)
+    some = push_policy.candidates(message, needed, lines, passages, gate)
+    reasons = push_policy.reasons_out(some, subject_words(message), sent, out)
 
     def is_good(hit: Hit) -> bool:
         text = own_text(hit.passage)[:600]
@@ -195,8 +196,8 @@ def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -
             one.stems,
             own_text(one.hit.passage)[:600].lower() if needs else "",
         )
-        for one in push_policy.candidates(message, needed, lines, passages, gate)
-        if not one.why_out(subject, sent, out)
+        for one, reason in zip(some, reasons, strict=True)
+        if not reason
     ]
 
 

@@ -67,11 +67,6 @@ class Room:
         )
 
 
-def kilobytes(size: float) -> int:
-    """Returns KB of 1,024 bytes as bytes."""
-    return int(size * 1024)
-
-
 def shared_out(needs: Sequence[int], room: int) -> list[int]:
     """Returns `room` divided among the needs: small needs are met in full, large ones get equal parts.
 

@@ -33,7 +33,6 @@ from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.context.windows import log_compiled
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_asked, project_of, slugs_of
-from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
@@ -295,7 +294,7 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
     references: Mapping[str, int] = {}
     if message.strip():
         found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        found = await with_exchanges(memory, message, found)
+        (found,) = await with_exchanges(memory, message, found)
         page = lines.hits
         references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
@@ -319,7 +318,7 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
         corrections=topics.corrections,
         drop_list=conversation.live.dropped[:MOST_DROPPED],
         dropped=len(conversation.live.dropped),
-        clarity=await block_of(memory, row.session) if row else (),
+        clarity=await block_of(memory, row) if row else (),
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
         page_order=tuple(map(_place, page)),
@@ -382,20 +381,28 @@ async def _conversation(
         return _Conversation()
     await sessions.ready(memory)
     row = await sessions.require(memory, session)
-    until = resumed.turn if resumed is not None else await as_of(memory, row.session) if until is None else until
+    places = (sessions.AS_OF, row.session), (sessions.RESUMED, row.session)
+    wound_back, resumed_at = await memory.state.get_all(places)
+    if resumed is not None:
+        until = resumed.turn
+    elif until is None:
+        until = sessions.last_visible(wound_back, row)
     until = None if until is None or until >= row.turns else until
     if row.delivery == "replace" or resumed is not None:
         turns = _until(await sessions.turns_of(memory, row), until)
         stood = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
         live = await live_context(memory, row.session, turns)
         return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
-    latest = await run_sync(memory.transcripts.read, row.path)
-    conversation = _Conversation(row, _until([placed.turn for placed in latest.turns], until))
-    if conversation.last_user is None:
-        conversation = replace(conversation, turns=_until(await sessions.turns_of(memory, row), until))
-    start = await sessions.window_start(memory, row, until)
-    stood = await memory.rooms.left_off(memory, row, conversation.turns, start, until)
-    return replace(conversation, in_window=start, left_off=stood)
+
+    def read() -> tuple[tuple[Turn, ...], int | None]:
+        latest = _until([placed.turn for placed in memory.transcripts.read(row.path).turns], until)
+        asked = any(turn.role == "user" for turn in latest)
+        turns = latest if asked else _until(sessions.read_turns(memory, row.path), until)
+        return turns, sessions.read_window_start(memory, row, resumed_at, until)
+
+    turns, start = await run_sync(read)
+    stood = await memory.rooms.left_off(memory, row, turns, start, until)
+    return _Conversation(row, turns, in_window=start, left_off=stood)
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:

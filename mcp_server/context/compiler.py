@@ -115,7 +115,8 @@ def _filled(
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
     """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots once more."""
     filling = Filling(inputs, allowance, meter, {})
-    caps = {slot.name: slot.cap(filling) if slot.cap else allowance for slot in FILL}
+    shares = {slot.name: getattr(inputs.settings, slot.share) if slot.share else 1 for slot in FILL}
+    caps = {slot.name: slot.cap(filling) if slot.cap else int(allowance * shares[slot.name]) for slot in FILL}
     growing = frozenset(slot.name for slot in FILL if slot.grows and caps[slot.name] > 0)  # a share of 0 stays 0
     sections, accounts = _pass(filling, allowance, caps, growing)
     costs = _costs(sections, meter)
@@ -155,7 +156,8 @@ def _pass(
             room = Room(max(0, free - SPARE * (len(FILL) - position - 1)))
         else:
             of_group = caps[name] - of_groups.get(group, 0) - reserved[group]
-            room = Room(max(0, min(free, of_group)), slot.most_bytes(filling) if slot.most_bytes else UNLIMITED_BYTES)
+            most = int(1024 * getattr(filling.inputs.settings, slot.most_kb)) if slot.most_kb else UNLIMITED_BYTES
+            room = Room(max(0, min(free, of_group)), most)
         section = sections[name] = slot.fill(filling, room)
         cost = meter(section.text) + meter(SEPARATOR) if section.text else 0
         spent += cost

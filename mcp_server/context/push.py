@@ -29,11 +29,11 @@ from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.context.push_policy import Judged, visible_line
 from mcp_server.context.sections import Receipt
 from mcp_server.context.window_text import (
+    FOR_THE_CLIENT,
     NothingAsked,
     asks_nothing,
     asks_to_go_on,
     fingerprints,
-    is_the_clients,
     was_sent,
 )
 from mcp_server.context.windows import Window, shown_prompt
@@ -50,8 +50,7 @@ from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.topics import watch
-from mcp_server.topics.topic import ActiveTopic, Correction
-from mcp_server.topics.topic_context import active_context
+from mcp_server.topics.topic_context import InContext, active_context
 from mcp_server.topics.watch import Seen
 
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
@@ -63,16 +62,11 @@ MORE = 20
 IN_WINDOW = "quotes this conversation, and the window holds it"
 
 
-@dataclass(frozen=True, slots=True)
-class PromptHits:
-    """The hits for a prompt: among all passages, and among the lines of the project's page."""
-
-    all: Found
-    lines: Found
-
-
-async def find_hits(memory: Memory, prompt: str, project: Project, session: str, start: int | None) -> PromptHits:
-    """Returns the hits for a prompt, without the session's turns from number `start` on, which the window holds."""
+async def find_hits(
+    memory: Memory, prompt: str, project: Project, session: str, start: int | None
+) -> tuple[Found, Found]:
+    """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the
+    session's turns from number `start` on, which the window holds."""
     request = SearchRequest(
         query=prompt,
         limit=push_policy.MAX_PASSAGES + MORE,
@@ -83,18 +77,20 @@ async def find_hits(memory: Memory, prompt: str, project: Project, session: str,
         depth=DEPTH,
     )
     found, lines = await find(memory, request), await find_page_lines(memory, request)
-    return PromptHits(await with_exchanges(memory, prompt, found), await with_exchanges(memory, prompt, lines))
+    found, lines = await with_exchanges(memory, prompt, found, lines)
+    return found, lines
 
 
 def judged(
     memory: Memory,
     prompt: str,
-    found: PromptHits,
+    found: Found,
+    of_page: Found,
     sent: frozenset[str],
     project: Project,
     allowance: int,
     own: tuple[str, int],
-    never: frozenset[str] = frozenset(),
+    never: frozenset[str],
 ) -> tuple[Judged, ...]:
     """Returns the decision on each hit, without those in templates that nobody has filled in: they hold no knowledge.
     Reads files: call it in a thread.
@@ -116,7 +112,7 @@ def judged(
     def filled_in(hits: Sequence[Hit]) -> tuple[Hit, ...]:
         return tuple(hit for hit in hits if hit.passage.category == "conversation" or not is_template(hit.passage.path))
 
-    passages, lines = filled_in(found.all.hits), filled_in(found.lines.hits)
+    passages, lines = filled_in(found.hits), filled_in(of_page.hits)
     hits = (*passages, *lines)
     journals = any(hit.passage.category == "journal" for hit in hits)
     others = other_projects(memory, project) if journals else frozenset()
@@ -127,7 +123,7 @@ def judged(
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
     needed = memory.recognizer().needs_memory(prompt)
-    return push_policy.choose(prompt, needed, lines, passages, found.all.gate, sent, out, allowance)
+    return push_policy.choose(prompt, needed, lines, passages, found.gate, sent, out, allowance)
 
 
 def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
@@ -140,35 +136,7 @@ def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicOffer:
-    """The topics and corrections that may be pushed, without files that the window holds."""
-
-    topics: tuple[ActiveTopic, ...] = ()
-    corrections: tuple[Correction, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.topics or self.corrections)
-
-    def shown(self, receipt: Receipt) -> tuple[str, ...]:
-        """Returns the names of the topics whose instructions were included."""
-        inside = _included(receipt)
-        return tuple(topic.name for topic in self.topics if topic.source.path in inside)
-
-    def marks(self, receipt: Receipt) -> set[str]:
-        """Returns the fingerprints of all lines of the included files, also of those that were cut."""
-        inside = _included(receipt)
-        files = [file for topic in self.topics for file in (topic.source, *topic.subscriptions)]
-        return {mark for file in files if file.path in inside for mark in fingerprints(file.text)}
-
-
-def _included(receipt: Receipt) -> set[str]:
-    return {one.source for one in receipt.considered if one.included and one.slot == "topics"}
-
-
-async def offered_topics(
-    memory: Memory, session: str, prompt: str, seen: watch.Seen, sent: Collection[str]
-) -> TopicOffer:
+async def offered_topics(memory: Memory, session: str, prompt: str, seen: Seen, sent: Collection[str]) -> InContext:
     """Judges the prompt's topics, and returns the active ones that the window does not hold.
 
     `sent` are the fingerprints of the lines that the window holds.
@@ -181,7 +149,7 @@ async def offered_topics(
         for topic in active.topics
         if topic.payloads or not was_sent(topic.source.text, sent)
     )
-    return TopicOffer(fresh, active.corrections)
+    return InContext(fresh, active.corrections)
 
 
 log = logging.getLogger(__name__)
@@ -297,18 +265,20 @@ async def take_back(memory: Memory, session: str, event: str, text: str, caller:
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """Returns what is pushed with a prompt, which is usually nothing."""
 
+    asks = asks_nothing(prompt)
+
     async def place() -> tuple[SessionRow | None, Project, int | None]:
         row = await sessions.current_row(memory, session, look=False)
         return row, await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
 
     def look() -> Seen:
-        if asks_nothing(prompt) is None:
+        if asks is None:
             embed_ahead(memory, prompt)
         return watch.first_tier_of_prompt(memory, prompt)
 
     (row, project, start), seen = await both(place(), run_sync(look))  # at once, because a prompt waits
-    said = await _for_prompt(memory, session, row, start, prompt, project, seen, paused)
-    if start is not None and not is_the_clients(prompt) and not paused:
+    said = await _for_prompt(memory, session, row, start, prompt, asks, project, seen, paused)
+    if start is not None and asks not in FOR_THE_CLIENT and not paused:
         said = await _with_checkpoint(memory, session, start, project, said)
     await _log(memory, session, project, said, prompt)
     return said
@@ -320,15 +290,17 @@ async def _for_prompt(
     row: SessionRow | None,
     start: int | None,
     prompt: str,
+    asks: NothingAsked | None,
     project: Project,
     seen: Seen,
     paused: bool,
 ) -> Injection:
-    """Returns what is pushed with a prompt, without a checkpoint. `start` is the first turn that the window holds."""
+    """Returns what is pushed with a prompt, without a checkpoint. `start` is the first turn that the window holds,
+    `asks` why the prompt may get nothing."""
     event = "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await begins(memory, session)
     last = await last_session(memory, project, session) if before else None
-    asks = None if last else asks_nothing(prompt)
+    asks = None if last else asks
     silent = (
         (asks if asks is not NothingAsked.NO_SUBJECT else None)
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await windows.why_silent(memory, project))
@@ -342,20 +314,20 @@ async def _for_prompt(
         return await _go_on(memory, session, inputs, window)
     if asks:
         topics = await offered_topics(memory, session, prompt, seen, window.lines)
-        if not topics:
+        if not topics.topics and not topics.corrections:
             return Injection(event, "", asks)
-        found = await find_hits(memory, prompt, project, session, start)
+        found, lines = await find_hits(memory, prompt, project, session, start)
     else:
         beside = offered_topics(memory, session, prompt, seen, window.lines)
-        found, topics = await both(find_hits(memory, prompt, project, session, start), beside)
+        (found, lines), topics = await both(find_hits(memory, prompt, project, session, start), beside)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
     own = (row.path, start or 0) if row else ("", 0)
     never = await windows.marks_of(memory)
-    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own, never)
+    decided = await run_sync(judged, memory, prompt, found, lines, window.lines, project, allowance, own, never)
     chosen = [one for one in decided if one.included and not asks]
-    gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
-    if not chosen and not topics:
+    gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
+    if not chosen and not topics.topics and not topics.corrections:
         why = decided[0].reason if decided else NOTHING_KNOWN
         why = why if why in (push_policy.SENT_BEFORE, NOTHING_KNOWN) else f"nothing is worth its tokens: {why}"
         return Injection(event, "", why, considered=_rows(decided), gate=gate)
@@ -378,11 +350,13 @@ async def _for_prompt(
     if not included:
         return Injection(event, "", "what is relevant does not fit", considered=_rows(decided), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in fingerprints(own_text(one.hit.passage))}
-    new |= topics.marks(compiled.receipt)
+    files = {one.source for one in included if one.slot == "topics"}
+    of_topics = [file for topic in topics.topics for file in (topic.source, *topic.subscriptions)]
+    new |= {mark for file in of_topics if file.path in files for mark in fingerprints(file.text)}  # of cut lines too
     spent = window.tokens + compiled.tokens
     await windows.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
-    shown = topics.shown(compiled.receipt)
+    shown = tuple(topic.name for topic in topics.topics if topic.source.path in files)
     return Injection(
         event,
         compiled.text,

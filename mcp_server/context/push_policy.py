@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
+from mcp_server.context.window_text import asks_nothing, subject_words, were_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import ENDED
@@ -128,7 +128,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hit with its features, its text without marks of sources, and the stems of the text's content words.
+    """A hit with its features, its text without marks of sources, the text's content words, and their stems.
 
     `asks`: the text ends with a question.
     """
@@ -136,6 +136,7 @@ class Candidate:
     hit: Hit
     features: Mapping[str, float]
     text: str
+    said: frozenset[str]
     stems: frozenset[str]
     asks: bool
 
@@ -151,16 +152,8 @@ class Candidate:
         header = HEADER if self.hit.passage.category == "conversation" else 0
         return min(MAX_PASSAGE_TOKENS, round(len(self.text) / CHARACTERS_PER_TOKEN) + 2) + header
 
-    def why_out(self, subject: frozenset[str], sent: Collection[str], out: Mapping[str, str]) -> str:
-        """Returns why the passage is excluded whatever its worth, or "".
-
-        `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
-        """
-        passage = self.hit.passage
-        reason = out.get(f"{passage.path}:{passage.start}") or self._says_nothing(subject)
-        return reason or (SENT_BEFORE if was_sent(self.text, sent) else "")
-
-    def _says_nothing(self, subject: frozenset[str]) -> str | None:
+    def says_nothing(self, subject: frozenset[str]) -> str | None:
+        """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject."""
         passage = self.hit.passage
         if passage.role == "system":
             return "a note of the system"
@@ -176,8 +169,24 @@ class Candidate:
             return "says too little"
         if self.asks and not _STATEMENT.search(self.text):
             return "only a question"
-        said = frozenset(content_words(self.text)) - TALK_WORDS
+        said = self.said - TALK_WORDS
         return "says no more than the message" if len(said & subject) >= ECHO * len(said) else None
+
+
+def reasons_out(
+    some: Sequence[Candidate], subject: frozenset[str], sent: Collection[str], out: Mapping[str, str]
+) -> list[str]:
+    """Returns for each candidate why it is excluded whatever its worth, or "".
+
+    `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
+    """
+    known = were_sent([one.text for one in some], sent)
+    return [
+        out.get(f"{one.hit.passage.path}:{one.hit.passage.start}")
+        or one.says_nothing(subject)
+        or (SENT_BEFORE if was_sent else "")
+        for one, was_sent in zip(some, known, strict=True)
+    ]
 
 
 def choose(
@@ -200,9 +209,9 @@ def choose(
         out: by `path:line`, why a candidate is excluded whatever its worth.
         allowance: tokens that may be spent.
     """
-    subject = subject_words(message)
     some = candidates(message, needed, lines, passages, gate)
-    found = [(one.worth, one, one.why_out(subject, sent, out)) for one in some]
+    reasons = reasons_out(some, subject_words(message), sent, out)
+    found = [(one.worth, one, reason) for one, reason in zip(some, reasons, strict=True)]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []
     said: list[frozenset[str]] = []
@@ -233,13 +242,13 @@ def worthwhile(message: str, needed: float, hits: Sequence[Hit], gate: GateSigna
     """
     if asks_nothing(message) is not None:
         return frozenset()
-    subject = subject_words(message)
     places = {id(hit): place for place, hit in enumerate(hits)}
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
     lines = [hit for hit, line in zip(hits, derived, strict=True) if line]
     others = [hit for hit, line in zip(hits, derived, strict=True) if not line]
     some = candidates(message, needed, lines, others, gate)
-    found = [(one.worth, one) for one in some if not one.why_out(subject, (), {})]
+    reasons = reasons_out(some, subject_words(message), (), {})
+    found = [(one.worth, one) for one, reason in zip(some, reasons, strict=True) if not reason]
     if all(worth < BUDGET_LEAST_BEST for worth, _ in found):
         return frozenset()
     return frozenset(places[id(one.hit)] for worth, one in found if worth >= BUDGET_PRICE * (one.tokens + FRAME))
@@ -265,6 +274,7 @@ def candidates(
     hits = [*lines[:MAX_LINES], *others[:MAX_PASSAGES]]
     of_page = min(MAX_LINES, len(lines))
     texts = list(map(own_text, [hit.passage for hit in hits]))
+    said = list(map(frozenset, map(content_words, texts)))
     stems = stems_of_texts([text[:LONGEST_READ] for text in texts])
     asks = list(map(ends_with_question, texts))
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
@@ -300,7 +310,7 @@ def candidates(
             "repeats": float(kind == "passage" and derived[place]),
             "asks": float(asks[place]),
         }
-        found.append(Candidate(hit, prompt | features, texts[place], stems[place], asks[place]))
+        found.append(Candidate(hit, prompt | features, texts[place], said[place], stems[place], asks[place]))
     return found
 
 

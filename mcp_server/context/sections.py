@@ -317,13 +317,13 @@ class Filling:
     meter: Meter
     before: Mapping[str, Section]
 
-    def share(self, part: float) -> int:
-        """Returns a share of the allowance (0..1) in tokens."""
-        return int(self.allowance * part)
-
-    def shown_lines(self, path: str) -> frozenset[int]:
-        """Returns the line numbers of a file that are already shown."""
-        return frozenset[int]().union(*(section.lines.get(path, ()) for section in self.before.values()))
+    def shown_lines(self) -> Mapping[str, frozenset[int]]:
+        """Returns for each file the line numbers that are already shown."""
+        shown: dict[str, frozenset[int]] = {}
+        for section in self.before.values():
+            for path, lines in section.lines.items():
+                shown[path] = shown.get(path, lines) | lines
+        return shown
 
 
 Fill = Callable[[Filling, Room], Section]
@@ -333,15 +333,17 @@ Fill = Callable[[Filling, Room], Section]
 class Slot:
     """A slot holds one kind of content, such as the journal. Slots of one `group` share its cap.
 
-    `cap` gives the most tokens that the slot may take (default: the whole allowance), `floor` the tokens that earlier
-    slots keep free for it (default: 0), `most_bytes` the most bytes of its text (default: any number). Floors depend on
-    the inputs and the safety line only. A slot that `grows` may exceed its cap with tokens that no other slot uses.
+    `share` names the setting with the largest part of the allowance that the slot may take (default: all of it), unless
+    `cap` gives the tokens. `floor` gives the tokens that earlier slots keep free for it (default: 0), `most_kb` names
+    the setting with the most KB of its text (default: any number). Floors depend on the inputs and the safety line
+    only. A slot that `grows` may exceed its cap with tokens that no other slot uses.
     """
 
     name: str
     group: str
     fill: Fill
+    share: str = ""
     cap: Callable[[Filling], int] | None = None
     floor: Callable[[Filling], int] | None = None
-    most_bytes: Callable[[Filling], int] | None = None
+    most_kb: str = ""
     grows: bool = False

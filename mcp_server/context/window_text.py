@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
 
@@ -23,6 +24,10 @@ class NothingAsked(StrEnum):
     BY_CLIENT = "written by the client, not by a person"
     NO_SUBJECT = "no word in it is about anything"
     """A prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
+
+
+FOR_THE_CLIENT = frozenset(NothingAsked) - {NothingAsked.NO_SUBJECT}
+"""The prompt is empty or meant for the client: a command, a note, text that the client wrote."""
 
 
 CUT_WORDS = 8
@@ -64,11 +69,6 @@ def asks_nothing(prompt: str) -> NothingAsked | None:
 def _agrees(text: str) -> bool:
     """Returns whether a text is a short agreement with what was just said, and no question."""
     return len(words(bounded(text))) <= MOST_WORDS and "?" not in text and _AGREEMENT.match(text) is not None
-
-
-def is_the_clients(prompt: str) -> bool:
-    """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
-    return asks_nothing(prompt) not in (None, NothingAsked.NO_SUBJECT)
 
 
 PHRASES = tuple(
@@ -125,29 +125,40 @@ def fingerprints(text: str) -> tuple[str, ...]:
     cut also the hash of its first words.
     """
     found: set[str] = set()
-    for line, whole, openings in _hashed(text):
+    for line, whole, openings in _hashed([text])[0]:
         found.update(whole, openings if line.endswith("…") else ())
     return tuple(sorted(found - {""}))
 
 
 def was_sent(text: str, sent: Collection[str]) -> bool:
     """Returns whether the client's window already has every line of a passage. `sent` are fingerprints."""
-    return all(
-        any(one in sent for one in (*whole, *openings) if one) for _, whole, openings in _hashed(text) if whole[0]
-    )
+    return were_sent([text], sent)[0]
 
 
-def _hashed(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yields each line other than headings, labels and headers, with hashes of its words and of its first words.
+def were_sent(texts: Sequence[str], sent: Collection[str]) -> list[bool]:
+    """Returns for each passage what `was_sent` returns."""
+    return [
+        all(any(one in sent for one in (*whole, *openings) if one) for _, whole, openings in lines if whole[0])
+        for lines in _hashed(texts)
+    ]
+
+
+def _hashed(texts: Sequence[str]) -> list[list[tuple[str, list[str], list[str]]]]:
+    """Returns for each text its lines other than headings, labels and headers, each with hashes of its words and of its
+    first words.
 
     There is a hash for the line, for the line without a bullet, and for the line without a list's prefix; "" if it has
     no words, or too few.
     """
-    lines = [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
+    by_text = [
+        [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
+        for text in texts
+    ]
+    lines = list(chain.from_iterable(by_text))
     bare = [line.removeprefix("- ") for line in lines]
     forms = zip(map(words, lines), map(words, bare), map(words, [_LISTED.sub("", line) for line in bare]), strict=True)
-    for line, said in zip(lines, list(forms), strict=True):
-        yield line, [_hash(one) for one in said], [_opening(one) for one in said]
+    hashed = iter([([_hash(one) for one in some], [_opening(one) for one in some]) for some in list(forms)])
+    return [[(line, *next(hashed)) for line in inside] for inside in by_text]
 
 
 def _opening(said: list[str]) -> str:

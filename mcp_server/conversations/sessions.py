@@ -218,31 +218,32 @@ async def window_start(memory: Memory, row: SessionRow, until: int | None = None
     holds all turns.
     """
     resumed = await memory.state.get(RESUMED, row.session)
-    compacted = await _last_compaction(memory, row, until)
-    starts = [start for start in (compacted, resumed + 1 if isinstance(resumed, int) else None) if start is not None]
-    return max((start for start in starts if until is None or start <= until), default=None)
+    return await run_sync(read_window_start, memory, row, resumed, until)
 
 
-async def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -> int | None:
+def read_window_start(memory: Memory, row: SessionRow, resumed: object, until: int | None) -> int | None:
+    """Returns the same as `window_start`; `resumed` is the session's entry in RESUMED. Reads files: call it in a
+    thread."""
+    starts = [_last_compaction(memory, row, until), resumed + 1 if isinstance(resumed, int) else None]
+    return max((start for start in starts if start is not None and (until is None or start <= until)), default=None)
+
+
+def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -> int | None:
     if until is not None:
-        turns = await turns_of(memory, row)
+        turns = read_turns(memory, row.path)
         return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
-
-    def look() -> int | None:
-        path: str | None = row.path
-        seen: set[str] = set()
-        while path is not None and path not in seen:
-            seen.add(path)
-            try:
-                found = memory.transcripts.last_named(path, COMPACTION)
-                path = memory.transcripts.head(path).continues if found is None else None
-            except ContextManagerError:
-                return None
-            if found is not None:
-                return found
-        return None
-
-    return await run_sync(look)
+    path: str | None = row.path
+    seen: set[str] = set()
+    while path is not None and path not in seen:
+        seen.add(path)
+        try:
+            found = memory.transcripts.last_named(path, COMPACTION)
+            path = memory.transcripts.head(path).continues if found is None else None
+        except ContextManagerError:
+            return None
+        if found is not None:
+            return found
+    return None
 
 
 def transcripts_of(memory: Memory, path: str) -> list[tuple[str, Transcript]]:

@@ -31,7 +31,7 @@ from mcp_server.relevance import clarity_scores
 from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict, block
 from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
-from mcp_server.storage.values import Change
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import CATEGORIES
 from mcp_server.topics.topic import Activations
@@ -286,7 +286,10 @@ class Judged:
 async def judged(memory: Memory, session: str, *, ignore_pruned: bool = False) -> Judged:
     """Returns the items of a session with their verdicts; with `ignore_pruned` as if nothing had been pruned. Counts
     turns that the state lacks from the transcript. Raises NotFound."""
-    row = await sessions.require(memory, session)
+    return await _judged_session(memory, await sessions.require(memory, session), ignore_pruned)
+
+
+async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool = False) -> Judged:
     key = f"{STATE}:{row.session}"
     places = (NAMESPACE, key), (NAMESPACE, f"{PRUNED}:{row.session}"), (AS_OF, row.session)
     stored, out, wound_back, active = await memory.state.get_all([*places, (activations.ACTIVE, row.session)])
@@ -311,11 +314,11 @@ async def judged(memory: Memory, session: str, *, ignore_pruned: bool = False) -
     return found
 
 
-async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
+async def block_of(memory: Memory, row: SessionRow) -> tuple[BlockItem, ...]:
     """Returns the items for a session's block, highest score first; none if Clarity is off."""
     if not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
-    kept = [verdict for verdict in (await judged(memory, session)).verdicts if verdict.keep]
+    kept = [verdict for verdict in (await _judged_session(memory, row)).verdicts if verdict.keep]
     return tuple(
         BlockItem(
             one.item.id,

@@ -157,15 +157,17 @@ async def find_page_lines(memory: Memory, request: SearchRequest) -> Found:
     return replace(found, hits=tuple(hit for hit in found.hits if is_derived(hit.passage.text)))
 
 
-async def with_exchanges(memory: Memory, message: str, found: Found) -> Found:
-    """Returns the hits with the exchanges that they come from: an answer often shares no word with the question that
-    it answers, but its neighbors do. Looks at the first `WITH_EXCHANGE` hits."""
-    turns = [_turn_of(hit.passage) for hit in found.hits[:WITH_EXCHANGE]]
-    near = await memory.index.exchanges(plain_query(message).text, list(dict.fromkeys(filter(None, turns))))
-    hits = [
-        replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip(found.hits, turns, strict=False)
+async def with_exchanges(memory: Memory, message: str, *found: Found) -> list[Found]:
+    """Returns the results with the exchanges that their hits come from: an answer often shares no word with the
+    question that it answers, but its neighbors do. Looks at the first `WITH_EXCHANGE` hits of each."""
+    turns = [[_turn_of(hit.passage) for hit in one.hits[:WITH_EXCHANGE]] for one in found]
+    asked = dict.fromkeys(turn for some in turns for turn in some if turn)
+    near = await memory.index.exchanges(plain_query(message).text, list(asked))
+    shown = [
+        [replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip(one.hits, some, strict=False)]
+        for one, some in zip(found, turns, strict=True)
     ]
-    return replace(found, hits=(*hits, *found.hits[WITH_EXCHANGE:]))
+    return [replace(one, hits=(*hits, *one.hits[WITH_EXCHANGE:])) for one, hits in zip(found, shown, strict=True)]
 
 
 def _turn_of(passage: Passage) -> Source | None:

@@ -20,18 +20,16 @@ from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.topics import PEOPLE, SessionTopics, TopicSet
 from mcp_server.text.markdown import links, resolve, sections, split_front_matter
 from mcp_server.text.prose import extract
-from mcp_server.text.words import bounded, fold, words
+from mcp_server.text.words import fold, words
 from mcp_server.topics import watch
 from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import Activations, ActiveTopic, Correction, Topic, TopicActivation, WatchedMessage
+from mcp_server.topics.topic import Activations, ActiveTopic, Correction, Topic, TopicActivation
 
 LINKABLE = ("knowledge/", "archive/", "topics/")
 """Folders of files that a wiki link can name, in order of preference."""
 
 MOST_KEYWORDS, OWN_WORDS = 8, 4
 """Words per topic that are added to the search: of its own keywords, or typical words if it has none."""
-
-NOBODY = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +43,17 @@ class InContext:
 
 async def in_context(memory: Memory, session: str | None, asked: str | None = None) -> InContext:
     """Returns the topics that are active in a session now, and those that the message `asked` would activate."""
-    topics = await run_sync(memory.topics.read)
+    seen = await run_sync(partial(watch.first_tier_of_prompt, memory, asked or "", retry=True))
+    topics = seen.topics
     if not topics.topics:
         return InContext()
-    ttl = memory.settings.watchers.topic_ttl
     standing = await activations.session_topics(memory.state, session) if session else SessionTopics()
     stored, exchange = standing.active, standing.exchanges
-    living = stored.living(exchange, ttl)
+    living = stored.living(exchange, memory.settings.watchers.topic_ttl)
     if asked and asked.strip():
-        heard = WatchedMessage(bounded(asked, watch.LONGEST_WATCHED))
-        judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
+        judged = await watch.judge_message(
+            memory, session or "", seen.message, topics, stored, exchange, known=seen.tier1, quiet=True
+        )
         living = {one.name: one for one in judged.topics} | living
     return await active_context(memory, topics, stored, living)
 

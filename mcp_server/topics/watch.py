@@ -213,11 +213,12 @@ class Seen:
     tier1: Tier1
 
 
-def first_tier_of_prompt(memory: Memory, prompt: str) -> Seen:
-    """Runs tier 1 for a prompt. It reads files: call it in a thread."""
+def first_tier_of_prompt(memory: Memory, prompt: str, *, retry: bool = False) -> Seen:
+    """Runs tier 1 for a prompt, if it has any words. It reads files: call it in a thread."""
     message = WatchedMessage(bounded(prompt, LONGEST_WATCHED))
     topics = memory.topics.read()
-    return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
+    asked = topics.topics and prompt.strip()
+    return Seen(message, topics, first_tier(memory, topics, message, retry=retry) if asked else Tier1())
 
 
 async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, SessionTopics]:

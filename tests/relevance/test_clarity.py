@@ -16,7 +16,7 @@ from mcp_server.app import open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.conversations.observe import NewTurn, observe
-from mcp_server.conversations.sessions import end_session, session_turns
+from mcp_server.conversations.sessions import end_session, require, session_turns
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
@@ -171,9 +171,9 @@ async def test_a_long_import_is_counted_once_and_the_same_each_time(memory: Memo
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
     assert (await clarity.judged(memory, "old")).verdicts == before
     await clarity.forget(memory, "old")
-    first = await clarity.block_of(memory, "old")
+    first = await clarity.block_of(memory, await require(memory, "old"))
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
-    assert await clarity.block_of(memory, "old") == first
+    assert await clarity.block_of(memory, await require(memory, "old")) == first
     await said(memory, "ClaraCore goes on", session="old")
     assert (await live(memory, "old")).items["claracore"].mentions == 61
 
@@ -206,7 +206,7 @@ async def test_switched_off_nothing_is_counted_and_the_block_is_empty(
     async with open_memory(place, environ, clock=clock, new_id=new_id) as memory:
         await said(memory, "ClaraCore")
         assert await memory.state.entries(clarity.NAMESPACE) == {}
-        assert await clarity.block_of(memory, "s") == ()
+        assert await clarity.block_of(memory, await require(memory, "s")) == ()
 
 
 async def test_pruning_takes_an_item_out_of_the_block_until_it_is_mentioned_or_anchored(memory: Memory) -> None:
@@ -226,7 +226,7 @@ async def test_pruning_takes_an_item_out_of_the_block_until_it_is_mentioned_or_a
     await said(memory, "NewThing19 with web_search", "agent")
     await said(memory, "so ClaraCore again")
     await anchor(memory, "focus-engine", True)
-    shown = {item.id for item in await clarity.block_of(memory, "s")}
+    shown = {item.id for item in await clarity.block_of(memory, await require(memory, "s"))}
     assert {"claracore", "focus-engine"} <= shown
     assert not (gone - {"claracore", "focus-engine"}) & shown
     left = {one.item.id for one in (await clarity.prune(memory, "s", dry_run=True)).gone}
@@ -241,7 +241,7 @@ async def test_a_compaction_of_the_clients_own_prunes(memory: Memory) -> None:
     await said(memory, "The client compacted its window.", "system", name=COMPACTION)
     assert clarity.stats_of(await clarity.judged(memory, "s"))["pruned"] == 2
     await said(memory, "ClaraCore and focus-engine explained", "agent")
-    assert [item.id for item in await clarity.block_of(memory, "s")] == ["number"]
+    assert [item.id for item in await clarity.block_of(memory, await require(memory, "s"))] == ["number"]
 
 
 async def test_identity_files_and_anchors_are_the_essential_tier(

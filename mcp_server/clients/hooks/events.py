@@ -43,7 +43,7 @@ from mcp_server.clients.importers.claude_code.recording import CURSORS, capture,
 from mcp_server.clients.importers.imported import time_of_epoch
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
-from mcp_server.context.window_text import is_the_clients
+from mcp_server.context.window_text import FOR_THE_CLIENT, asks_nothing
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.conversations.projects import project_of
@@ -211,14 +211,15 @@ async def _on_session_start(memory: Memory, given: Given) -> push.Injection | No
 async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
     if given.agent:
         return None
-
     captured = await _capture(memory, given, limit=PROMPT_CAPTURE_SECONDS)
     pushed = push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
-    if captured == "read":
+    for_the_client = asks_nothing(given.prompt) in FOR_THE_CLIENT
+    if captured == "read" or for_the_client:
         said = await pushed
-    else:
-        _, said = await both(_note_prompt(memory, given), pushed)
-    advice = "" if given.paused or is_the_clients(given.prompt) else await _advice(memory, given)
+    else:  # the client may write no transcript: the prompt is stored until `Stop`
+        noted = memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
+        _, said = await both(noted, pushed)
+    advice = "" if given.paused or for_the_client else await _advice(memory, given)
     return push.with_advice(said, advice, await run_sync(memory.tokens.count, advice)) if advice else said
 
 
@@ -377,13 +378,6 @@ async def _look_again(memory: Memory, event: str, given: Given) -> None:
     """Puts an event into the queue, which handles it a second later."""
     fields = {**given.fields, "at": (given.at or memory.clock()).timestamp()}
     await run_sync(partial(offline.enqueue, str(memory.disk.local), event, fields, again=True))
-
-
-async def _note_prompt(memory: Memory, given: Given) -> None:
-    """Stores a prompt until `Stop`, in case the client writes no transcript."""
-    if is_the_clients(given.prompt):
-        return
-    await memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
 
 
 async def _observe(memory: Memory, given: Given, role: str, content: str) -> None:

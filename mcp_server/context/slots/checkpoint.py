@@ -136,18 +136,14 @@ def _account(stood: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter
     )
 
 
-def _cap(filling: Filling) -> int:
-    return filling.share(filling.inputs.settings.holding_share)
-
-
 def _floor(filling: Filling) -> int:
     """Returns the tokens that the section needs, within its cap."""
     stood = filling.inputs.checkpoint
     if stood is None:
         return 0
-    cap = _cap(filling)
+    cap = int(filling.allowance * filling.inputs.settings.holding_share)
     text = _shown(stood, cap, filling.meter).text
     return min(cap, filling.meter(text) + filling.meter(SEPARATOR)) if text else 0
 
 
-CHECKPOINT = Slot("checkpoint", "checkpoint", fill, cap=_cap, floor=_floor)
+CHECKPOINT = Slot("checkpoint", "checkpoint", fill, share="holding_share", floor=_floor)

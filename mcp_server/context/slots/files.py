@@ -21,7 +21,7 @@ from datetime import date, timedelta
 
 from mcp_server.context.cut import beginning
 from mcp_server.context.exclusions import NO_LONGER_SO, SHOWN_ABOVE, repeated, said_above, without
-from mcp_server.context.inputs import CompileInputs, CompilerSettings
+from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import (
     NOTHING,
     SEPARATOR,
@@ -53,7 +53,7 @@ from mcp_server.text.entries import DERIVED, entries, is_derived, is_state, with
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections, without_comments
 from mcp_server.text.words import words
-from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, UNLIMITED_BYTES, Meter, Room, kilobytes, shared_out
+from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room, shared_out
 from mcp_server.understanding.changing import overtaken_lines
 
 KINDS = ((RULES, "Rules", 0.5), (DECISIONS, "Decided", 0.35), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
@@ -108,8 +108,12 @@ def fill(filling: Filling, room: Room) -> Section:
         one for source in inputs.files if is_page(source.path) and not source.untouched for one in page_lines(source)
     ]
     titles = {section: f"{title}:" for section, title, _ in KINDS}
-    told = _told(inputs)
-    kept = [one for one in lines if one.section in titles and _applies(inputs, one) and not _is_told(one, told)]
+    kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
+    if told := _told(inputs):
+        said = list(map(words, [one.text for one in kept]))
+        kept = [
+            one for one, some in zip(kept, said, strict=True) if not any(text.issuperset(some) for text in told)
+        ]  # the page has a shorter form of long items
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
@@ -160,12 +164,6 @@ def _told(inputs: CompileInputs) -> list[frozenset[str]]:
     return [frozenset(words(text)) for text in texts]
 
 
-def _is_told(one: PageLine, told: Sequence[frozenset[str]]) -> bool:
-    """Returns whether one item has all words of a line: the page has a shorter form of long items."""
-    said = frozenset(words(one.text))
-    return any(said <= text for text in told)
-
-
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
     """Returns whether a line applies. Within a project, lines of no project apply only if they are rules."""
     return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
@@ -190,9 +188,7 @@ def _account(one: PageLine, included: bool, tokens: int) -> Considered:
     )
 
 
-IN_FORCE = Slot(
-    "what holds", "what holds", fill, cap=lambda filling: filling.share(filling.inputs.settings.holding_share)
-)
+IN_FORCE = Slot("what holds", "what holds", fill, share="holding_share")
 
 PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
@@ -229,26 +225,6 @@ def of_the_user(source: SourceFile) -> SourceFile:
         return source
     rest = Withheld(NOT_ALWAYS, source.first_line + end - 1, source.first_line + source.text.rstrip().count("\n"))
     return replace(source, text="\n".join(source.text.split("\n")[: end - 1]), withheld=(rest,))
-
-
-def is_identity(inputs: CompileInputs, path: str) -> bool:
-    return path.startswith("knowledge/identity/") or path == USER_FILE
-
-
-def is_memory(inputs: CompileInputs, path: str) -> bool:
-    return path == MEMORY_FILE
-
-
-def is_journal(inputs: CompileInputs, path: str) -> bool:
-    return path in journal_files(inputs.local_date)
-
-
-def is_active(inputs: CompileInputs, path: str) -> bool:
-    return path == ACTIVE_FILE
-
-
-def is_project(inputs: CompileInputs, path: str) -> bool:
-    return path == GENERAL_PAGE or (path.startswith(PROJECTS_FOLDER) and path.count("/") > 2)
 
 
 def _order(source: SourceFile) -> tuple[int, str]:
@@ -293,10 +269,13 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
     """Returns the `fill` function for the files that `belongs` selects."""
 
     def fill(filling: Filling, room: Room) -> Section:
+        sources = _of_slot(filling.inputs, belongs)
+        if not sources:
+            return NOTHING
         considered: list[Considered] = []
         wanted: list[Prepared] = []
         said = said_above(filling)
-        for source in _of_slot(filling.inputs, belongs):
+        for source in sources:
             reason = _ruled_out(filling.inputs, source)
             rest = source if reason else without(source, _out(source, said))
             if rest is not source and not _says_something(rest.text):
@@ -322,7 +301,7 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             reason = "always shown" if shown.whole else "always shown, cut to its share"
             entry = account(name, file.source, included=True, reason=reason)
             considered.append(replace(entry, tokens=meter(shown.text), whole=shown.whole))
-        return Section(SEPARATOR.join(blocks), tuple(considered), lines) if considered else NOTHING
+        return Section(SEPARATOR.join(blocks), tuple(considered), lines)
 
     return fill
 
@@ -469,43 +448,36 @@ def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callab
             and _says_something(without(source, _out(source, frozenset())).text)
             for source in _of_slot(filling.inputs, belongs)
         )
-        return int(_memory_cap(filling) * part) if part and any(there) else 0
+        return int(int(filling.allowance * filling.inputs.settings.memory_share) * part) if any(there) else 0
 
     return floor
-
-
-def _identity_cap(filling: Filling) -> int:
-    return filling.share(filling.inputs.settings.identity_share)
-
-
-def _memory_cap(filling: Filling) -> int:
-    return filling.share(filling.inputs.settings.memory_share)
 
 
 def _slot(
     name: str,
     belongs: Callable[[CompileInputs, str], bool],
-    most_kb: Callable[[CompilerSettings], float] | None = None,
-    *,
-    group: str = "P1",
-    cap: Callable[[Filling], int] = _memory_cap,
+    most_kb: str = "",
+    share: str = "memory_share",
     least: float = 0.0,
 ) -> Slot:
-    """Returns the slot of some files. While other slots need the room, `most_kb` caps their text; `least` is the part
-    of P1's share that is kept free for them."""
-    return Slot(
-        name,
-        group,
-        _filler(name, belongs),
-        cap=cap,
-        floor=_floor(belongs, least),
-        most_bytes=lambda filling: kilobytes(most_kb(filling.inputs.settings)) if most_kb else UNLIMITED_BYTES,
-        grows=True,
-    )
+    """Returns the slot of the files whose paths `belongs` selects. `least` is the part of P1's share that is kept free
+    for them."""
+    group = "P1" if share == "memory_share" else name
+    floor = _floor(belongs, least) if least else None
+    return Slot(name, group, _filler(name, belongs), share=share, floor=floor, most_kb=most_kb, grows=True)
 
 
-IDENTITY = _slot("identity", is_identity, lambda knobs: knobs.identity_kb, group="identity", cap=_identity_cap)
-MEMORY = _slot("memory", is_memory, lambda knobs: knobs.memory_kb)
-JOURNAL = _slot("journal", is_journal, lambda knobs: knobs.journal_kb, least=0.2)
-ACTIVE_PROJECTS = _slot("active projects", is_active, lambda knobs: knobs.active_projects_kb, least=0.1)
-PROJECT = _slot("project", is_project, least=0.3)
+IDENTITY = _slot(
+    "identity",
+    lambda inputs, path: path.startswith("knowledge/identity/") or path == USER_FILE,
+    "identity_kb",
+    "identity_share",
+)
+MEMORY = _slot("memory", lambda inputs, path: path == MEMORY_FILE, "memory_kb")
+JOURNAL = _slot("journal", lambda inputs, path: path in journal_files(inputs.local_date), "journal_kb", least=0.2)
+ACTIVE_PROJECTS = _slot("active projects", lambda inputs, path: path == ACTIVE_FILE, "active_projects_kb", least=0.1)
+PROJECT = _slot(
+    "project",
+    lambda inputs, path: path == GENERAL_PAGE or (path.startswith(PROJECTS_FOLDER) and path.count("/") > 2),
+    least=0.3,
+)

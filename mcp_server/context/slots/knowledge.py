@@ -279,25 +279,23 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
     if not ranked:
         return NOTHING
     shelf = _Shelf(filling, room)
-    seen, above = Included(), said_above(filling)
-    account = [_considered(scored, filling, shelf, seen, above, hidden) for scored in ranked]
+    seen, lines = Included(), filling.shown_lines()
+    of_files = ["" if one.passage.category == "conversation" else one.passage.text for one in ranked]
+    again = set(repeated(of_files, said_above(filling)))
+    account = []
+    for place, scored in enumerate(ranked):
+        reason = _ruled_out(filling.inputs, scored, lines, hidden) or (SHOWN_ABOVE if place in again else None)
+        account.append(_account(scored, reason) if reason else _considered(scored, shelf, seen))
     if not shelf.lines:
         return Section(considered=tuple(account))
     own = [line.scored.passage for line in shelf.lines if _own(filling.inputs, line.scored.passage)]
     return Section(shelf.rendered(), tuple(account), turns=frozenset(passage.turn or 0 for passage in own))
 
 
-def _considered(
-    scored: _Scored, filling: Filling, shelf: _Shelf, seen: Included, above: frozenset[str], hidden: frozenset[int]
-) -> Considered:
-    """Adds a passage if it is not excluded and fits. `above` are the entries that earlier slots show."""
-    reason = scored.candidate.out or _ruled_out(filling, scored, hidden)
-    if reason is None and scored.passage.category != "conversation" and repeated([scored.passage.text], above):
-        reason = SHOWN_ABOVE
-    if reason is None and shelf.is_too_small_for(scored.text):
-        reason = NO_ROOM
-    if reason is not None:
-        return _account(scored, reason)
+def _considered(scored: _Scored, shelf: _Shelf, seen: Included) -> Considered:
+    """Adds a passage if it fits and says something new."""
+    if shelf.is_too_small_for(scored.text):
+        return _account(scored, NO_ROOM)
     said = shingles(f"{scored.passage.speaker}: {without_sources(scored.passage.text)}")
     twin = seen.twin(said)
     if twin is not None:
@@ -331,9 +329,13 @@ def _own(inputs: CompileInputs, passage: Passage) -> bool:
     return bool(inputs.session) and passage.session == inputs.session
 
 
-def _ruled_out(filling: Filling, scored: _Scored, hidden: frozenset[int]) -> str | None:
-    """Returns why a passage is excluded, or None."""
-    inputs, passage = filling.inputs, scored.passage
+def _ruled_out(
+    inputs: CompileInputs, scored: _Scored, shown: Mapping[str, frozenset[int]], hidden: frozenset[int]
+) -> str | None:
+    """Returns why a passage is excluded, or None. `shown` are the lines of files that earlier slots show."""
+    passage = scored.passage
+    if scored.candidate.out:
+        return scored.candidate.out
     if inputs.gate is not None and not inputs.gate.open and not scored.candidate.worthwhile:
         return "gate closed: nothing here is about the message"
     if not passage.text.strip():
@@ -358,7 +360,7 @@ def _ruled_out(filling: Filling, scored: _Scored, hidden: frozenset[int]) -> str
     if any(source.untouched and source.path == passage.path for source in inputs.files):
         return "template, not filled in"
     lines = range(passage.start, passage.end + 1)
-    if passage.category != "conversation" and filling.shown_lines(passage.path).issuperset(lines):
+    if passage.category != "conversation" and shown.get(passage.path, frozenset()).issuperset(lines):
         return SHOWN_ABOVE
     return None
 
@@ -396,7 +398,8 @@ def _floor(filling: Filling) -> int:
     if not any((opened or one.worthwhile) and not one.out for one in inputs.hits):
         return 0
     settings = inputs.settings
-    return filling.share(settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor)
+    part = settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor
+    return int(filling.allowance * part)
 
 
 KNOWLEDGE = Slot("knowledge", "knowledge", fill, floor=_floor)

@@ -135,7 +135,7 @@ def _turn_line(turn: Turn, filling: Filling, required: int | None) -> tuple[str,
     meter = filling.meter
     who = speaker(turn.role, turn.name)
     text = turn_text(turn)
-    most = filling.share(LONGEST_SHARE) if required is None else required
+    most = int(filling.allowance * LONGEST_SHARE) if required is None else required
     if len(text) <= most * MOST_CHARACTERS_PER_TOKEN:
         line = said(who, text)
         if meter.line(line) <= most:
@@ -178,7 +178,7 @@ def _history_floor(filling: Filling) -> int:
     if not turns:
         return 0
     settings = filling.inputs.settings
-    least = filling.share(settings.history_floor)
+    least = int(filling.allowance * settings.history_floor)
     last = _last_user(turns)
     if last is None:
         return least
@@ -253,7 +253,7 @@ def _cap_clarity(filling: Filling) -> int:
     """Returns the tokens of the setting, which are those of the block without its label, or a tenth of the budget."""
     around = filling.meter.line(CLARITY_LABEL) + filling.meter(SEPARATOR)
     most = filling.inputs.settings.clarity_tokens
-    return min(most + around if most else 0, filling.share(SHARE_CLARITY))
+    return min(most + around if most else 0, int(filling.allowance * SHARE_CLARITY))
 
 
 CLARITY = Slot("clarity", "clarity", fill_clarity, cap=_cap_clarity)
@@ -311,7 +311,7 @@ def _account_drop_list(one: Dropped, shown: bool, lines: list[str], place: int, 
 
 
 def _cap(filling: Filling) -> int:
-    return min(MOST_TOKENS, filling.share(SHARE))
+    return min(MOST_TOKENS, int(filling.allowance * SHARE))
 
 
 def _floor(filling: Filling) -> int:

@@ -24,7 +24,7 @@ from mcp_server.context.sections import (
 from mcp_server.context.slots.files import account, prepared
 from mcp_server.model import SourceFile
 from mcp_server.text.fencing import neutralise
-from mcp_server.tokens import UNLIMITED_BYTES, Meter, Room, kilobytes
+from mcp_server.tokens import UNLIMITED_BYTES, Meter, Room
 from mcp_server.topics.topic import PRIORITIES, ActiveTopic
 
 GROUP = "P2"
@@ -52,7 +52,7 @@ class _Shelf:
 
     def room(self, topic: ActiveTopic) -> Room:
         """Returns the room left for a topic: of P2, and of its own cap."""
-        most = kilobytes(topic.most_kb) if topic.most_kb else UNLIMITED_BYTES
+        most = int(1024 * topic.most_kb) if topic.most_kb else UNLIMITED_BYTES
         return Room(
             max(0, self.tokens - self.meter(SEPARATOR)),
             max(0, min(self.bytes, most - self.of_topic.get(topic.name, 0)) - len(SEPARATOR)),
@@ -76,6 +76,7 @@ def fill(filling: Filling, room: Room) -> Section:
     topics = ordered(filling.inputs.topics)
     if not topics:
         return NOTHING
+    above = filling.shown_lines()
     shelf = _Shelf(room.tokens, room.bytes, filling.meter)
     for topic in topics:
         why = f"active: {topic.by}" if topic.by else "active"
@@ -84,7 +85,7 @@ def fill(filling: Filling, room: Room) -> Section:
     for topic in topics:
         shelf.considered += _missing(topic)
         for source in topic.subscriptions:
-            if source.path in shelf.lines or filling.shown_lines(source.path):
+            if source.path in shelf.lines or above.get(source.path):
                 shelf.considered.append(account("topics", source, included=False, reason="shown above"))
             elif source.untouched:
                 shelf.considered.append(account("topics", source, included=False, reason="template, not filled in"))
@@ -147,6 +148,8 @@ def _missing(topic: ActiveTopic) -> Iterator[Considered]:
 def fill_corrections(filling: Filling, room: Room) -> Section:
     """Returns the corrections of the agent's last answer, newest first, one line each."""
     meter = filling.meter
+    if not filling.inputs.corrections:
+        return NOTHING
     left = room.tokens - meter.line(HEADING) - meter(SEPARATOR)
     lines: list[str] = []
     considered: list[Considered] = []
@@ -167,12 +170,12 @@ def fill_corrections(filling: Filling, room: Room) -> Section:
                 turn=one.turn,
             )
         )
-    return Section("\n".join([HEADING, *lines]) if lines else "", tuple(considered)) if considered else NOTHING
+    return Section("\n".join([HEADING, *lines]) if lines else "", tuple(considered))
 
 
-def _cap(filling: Filling) -> int:
-    return filling.share(filling.inputs.settings.topic_share)
+def _corrections_cap(filling: Filling) -> int:
+    return int(int(filling.allowance * filling.inputs.settings.topic_share) * CORRECTIONS_PART)
 
 
-TOPICS = Slot("topics", GROUP, fill, cap=_cap, most_bytes=lambda filling: kilobytes(filling.inputs.settings.topic_kb))
-CORRECTIONS = Slot("corrections", GROUP, fill_corrections, cap=lambda filling: int(_cap(filling) * CORRECTIONS_PART))
+TOPICS = Slot("topics", GROUP, fill, share="topic_share", most_kb="topic_kb")
+CORRECTIONS = Slot("corrections", GROUP, fill_corrections, cap=_corrections_cap)
