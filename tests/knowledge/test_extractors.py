@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.knowledge.extractors import MOST, REGISTRY, Context, context_of, is_worth_a_line
+from mcp_server.knowledge.extractors import JOURNAL_LINES, REGISTRY, Context, context_of, is_worth_a_line
 from mcp_server.model import Role, Turn
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, tidied
@@ -300,19 +300,20 @@ def test_a_definition_is_no_decision_and_a_choice_is_one() -> None:
 def test_a_journal_has_few_short_lines_each_with_a_link_to_its_page() -> None:
     long = (
         "Decision: The ledger of the cooperative stays on Postgres 15 until the audit in June, because the auditors of "
-        "Rijeka want the same version as last year."
+        "Rijeka want the same version as last year, and the year before that one was not any better."
     )
     many: list[tuple[Role, str]] = [
         ("user", f"Decision: the shop in street number {number} opens at nine.") for number in range(20)
     ]
     lines = by("journal", talk(*many, ("user", "Lesson: never bake at three hundred degrees."), project="atlas"))
-    assert len(lines) == MOST
+    assert len(lines) == JOURNAL_LINES
+    assert any(line.text.startswith("Learned: Never bake") for line in lines)
     assert all(line.text.endswith(("[[atlas/context]]", "[[atlas/notes]]")) for line in lines)
     assert {place_of(line, "Shops").path for line in lines} == {"knowledge/journal/2026-02-16.md"}
     (line,) = by("journal", talk(("user", long)))
     assert line.text.startswith("Decided: The ledger of the cooperative stays on Postgres 15")
     assert line.text.endswith("… [[general]]")
-    assert len(line.text) < 140
+    assert len(line.text) < 190
 
 
 def test_of_what_was_taken_out_nothing_is_derived() -> None:
