@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import get_args
@@ -23,7 +23,7 @@ from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
-from mcp_server.knowledge.summaries import QUOTED, shortened
+from mcp_server.knowledge.summaries import QUOTED, SENTENCE_END, shortened
 from mcp_server.model import Turn
 from mcp_server.text import entries
 from mcp_server.text.destinations import link_to
@@ -202,6 +202,8 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
             number = context.settled.get(item)
             return (number, context.day_of(by_number[number].at)) if number in by_number else None
 
+        own = [item for item in context.items if item.kind == kind]
+        found = _unquoted(own, context.items) if kind == "fact" else _with_one_answer(own, context.settled)
         return [
             context.line(
                 kind,
@@ -212,23 +214,24 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
                 heard=item.heard,
                 settled_by=settled(item),
             )
-            for item in _with_one_answer(item for item in context.items if item.kind == kind)
+            for item in found
             if kind == "report" or is_worth_a_line(item)
             if not (kind == "fact" and item.role == "user" and _is_of_self(item.text))
             if not (kind in ("fact", "open") and _is_fragment(item.text, by_number[item.sources[0]].content))
-            if not (kind == "fact" and any(_quotes(other, item) for other in context.items))
         ]
 
     return extract
 
 
-def _with_one_answer(items: Iterable[Item]) -> list[Item]:
-    """Returns items with those joined that quote the same answer of the user to several parts of one proposal."""
+def _with_one_answer(items: Iterable[Item], settled: Container[Item]) -> list[Item]:
+    """Returns items with those joined that quote the same answer of the user to several parts of one proposal, and that
+    no review `settled`."""
     found: list[Item] = []
     for item in items:
         said = QUOTED.fullmatch(item.short or item.text)
         last = QUOTED.fullmatch(found[-1].short or found[-1].text) if found else None
-        if said and last and said.groups()[1:] == last.groups()[1:] and found[-1].sources == item.sources:
+        same = said and last and said.groups()[1:] == last.groups()[1:] and found[-1].sources == item.sources
+        if said and last and same and item not in settled and found[-1] not in settled:
             text = f"{last[1].rstrip(' .;')}. {said[1]} ({said[2]}: {said[3]})"
             found[-1] = replace(max(found[-1], item, key=lambda one: one.probability), text=text, short="")
         else:
@@ -260,17 +263,21 @@ def _is_fragment(text: str, content: str) -> bool:
     return head.endswith(",") and not _SUBJECT.match(tidied(text))
 
 
-def _quotes(item: Item, fact: Item) -> bool:
-    """Returns whether the line of another kind of item has all of a fact's text."""
-    said = item.short or item.text
-    return item.kind in ("decision", "rule", "open") and fact.text in said and is_worth_a_line(item)
+def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
+    """Yields facts without the sentences that a decision, a rule or an open item of the same message quotes."""
+    others = [one for one in items if one.kind in ("decision", "rule", "open") and is_worth_a_line(one)]
+    for fact in facts:
+        said = "\n".join(one.short or one.text for one in others if set(one.sources) & set(fact.sources))
+        kept = " ".join(part for part in SENTENCE_END.split(fact.text) if part.rstrip(" .;,") not in said)
+        if kept:
+            yield replace(fact, text=kept)
 
 
 DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),
-    Extractor("facts", VERSION + 4, _of_items("fact"), ("fact",)),
+    Extractor("facts", VERSION + 5, _of_items("fact"), ("fact",)),
     Extractor("open items", VERSION, _of_items("open")),
     Extractor("reports", VERSION, _of_items("report")),
 )

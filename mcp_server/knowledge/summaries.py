@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
+from mcp_server.model import slugify
 from mcp_server.text import entries
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import (
@@ -34,6 +35,8 @@ from mcp_server.understanding.features import cues
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 
+_QUALIFIED = re.compile(r" \([^()]+\)$")
+
 SHORTEST = 3
 """Characters of a name that is looked for in lines."""
 
@@ -43,18 +46,28 @@ MOST_LINKED = 4
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A page that lines can name: its path, the link to it, and a pattern of its names."""
+    """A page that lines can name: its path, the link to it, and a pattern of its names. `only`: the project or company
+    of a person who shares the name with another one; lines name this person there, or with these words."""
 
     path: str
     link: str
     pattern: re.Pattern[str]
+    only: str = ""
+
+    def place_in(self, path: str, said: str) -> int | None:
+        """Returns where a line of the page `path` names this page first, or None."""
+        around = f"{path} {said}".casefold()
+        found = self.pattern.search(said) if self.only.casefold() in around or slugify(self.only) in around else None
+        return found.start() if found else None
 
 
 def named_pages(bodies: Mapping[str, str]) -> list[Named]:
     """Returns the pages of people, procedures and projects. A person is also named by the first name if no other person
-    has the same."""
-    people = {path: _title(body) for path, body in bodies.items() if path.startswith(PEOPLE) and path != USER_FILE}
+    has the same. Two people of one name have their project or company in their titles: "Ana Kovač (Atlas)"."""
+    titles = {path: _title(body) for path, body in bodies.items() if path.startswith(PEOPLE) and path != USER_FILE}
+    people = {path: _QUALIFIED.sub("", title) for path, title in titles.items()}
     first = Counter(name.split()[0] for name in people.values() if name)
+    full = Counter(people.values())
     found: list[Named] = []
     for path, body in sorted(bodies.items()):
         stem = path.rsplit("/", 1)[-1].removesuffix(".md")
@@ -62,8 +75,9 @@ def named_pages(bodies: Mapping[str, str]) -> list[Named]:
             continue
         if people.get(path):
             name = people[path]
-            names = {name, name.split()[0]} if first[name.split()[0]] == 1 else {name}
-            found.append(Named(path, f"[[{stem}]]", _pattern(names)))
+            names = {name, name.split()[0]} if first[name.split()[0]] == full[name] else {name}
+            only = titles[path][len(name) :].strip(" ()") if full[name] > 1 else ""
+            found.append(Named(path, f"[[{stem}]]", _pattern(names), only))
         elif path.startswith(PROCEDURES) and (title := _title(body)):
             found.append(Named(path, f"[[{stem}]]", _pattern({title}, re.IGNORECASE)))
         elif path.startswith(PROJECT_PAGES) and path.endswith("/context.md"):
@@ -95,17 +109,13 @@ def with_links(path: str, body: str, named: Sequence[Named]) -> str:
     rows = body.split("\n")
     for one in entries.derived(body):
         said = one.said
-        places = ((place, page) for page in named if page.path != path for place in _places(page, said))
-        names = list(dict.fromkeys(page.link for _, page in sorted(places, key=lambda found: found[0])))[:MOST_LINKED]
+        places = {page.link: page.place_in(path, said) for page in named if page.path != path}
+        found = sorted((place, link) for link, place in places.items() if place is not None)
+        names = [link for _, link in found][:MOST_LINKED]
         wanted = " ".join(name for name in names if name not in said)
         if wanted != apart(one.text)[1]:
             rows[one.start - 1] = entry(one.date, said, one.sources, wanted)
     return "\n".join(rows)
-
-
-def _places(page: Named, said: str) -> Iterable[int]:
-    found = page.pattern.search(said)
-    return (found.start(),) if found else ()
 
 
 def _pattern(names: Iterable[str], flags: int = 0) -> re.Pattern[str]:
@@ -120,7 +130,7 @@ def _title(body: str) -> str:
 QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 LEAST_ALONE = 6
 """Content words of a user's answer that can be understood without the proposal."""
@@ -150,7 +160,7 @@ def shortened(text: str, longest: int) -> str:
 def runs_of(text: str, longest: int) -> list[str]:
     """Returns for each sentence of a text the longest run of sentences that begins with it and has at most `longest`
     characters; a longer sentence stands alone."""
-    parts = _SENTENCE_END.split(text)
+    parts = SENTENCE_END.split(text)
     runs: list[str] = []
     for place, run in enumerate(parts):
         for part in parts[place + 1 :]:
@@ -240,7 +250,7 @@ def _said(one: Entry, longest: int) -> str:
     """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentences that can
     be understood alone."""
     runs = runs_of(one.said, longest) if one.section == FACTS else []
-    opening = next((run for run in runs if len(set(content_words(_SENTENCE_END.split(run)[0]))) >= LEAST_OPENING), "")
+    opening = next((run for run in runs if len(set(content_words(SENTENCE_END.split(run)[0]))) >= LEAST_OPENING), "")
     return _NEXT.sub("", shortened(opening or one.said, longest))
 
 
