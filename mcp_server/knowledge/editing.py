@@ -165,7 +165,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
                 return _merged(body, like, entry)
             beside = None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_like)
             notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
-            return entries.appended(body, place.section, entry, level=place.level), notes, "appended"
+            return entries.appended(body, place.section, entry), notes, "appended"
         case "edit":
             old = fact.old_text or ""
             count = body.count(old)

@@ -13,24 +13,29 @@ whole conversations left out), so these few numbers are the rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
+from mcp_server.knowledge.summaries import QUOTED, SENTENCE_END, shortened
 from mcp_server.model import Turn
+from mcp_server.text import entries
 from mcp_server.text.destinations import link_to
-from mcp_server.text.entries import Line, LineKind, shortened, tidied
+from mcp_server.text.entries import Entry, Line, LineKind, tidied
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
+from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import Message, cues, subject_stems
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
+from mcp_server.understanding.settling import Statement, settle
 
 USER = "The user"
 """The name of a person who has none in the conversation."""
@@ -209,6 +214,8 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
             number = context.settled.get(item)
             return (number, context.day_of(by_number[number].at)) if number in by_number else None
 
+        own = [item for item in context.items if item.kind == kind]
+        found = _unquoted(own, context.items) if kind == "fact" else _with_one_answer(own, context.settled)
         return [
             context.line(
                 kind,
@@ -219,15 +226,29 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
                 heard=item.heard,
                 settled_by=settled(item),
             )
-            for item in context.items
-            if item.kind == kind
+            for item in found
             if kind == "report" or is_worth_a_line(item)
             if not (kind == "fact" and item.role == "user" and _is_of_self(item.text))
             if not (kind in ("fact", "open") and _is_fragment(item.text, by_number[item.sources[0]].content))
-            if not (kind == "fact" and any(_quotes(other, item) for other in context.items))
         ]
 
     return extract
+
+
+def _with_one_answer(items: Iterable[Item], settled: Container[Item]) -> list[Item]:
+    """Returns items with those joined that quote the same answer of the user to several parts of one proposal, and that
+    no review `settled`."""
+    found: list[Item] = []
+    for item in items:
+        said = QUOTED.fullmatch(item.short or item.text)
+        last = QUOTED.fullmatch(found[-1].short or found[-1].text) if found else None
+        same = said and last and said.groups()[1:] == last.groups()[1:] and found[-1].sources == item.sources
+        if said and last and same and item not in settled and found[-1] not in settled:
+            text = f"{last[1].rstrip(' .;')}. {said[1]} ({said[2]}: {said[3]})"
+            found[-1] = replace(max(found[-1], item, key=lambda one: one.probability), text=text, short="")
+        else:
+            found.append(item)
+    return found
 
 
 def _is_of_self(text: str) -> bool:
@@ -254,17 +275,21 @@ def _is_fragment(text: str, content: str) -> bool:
     return head.endswith(",") and not _SUBJECT.match(tidied(text))
 
 
-def _quotes(item: Item, fact: Item) -> bool:
-    """Returns whether the line of another kind of item has all of a fact's text."""
-    said = item.short or item.text
-    return item.kind in ("decision", "rule", "open") and fact.text in said and is_worth_a_line(item)
+def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
+    """Yields facts without the sentences that a decision, a rule or an open item of the same message quotes."""
+    others = [one for one in items if one.kind in ("decision", "rule", "open") and is_worth_a_line(one)]
+    for fact in facts:
+        said = "\n".join(one.short or one.text for one in others if set(one.sources) & set(fact.sources))
+        kept = " ".join(part for part in SENTENCE_END.split(fact.text) if part.rstrip(" .;,") not in said)
+        if kept:
+            yield replace(fact, text=kept)
 
 
-DECISIONS = Extractor("decisions", VERSION + 4, _of_items("decision"), ("decision",))
+DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),
-    Extractor("facts", VERSION + 4, _of_items("fact"), ("fact",)),
+    Extractor("facts", VERSION + 5, _of_items("fact"), ("fact",)),
     Extractor("open items", VERSION, _of_items("open")),
     Extractor("reports", VERSION, _of_items("report")),
 )
@@ -399,13 +424,16 @@ PROCEDURES = Extractor("procedures", 2, _procedures, ("procedure",))
 
 # ---------------------------------------------------------------- the journal
 
-MOST = 6
-"""Lines of one conversation on the page of a day. The page has at most `summaries.JOURNAL_LINES`."""
+JOURNAL_LINES = 10
+"""Derived lines of a day."""
+
+MOST_OF_A_KIND = 5
+"""Lines of one kind in a conversation's part of a day, if others want the rest of the `JOURNAL_LINES`."""
 
 MOST_TOLD = 3
 """Lines of one conversation that state nothing settled: what people say of themselves, and facts."""
 
-LONGEST = 110
+LONGEST = 160
 """Characters of a journal line without its link."""
 
 PREFIXES: dict[LineKind, str] = {
@@ -430,17 +458,30 @@ def _journal(turns: Sequence[Turn], context: Context) -> list[Line]:
 
 
 def of_day(lines: Sequence[Line]) -> list[Line]:
-    """Returns the journal lines for a conversation's lines: the most probable ones, shortened, in order."""
+    """Returns the journal lines for a conversation's lines: the most probable ones, shortened, in order. Items that the
+    same conversation replaces or closes are left out."""
+    start = datetime.min.replace(tzinfo=UTC)
+    statements = [
+        Statement(line.kind, line.text, (start, "", line.turn), line.changes, frozenset(line.heard), key=line)
+        for line in lines
+    ]
+    settle(statements)
     told = [
         line
-        for line in lines
+        for line, one in zip(lines, statements, strict=True)
+        if one.state == "current" and line.settled_by is None
         if (line.kind in PREFIXES or line.kind in _TOLD) and (line.kind != "report" or line.weight >= LEAST_REPORT)
     ]
+    of_kind: Counter[str] = Counter()
+    ranked: list[tuple[bool, bool, Line]] = []
+    for line in sorted(told, key=lambda line: (-line.weight, line.turn)):
+        ranked.append((line.kind not in PREFIXES, of_kind[line.kind] >= MOST_OF_A_KIND, line))
+        of_kind[line.kind] += 1
     settled = sum(line.kind in PREFIXES for line in told)
     best: list[Line] = []
-    for line in sorted(told, key=lambda line: (line.kind not in PREFIXES, -line.weight, line.turn)):
-        full = len(best) >= (MOST if line.kind in PREFIXES else min(MOST, settled + MOST_TOLD))
-        if not full and not any(is_duplicate(line.text, other.text) for other in best):
+    for _, _, line in sorted(ranked, key=lambda one: one[:2]):
+        most = JOURNAL_LINES if line.kind in PREFIXES else min(JOURNAL_LINES, settled + MOST_TOLD)
+        if len(best) < most and not any(is_duplicate(line.text, other.text) for other in best):
             best.append(line)
     return [_short(line) for line in sorted(best, key=lambda line: line.turn)]
 
@@ -453,7 +494,18 @@ def _short(line: Line) -> Line:
     return replace(line, text=text, day="", file="journal")
 
 
-JOURNAL = Extractor("journal", 7, _journal)
+def beyond_the_day(body: str) -> list[Entry]:
+    """Returns the derived lines that leave a journal so that JOURNAL_LINES stay: first those that state nothing
+    settled, then those with the fewest content words."""
+    prefixes = tuple(f"- {prefix}" for prefix in PREFIXES.values())
+
+    def worth(one: Entry) -> tuple[bool, int, str]:
+        return one.text.startswith(prefixes), len(content_words(one.text)), one.text
+
+    return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
+
+
+JOURNAL = Extractor("journal", 8, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

@@ -72,7 +72,6 @@ class _Known:
     text: str
     sources: tuple[Source, ...]
     place: int | None
-    level: int = 2
     links: str = ""
     changed: bool = False
     confirmed: set[Source] = field(default_factory=set)
@@ -110,7 +109,7 @@ class _Body:
         line = replace(line, text=text)
         twin = self._twin(line, place.section)
         if twin is None or (line.path in stale and _moves(twin, place, line)):
-            new = _Known(place.section, line.day, text, (line.source,), None, place.level, changed=True, links=links)
+            new = _Known(place.section, line.day, text, (line.source,), None, changed=True, links=links)
             new.confirmed.add(line.source)
             self._add(new)
             return
@@ -227,20 +226,20 @@ def merged(
     body = without_lines("\n".join(rows), drop)
     for known in file.known:
         if known.place is None:
-            body = with_entry(body, known.section, known.written, level=known.level)
+            body = with_entry(body, known.section, known.written)
     return in_order(body)
 
 
-def with_entry(body: str, section: str, text: str, *, level: int = 2) -> str:
+def with_entry(body: str, section: str, text: str) -> str:
     """Returns the body with an entry as the last one of a section. A missing section gets its place by ORDER."""
     found = [one for one in sections(body, 1) if one.title]
     if section in ORDER and not any(one.title.casefold() == section.casefold() for one in found):
         later = ORDER[ORDER.index(section) + 1 :]
-        following = next((one.start for one in found if one.level == level and one.title in later), None)
+        following = next((one.start for one in found if one.level == 2 and one.title in later), None)
         if following is not None:
             rows = body.split("\n")
-            body = "\n".join([*rows[: following - 1], f"{'#' * level} {section}", "", *rows[following - 1 :]])
-    return entries.appended(body, section, text, level=level)
+            body = "\n".join([*rows[: following - 1], f"## {section}", "", *rows[following - 1 :]])
+    return entries.appended(body, section, text)
 
 
 def in_order(body: str) -> str:

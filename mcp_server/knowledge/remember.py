@@ -221,7 +221,7 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
         raise Refused(
             f"{path} is no knowledge file; memory is written under knowledge/, topics/ or archive/, in .md files"
         )
-    return Place(path, place.section, place.template, place.dated, place.level)
+    return Place(path, place.section, place.template, place.dated)
 
 
 async def _apply(

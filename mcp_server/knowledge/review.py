@@ -23,6 +23,7 @@ from mcp_server.knowledge.duplicates import NEGATIONS
 from mcp_server.knowledge.editing import NewFact, despite_editors, edited, stamped
 from mcp_server.knowledge.pages import ITEMS, with_entry
 from mcp_server.knowledge.remember import Remembered, checked, remember, write
+from mcp_server.knowledge.summaries import shortened
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.journal import Pending, Proposal, hash_of
@@ -39,7 +40,7 @@ from mcp_server.text.destinations import (
     is_for_own_hand,
     is_page,
 )
-from mcp_server.text.entries import Entry, shortened
+from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.understanding.features import content_stems, word_list
 

@@ -13,25 +13,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
-from mcp_server.knowledge.extractors import PREFIXES
 from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
+from mcp_server.model import slugify
 from mcp_server.text import entries
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
 from mcp_server.text.entries import (
     LINKED_FROM,
+    OPENING,
     STATE,
     Entry,
     Source,
     apart,
     entry,
     is_state,
-    shortened,
     without_sources,
 )
 from mcp_server.text.markdown import linked, links, sections, without_comments
+from mcp_server.text.prose import clipped
 from mcp_server.text.words import content_words
+from mcp_server.understanding.features import cues
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
+
+_QUALIFIED = re.compile(r" \([^()]+\)$")
 
 SHORTEST = 3
 """Characters of a name that is looked for in lines."""
@@ -42,18 +46,28 @@ MOST_LINKED = 4
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A page that lines can name: its path, the link to it, and a pattern of its names."""
+    """A page that lines can name: its path, the link to it, and a pattern of its names. `only`: the project or company
+    of a person who shares the name with another one; lines name this person there, or with these words."""
 
     path: str
     link: str
     pattern: re.Pattern[str]
+    only: str = ""
+
+    def place_in(self, path: str, said: str) -> int | None:
+        """Returns where a line of the page `path` names this page first, or None."""
+        around = f"{path} {said}".casefold()
+        found = self.pattern.search(said) if self.only.casefold() in around or slugify(self.only) in around else None
+        return found.start() if found else None
 
 
 def named_pages(bodies: Mapping[str, str]) -> list[Named]:
     """Returns the pages of people, procedures and projects. A person is also named by the first name if no other person
-    has the same."""
-    people = {path: _title(body) for path, body in bodies.items() if path.startswith(PEOPLE) and path != USER_FILE}
+    has the same. Two people of one name have their project or company in their titles: "Ana Kovač (Atlas)"."""
+    titles = {path: _title(body) for path, body in bodies.items() if path.startswith(PEOPLE) and path != USER_FILE}
+    people = {path: _QUALIFIED.sub("", title) for path, title in titles.items()}
     first = Counter(name.split()[0] for name in people.values() if name)
+    full = Counter(people.values())
     found: list[Named] = []
     for path, body in sorted(bodies.items()):
         stem = path.rsplit("/", 1)[-1].removesuffix(".md")
@@ -61,8 +75,9 @@ def named_pages(bodies: Mapping[str, str]) -> list[Named]:
             continue
         if people.get(path):
             name = people[path]
-            names = {name, name.split()[0]} if first[name.split()[0]] == 1 else {name}
-            found.append(Named(path, f"[[{stem}]]", _pattern(names)))
+            names = {name, name.split()[0]} if first[name.split()[0]] == full[name] else {name}
+            only = titles[path][len(name) :].strip(" ()") if full[name] > 1 else ""
+            found.append(Named(path, f"[[{stem}]]", _pattern(names), only))
         elif path.startswith(PROCEDURES) and (title := _title(body)):
             found.append(Named(path, f"[[{stem}]]", _pattern({title}, re.IGNORECASE)))
         elif path.startswith(PROJECT_PAGES) and path.endswith("/context.md"):
@@ -94,17 +109,13 @@ def with_links(path: str, body: str, named: Sequence[Named]) -> str:
     rows = body.split("\n")
     for one in entries.derived(body):
         said = one.said
-        places = ((place, page) for page in named if page.path != path for place in _places(page, said))
-        names = list(dict.fromkeys(page.link for _, page in sorted(places, key=lambda found: found[0])))[:MOST_LINKED]
+        places = {page.link: page.place_in(path, said) for page in named if page.path != path}
+        found = sorted((place, link) for link, place in places.items() if place is not None)
+        names = [link for _, link in found][:MOST_LINKED]
         wanted = " ".join(name for name in names if name not in said)
         if wanted != apart(one.text)[1]:
             rows[one.start - 1] = entry(one.date, said, one.sources, wanted)
     return "\n".join(rows)
-
-
-def _places(page: Named, said: str) -> Iterable[int]:
-    found = page.pattern.search(said)
-    return (found.start(),) if found else ()
 
 
 def _pattern(names: Iterable[str], flags: int = 0) -> re.Pattern[str]:
@@ -116,10 +127,58 @@ def _title(body: str) -> str:
     return next((one.title.strip() for one in sections(body, 1) if one.level == 1), "")
 
 
+QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
+"""A decision with the words of the other side in parentheses."""
+
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+LEAST_ALONE = 6
+"""Content words of a user's answer that can be understood without the proposal."""
+
+
+def shortened(text: str, longest: int) -> str:
+    """Returns the neighboring sentences of a text that fit into `longest` characters and have the most content words,
+    if possible with a word of proposing. Of a proposal with an answer, it is what the user says, and the
+    agent's words only if those of the user are too few to be understood alone ("20 minutes, please")."""
+    if quoted := QUOTED.fullmatch(text):
+        stated, verb, said = quoted.groups()
+        own, other = (stated, said) if verb == "refused" else (said, stated)
+        if len(set(content_words(own))) >= LEAST_ALONE:
+            return shortened(own, longest)
+        own = OPENING.sub("", own).rstrip(".;, ")
+        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2))
+        text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
+        return clipped(text[:1].upper() + text[1:], longest)
+    best = max(runs_of(text, longest), key=_says)
+    if len(best) > longest:
+        parts = re.split(r"(?<=;)\s+", best)
+        best = max(parts, key=_says)
+    best = OPENING.sub("", best).rstrip(".;, ")
+    return clipped(best[:1].upper() + best[1:], longest)
+
+
+def runs_of(text: str, longest: int) -> list[str]:
+    """Returns for each sentence of a text the longest run of sentences that begins with it and has at most `longest`
+    characters; a longer sentence stands alone."""
+    parts = SENTENCE_END.split(text)
+    runs: list[str] = []
+    for place, run in enumerate(parts):
+        for part in parts[place + 1 :]:
+            if len(run) + 1 + len(part) > longest:
+                break
+            run = f"{run} {part}"
+        runs.append(run)
+    return runs
+
+
+def _says(text: str) -> tuple[bool, bool, int]:
+    return " | " not in text, "propose" in cues(text), len(set(content_words(text)))
+
+
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
 
-MOST: Mapping[str, int] = {ABOUT_USER: 10, RULES: 20, PROJECTS: 20, DECISIONS: 18, LESSONS: 17}
-"""Derived lines of a section, 85 in all: with its headings, MEMORY.md has at most 120 lines."""
+MOST: Mapping[str, int] = {ABOUT_USER: 10, RULES: 20, PROJECTS: 20, DECISIONS: 17, LESSONS: 15}
+"""Derived lines of a section, 82 in all: with its headings, MEMORY.md has at most 120 lines."""
 
 LONGEST = 140
 """Characters of what a line says of a project or person."""
@@ -127,7 +186,7 @@ LONGEST = 140
 LONGEST_PART = 100
 """Characters of each part of a project's line: what it is, its last decision, its next step."""
 
-LEAST_OPENING = 4
+LEAST_OPENING = 2
 """Content words of the sentence that says what a project is: a greeting has fewer."""
 
 FIRST_TURNS = 3
@@ -188,11 +247,11 @@ def _headed(body: str, block: Sequence[str]) -> str:
 
 
 def _said(one: Entry, longest: int) -> str:
-    """Returns a line's short form. Of a fact, which says what a project is, it is the first sentence that can be
-    understood alone."""
-    parts = re.split(r"(?<=[.!?])\s+", one.said) if one.section == FACTS else []
-    opening = next((part for part in parts if len(set(content_words(part))) >= LEAST_OPENING), one.said)
-    return _NEXT.sub("", shortened(opening, longest))
+    """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentences that can
+    be understood alone."""
+    runs = runs_of(one.said, longest) if one.section == FACTS else []
+    opening = next((run for run in runs if len(set(content_words(SENTENCE_END.split(run)[0]))) >= LEAST_OPENING), "")
+    return _NEXT.sub("", shortened(opening or one.said, longest))
 
 
 def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
@@ -302,23 +361,9 @@ def index_with(body: str, lines: Mapping[str, Summary]) -> str:
     return "\n".join([*([own] if own else []), *gap, *new]) + "\n"
 
 
-JOURNAL_LINES = 10
-"""Derived lines of a day."""
-
 LONGEST_FILE = 300
 """Derived lines of a person's or project's page. Beyond that, what happened longest ago goes to archive/."""
 AHEAD, HAPPENED = ("Plans", "Next"), ("What happened", "Done")
-
-
-def beyond_the_day(body: str) -> list[Entry]:
-    """Returns the derived lines that leave a journal so that JOURNAL_LINES stay: first those that state nothing
-    settled, then those with the fewest content words."""
-    prefixes = tuple(f"- {prefix}" for prefix in PREFIXES.values())
-
-    def worth(one: Entry) -> tuple[bool, int, str]:
-        return one.text.startswith(prefixes), len(content_words(one.text)), one.text
-
-    return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
 def outdated(body: str, before: str) -> list[Entry]:

@@ -20,12 +20,12 @@ from mcp_server.errors import Conflict
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
+from mcp_server.knowledge.extractors import beyond_the_day
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
 from mcp_server.knowledge.pages import merged, settled, standing
 from mcp_server.knowledge.summaries import (
     PEOPLE_INDEX,
     PROJECT_INDEX,
-    beyond_the_day,
     derived_lines,
     relinked,
     renewed,

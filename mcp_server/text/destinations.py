@@ -75,13 +75,12 @@ _NAME = re.compile(r"^((?:[^\W\d_a-z]|[A-ZČĆŠŽĐ])[\w'’.-]*(?:\s+(?:[A-ZČ
 @dataclass(frozen=True, slots=True)
 class Place:
     """A section of a file. `template` is the beginning of the file if it does not exist yet; `dated` entries begin with
-    their date; `level` is the level of the section's heading."""
+    their date."""
 
     path: str
     section: str
     template: str
     dated: bool = False
-    level: int = 2
 
 
 def is_for_own_hand(path: str) -> bool:
@@ -115,8 +114,8 @@ def _general(section: str) -> Place:
 
 
 def _journal(day: str, section: str) -> Place:
-    head = f"---\ntype: journal\ntags: [journal]\ndate: {day}\nsessions: []\n---\n\n## {day}\n"
-    return Place(f"knowledge/journal/{day}.md", section, head, level=3)
+    head = f"---\ntype: journal\ntags: [journal]\ndate: {day}\nsessions: []\n---\n\n# {day}\n"
+    return Place(f"knowledge/journal/{day}.md", section, head)
 
 
 def _person(slug: str, name: str, title: str, section: str) -> Place:

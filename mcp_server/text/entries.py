@@ -15,7 +15,6 @@ from typing import Literal
 
 from mcp_server.errors import NotFound
 from mcp_server.text.markdown import sections, without_comments, without_lines
-from mcp_server.text.prose import clipped
 from mcp_server.text.words import content_words
 
 _BULLET = re.compile(r"^[-*+] ")
@@ -134,19 +133,19 @@ def reworded(body: str, entry: Entry, new: str, keep: bool) -> str:
     return "\n".join([*lines[: entry.start - 1], new, *(f"  {line}" for line in wordings), *lines[entry.end :]])
 
 
-def appended(body: str, section: str, entry: str, *, level: int = 2) -> str:
+def appended(body: str, section: str, entry: str) -> str:
     """Returns the body with `entry` as the last one of a section. A missing section is added at the end."""
     lines = body.rstrip("\n").split("\n")
     place = next((s for s in sections(body, 1) if s.title.casefold() == section.casefold()), None)
     if place is None:
         separator = [""] if lines[-1].strip() else []
-        return "\n".join([*lines, *separator, f"{'#' * level} {section}", entry]) + "\n"
+        return "\n".join([*lines, *separator, f"## {section}", "", entry]) + "\n"
     end = min(place.end, len(lines))
     while end > place.start and not lines[end - 1].strip():
         end -= 1
-    after = lines[end:]
-    blank = [] if not after or not after[0].strip() else [""]
-    return "\n".join([*lines[:end], *entry.split("\n"), *blank, *after]) + "\n"
+    above = [""] if end == place.start or lines[end - 1].endswith("-->") else []
+    after = "\n".join(lines[end:]).strip("\n").split("\n")
+    return "\n".join([*lines[:end], *above, *entry.split("\n"), *(["", *after] if any(after) else [])]) + "\n"
 
 
 def section_replaced(body: str, section: str, content: str) -> str:
@@ -223,10 +222,7 @@ MOST_SOURCES = 3
 DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conversations/[^\]#\n]+#\d{1,15}\]\s*$")
 """Matches a bullet that an extractor wrote. Its group is the day at the beginning."""
 
-_QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
-"""A decision with the words of the other side in parentheses."""
-
-_OPENING = re.compile(
+OPENING = re.compile(
     r"^(?:(?:and|but|so|ok|okay|well|also|then|oh|ach|hmm|hi|hey|hello|yo|yeah|haha|good (?:morning|afternoon|evening)"
     r"|thank you|thanks|one (?:last|more) thing|by the way|btw)\b[,.!:;]* )+(?=[\w`'\"])",
     re.IGNORECASE,
@@ -240,9 +236,6 @@ _DECIDES = re.compile(
 
 SHORT_FILLER = 3
 """Words of a sentence that may be a mere reaction: "Nice.", "Yes please.", "Remind me." """
-
-LEAST_AMENDED = 3
-"""Content words of an amendment that can be understood alone."""
 
 STATE = "> - "
 """Begins a line of the state on top of a project's page."""
@@ -334,21 +327,6 @@ def apart(text: str) -> tuple[str, str]:
     return (text[: found.start()].rstrip(), found[1].strip()) if found else (text, "")
 
 
-def shortened(text: str, longest: int) -> str:
-    """Returns the sentence of a text with the most content words, cut to `longest` characters. If the user amended a
-    proposal, it is a sentence of the user: the proposal no longer holds as it was made."""
-    if quoted := _QUOTED.fullmatch(text):
-        stated, verb, said = quoted.groups()
-        text = said if verb != "refused" and len(set(content_words(said))) >= LEAST_AMENDED else stated
-    parts = re.split(r"(?<=[.!?])\s+", text)
-    best = max(parts, key=lambda part: (" | " not in part, len(set(content_words(part)))))
-    if len(best) > longest:
-        parts = re.split(r"(?<=;)\s+", best)
-        best = max(parts, key=lambda part: (" | " not in part, len(set(content_words(part)))))
-    best = _OPENING.sub("", best).rstrip(".;, ")
-    return clipped(best[:1].upper() + best[1:], longest)
-
-
 def tidied(text: str, *, is_whole: bool = True) -> str:
     """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, a
     reaction or an announcement of what is not quoted ("Here is my code:") at its end is left out too."""
@@ -359,7 +337,7 @@ def tidied(text: str, *, is_whole: bool = True) -> str:
     while is_whole and len(parts) > 1 and (_is_filler(parts[-1]) or parts[-1].endswith(":")):
         parts.pop()
     kept = " ".join(parts).rstrip(" ,;")
-    bare = _OPENING.sub("", kept)
+    bare = OPENING.sub("", kept)
     said = bare[:1].upper() + bare[1:] if bare != kept and re.match(r"[a-z]+\b(?![./_(])", bare) else bare
     return said or text
 

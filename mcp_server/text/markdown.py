@@ -420,5 +420,14 @@ def difference(before: str, after: str, path: str) -> str:
 
 
 def without_lines(text: str, numbers: Container[int]) -> str:
-    """Returns a text without the lines of these numbers, counted from 1."""
-    return "\n".join(line for number, line in enumerate(text.split("\n"), 1) if number not in numbers)
+    """Returns a text without the lines of these numbers, counted from 1. Of the blank lines above and below lines that
+    leave, one stays."""
+    kept: list[str] = []
+    is_gap = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if number in numbers:
+            is_gap = bool(kept) and not kept[-1].strip()
+        else:
+            kept += [] if is_gap and not line.strip() else [line]
+            is_gap = False
+    return "\n".join(kept)

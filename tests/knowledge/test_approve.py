@@ -65,7 +65,7 @@ async def test_topics_wait_too_and_are_made_with_a_head(memory: Memory) -> None:
     text = memory.files.read_text("topics/mail.md")
     assert done.action == "created"
     assert text.startswith("---\ntype: topic\n")
-    assert "# Mail\n\n## Notes\n- Mail: answer within a day\n" in text
+    assert "# Mail\n\n## Notes\n\n- Mail: answer within a day\n" in text
 
 
 async def test_a_file_that_changed_since_is_a_conflict(memory: Memory) -> None:

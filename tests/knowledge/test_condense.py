@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from mcp_server.knowledge import summaries
+from mcp_server.knowledge.extractors import JOURNAL_LINES, beyond_the_day
 from mcp_server.knowledge.summaries import (
-    JOURNAL_LINES,
     MOST,
     Summary,
-    beyond_the_day,
     derived_lines,
     outdated,
     renewed,
+    shortened,
 )
 from mcp_server.storage.templates import is_untouched_template, templates
-from mcp_server.text.entries import Source, shortened, without
+from mcp_server.text.entries import Source, without
 
 SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
 LATER = SRC.replace("#1", "#9")
@@ -34,19 +34,27 @@ def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
     assert beyond_the_day(left) == []
 
 
-def test_a_short_form_is_the_sentence_that_says_most() -> None:
+def test_a_short_form_is_the_sentences_that_say_most() -> None:
     said = "I have the answer. Keys of the ledger are kept for 35 days in the vault. Change it."
-    assert shortened(said, 80) == "Keys of the ledger are kept for 35 days in the vault"
+    assert shortened(said, 60) == "Keys of the ledger are kept for 35 days in the vault"
+    assert shortened(said, 90) == said.rstrip(".")
+    chosen = "The old press is slow, loud, heavy and broken. I'd take the new press in the yard."
+    assert shortened(chosen, 60) == "I'd take the new press in the yard"
     assert shortened("and there are no coroutines and no books; we stay on threads.", 80) == (
         "There are no coroutines and no books; we stay on threads"
     )
 
 
-def test_a_short_form_of_an_amended_proposal_is_the_amendment() -> None:
-    rounding = "Rounding happens in one place with HALF_UP. (amended: Yes. Rounding is HALF_EVEN throughout.)"
-    assert shortened(rounding, 80) == "Rounding is HALF_EVEN throughout"
-    assert shortened("Liquibase stays. (refused: Flyway would be somewhat lighter here.)", 80) == "Liquibase stays"
-    assert shortened("Keep three copies of each backup. (amended: Five.)", 80) == "Keep three copies of each backup"
+def test_a_short_form_of_an_amended_proposal_is_the_amendment_with_the_proposal_if_it_is_short() -> None:
+    rounding = (
+        "Rounding is HALF_UP. (amended: Yes. Rounding is HALF_EVEN in every module of the ledger, shop and printer.)"
+    )
+    assert shortened(rounding, 80) == "Yes. Rounding is HALF_EVEN in every module of the ledger, shop and printer"
+    refused = "Liquibase stays. (refused: Flyway would be somewhat lighter here.)"
+    assert shortened(refused, 80) == "Liquibase stays (refused: Flyway would be somewhat lighter here)"
+    assert shortened("Keep three copies of each backup. (amended: Five.)", 80) == (
+        "Keep three copies of each backup (amended: Five)"
+    )
 
 
 LOOM = (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.knowledge.extractors import MOST, REGISTRY, Context, context_of, is_worth_a_line
+from mcp_server.knowledge.extractors import JOURNAL_LINES, REGISTRY, Context, context_of, is_worth_a_line
 from mcp_server.model import Role, Turn
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, tidied
@@ -249,6 +249,36 @@ def test_a_fact_whose_text_a_line_of_another_kind_quotes_has_no_line_of_its_own(
     assert [line.text for line in by("facts", (turns, replace(context, items=items)))] == [shop]
 
 
+def test_a_fact_keeps_only_the_sentences_that_no_other_line_quotes() -> None:
+    fact, rule = "We rebuild the harbor ledger of Rijeka in Kotlin.", "Never push to the ledger's main branch."
+    items = (item("fact", f"{fact} {rule}", 0.9), item("rule", rule, 0.9))
+    turns, context = talk(("user", f"{fact} {rule}"))
+    assert [line.text for line in by("facts", (turns, replace(context, items=items)))] == [fact]
+
+
+def test_an_answer_to_several_parts_of_a_proposal_is_quoted_once() -> None:
+    parts = ("Couriers without a name get a 404.", "Each adapter verifies its own signature.")
+    items = tuple(item("decision", f"{part} (amended: And no client certificates.)", 0.9, "agent") for part in parts)
+    turns, context = talk(("agent", " ".join(parts)), ("user", "Yes. And no client certificates."))
+    (line,) = by("decisions", (turns, replace(context, items=items)))
+    assert line.text == (
+        "Couriers without a name get a 404. Each adapter verifies its own signature. "
+        "(amended: And no client certificates.)"
+    )
+
+
+def test_a_journal_leaves_out_what_the_same_conversation_closed() -> None:
+    said = talk(
+        ("user", "I still need to get the production key of the tea scale from Bo."),
+        ("agent", "Noted."),
+        ("user", "Decision: the tea scale runs on 9 volts."),
+        ("agent", "Noted."),
+        ("user", "Done: Bo sent the production key of the tea scale."),
+    )
+    assert any("production key" in line.text for line in by("open items", said))
+    assert not any(line.text.startswith("Open: ") for line in by("journal", said))
+
+
 def test_an_option_that_the_agent_passed_over_is_no_decision() -> None:
     text = "Alternatives I looked at and wouldn't take: a ConfigFile, whose nested data gets ugly."
     assert not is_worth_a_line(item("decision", text, 0.5, "agent"))
@@ -300,19 +330,20 @@ def test_a_definition_is_no_decision_and_a_choice_is_one() -> None:
 def test_a_journal_has_few_short_lines_each_with_a_link_to_its_page() -> None:
     long = (
         "Decision: The ledger of the cooperative stays on Postgres 15 until the audit in June, because the auditors of "
-        "Rijeka want the same version as last year."
+        "Rijeka want the same version as last year, and the year before that one was not any better."
     )
     many: list[tuple[Role, str]] = [
         ("user", f"Decision: the shop in street number {number} opens at nine.") for number in range(20)
     ]
     lines = by("journal", talk(*many, ("user", "Lesson: never bake at three hundred degrees."), project="atlas"))
-    assert len(lines) == MOST
+    assert len(lines) == JOURNAL_LINES
+    assert any(line.text.startswith("Learned: Never bake") for line in lines)
     assert all(line.text.endswith(("[[atlas/context]]", "[[atlas/notes]]")) for line in lines)
     assert {place_of(line, "Shops").path for line in lines} == {"knowledge/journal/2026-02-16.md"}
     (line,) = by("journal", talk(("user", long)))
     assert line.text.startswith("Decided: The ledger of the cooperative stays on Postgres 15")
     assert line.text.endswith("… [[general]]")
-    assert len(line.text) < 140
+    assert len(line.text) < 190
 
 
 def test_of_what_was_taken_out_nothing_is_derived() -> None:

@@ -59,6 +59,18 @@ def test_a_first_name_of_two_people_links_neither_of_them() -> None:
     assert f"the books. [[ana-maric]] {SRC}" in relinked(both)[PAGE]
 
 
+def test_two_people_of_one_name_are_told_apart_by_their_project_or_company() -> None:
+    said = f"- 2026-02-16: Ask Ana Kovač about the tariff. {SRC}\n- 2026-02-16: Ana Kovač of Loom & Co called. {SRC}\n"
+    both = {
+        PAGE: f"# atlas\n\n## Facts\n{said}",
+        "knowledge/people/ana-kovac-atlas.md": "# Ana Kovač (Atlas)\n",
+        "knowledge/people/ana-kovac-loom-co.md": "# Ana Kovač (Loom & Co)\n",
+    }
+    first, second = relinked(both)[PAGE].strip().split("\n")[-2:]
+    assert first.endswith(f"the tariff. [[ana-kovac-atlas]] {SRC}")
+    assert "[[ana-kovac-loom-co]]" in second
+
+
 def test_search_finds_a_page_without_the_list_of_its_links() -> None:
     body = relinked(pages("Ana keeps the loom warm."))[ANA]
     assert not any("Linked from" in one.text for one in of_knowledge(ANA, body, 1, {}))

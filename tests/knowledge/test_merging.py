@@ -25,7 +25,7 @@ def placed(*lines: Line) -> list[tuple[Place, Line]]:
 
 def test_a_line_stands_in_its_section_with_its_day_and_its_source() -> None:
     body = merged(HEAD, placed(line("Ana keeps bees.", turn=7)))
-    assert body == f"# Ana\n\n## About\n- 2023-05-08: Ana keeps bees. [src: {FIRST}#7]\n"
+    assert body == f"# Ana\n\n## About\n\n- 2023-05-08: Ana keeps bees. [src: {FIRST}#7]\n"
 
 
 def test_doing_it_again_changes_nothing() -> None:

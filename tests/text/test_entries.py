@@ -33,11 +33,11 @@ def test_an_entry_goes_to_the_end_of_its_section() -> None:
 
 
 def test_a_missing_section_is_made_at_the_end() -> None:
-    assert entries.appended("# T\n", "Facts", "- a") == "# T\n\n## Facts\n- a\n"
+    assert entries.appended("# T\n", "Facts", "- a") == "# T\n\n## Facts\n\n- a\n"
 
 
 def test_an_empty_section_takes_its_first_entry() -> None:
-    assert entries.appended(BODY, "facts", "- a").endswith("## Facts\n- a\n")
+    assert entries.appended(BODY, "facts", "- a").endswith("## Facts\n\n- a\n")
 
 
 def test_entries_know_their_section_lines_and_date() -> None:
