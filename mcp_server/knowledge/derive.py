@@ -23,11 +23,20 @@ from typing import Any, get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations.projects import project_of
-from mcp_server.errors import Invalid
+from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import extractors as ours
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.duplicates import NEGATIONS, is_duplicate
-from mcp_server.knowledge.extractors import ENTRY_POINTS, JOURNAL, REGISTRY, USER, Context, Extractor, context_of, part_of
+from mcp_server.knowledge.extractors import (
+    ENTRY_POINTS,
+    JOURNAL,
+    REGISTRY,
+    USER,
+    Context,
+    Extractor,
+    context_of,
+    part_of,
+)
 from mcp_server.knowledge.notes import MAX_ITEMS, TAIL, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
