@@ -266,7 +266,8 @@ async def test_a_failure_after_the_turn_is_told_and_costs_no_turn(memory: Memory
         def __getattr__(self, name: str) -> Any:
             raise OSError("the live set is gone")
 
-    broken = replace(memory, live=Broken())
+    live: Any = Broken()
+    broken = replace(memory, live=live)
     heard = await say(broken, "A word that must be kept.")
     assert heard.recorded
     assert any("the turn is recorded, but" in note for note in heard.notes)
