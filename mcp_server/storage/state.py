@@ -31,6 +31,10 @@ _PUT = (
 )
 
 
+PLACES = 100
+"""Values that one statement reads."""
+
+
 class Dialect:
     """The differences of an engine's SQL. `parts` are the names of the tables and:
 
@@ -349,9 +353,13 @@ class State(Tables, ABC):
 
     async def entries_of(self, *namespaces: str) -> list[dict[str, Any]]:
         """Returns the values of each of these namespaces by key, as of one moment."""
-        statement = "SELECT namespace, key, value FROM {entry} WHERE {here}namespace {among} ORDER BY key"
-        rows = await self.rows(statement, list(namespaces))
-        return [{key: json.loads(value) for name, key, value in rows if name == wanted} for wanted in namespaces]
+        statement = "SELECT key, value FROM {entry} WHERE {here}namespace = ? ORDER BY key"
+
+        def ask(transaction: Transaction) -> list[dict[str, Any]]:
+            found = (transaction.rows(statement, namespace) for namespace in namespaces)
+            return [{key: json.loads(value) for key, value in rows} for rows in found]
+
+        return await self.read(ask)
 
     async def keys_of(self, namespace: str) -> list[str]:
         """Returns the keys of a namespace."""
@@ -421,16 +429,16 @@ class State(Tables, ABC):
 
 
 def read_entries(transaction: Transaction, places: Sequence[Place], lock: str = "") -> dict[Place, Any]:
-    """Returns the stored values at these places; missing ones are left out. `lock` ends the query."""
-    if not places:
-        return {}
-    statement = (
-        f"SELECT namespace, key, value FROM {{entry}} WHERE {{here}}(namespace, key) IN "
-        f"(VALUES {', '.join(['(?, ?)'] * len(places))}){lock}"
-    )
-    rows = transaction.rows(statement, *(part for place in places for part in place))
-    found = {(namespace, key): json.loads(value) for namespace, key, value in rows}
-    return {place: value for place, value in found.items() if value is not None}
+    """Returns the stored values at these places; missing ones are left out. `lock` ends the queries."""
+    found: dict[Place, Any] = {}
+    for first in range(0, len(places), PLACES):
+        some = places[first : first + PLACES]
+        these = " OR ".join(["namespace = ? AND key = ?"] * len(some))  # SQLite reads the whole table for a list
+        statement = f"SELECT namespace, key, value FROM {{entry}} WHERE {{here}}({these}){lock}"
+        for namespace, key, stored in transaction.rows(statement, *(part for place in some for part in place)):
+            if (value := json.loads(stored)) is not None:
+                found[namespace, key] = value
+    return found
 
 
 def put_entries(transaction: Transaction, entries: Mapping[Place, Any]) -> None:

@@ -21,6 +21,7 @@ from mcp_server.search.query import parse_query
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Change, Filters, SessionRow
 from tests.storage.engines import Opened, Ports, local, postgres
+from tests.storage.fingerprint import fingerprint
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
@@ -424,8 +425,8 @@ async def test_a_search_finds_what_was_written_changed_and_deleted(ports: Ports)
     await index.apply(["knowledge"])
     assert await found("crane") == []
     assert await found("Berlin", Filters(category="journal")) == []
-    before = await index.fingerprint()
+    before = await fingerprint(index)
     await index.rebuild()
-    assert await index.fingerprint() == before
+    assert await fingerprint(index) == before
     compared, differing = await index.compare_sample(10)
     assert (compared, differing) == (1, ())

@@ -31,6 +31,7 @@ from mcp_server.storage.postgres.opening import TeamStorage, open_storage
 from mcp_server.storage.values import Change
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
+from tests.storage.fingerprint import fingerprint
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, tzinfo=UTC)
@@ -344,9 +345,9 @@ async def test_of_a_transcript_that_grew_only_the_new_part_is_read(
         memory.files.write_atomic(row.path, text.replace("crane", "winch"))
         await memory.index.refresh()
         assert read[-1] == len(text.encode())
-        grown = await memory.index.fingerprint()
+        grown = await fingerprint(memory.index)
         await memory.index.rebuild()
-        assert await memory.index.fingerprint() == grown
+        assert await fingerprint(memory.index) == grown
 
 
 def test_every_key_begins_with_the_workspace(administrator: psycopg.Connection) -> None:

@@ -21,6 +21,7 @@ from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
 from tests.storage.engines import local, postgres
+from tests.storage.fingerprint import fingerprint
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
@@ -214,7 +215,7 @@ async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedde
         team.files.remove("knowledge/reference/train.md")
         await index.refresh()
         query = parse_query("the new train near the office", AT)
-        before, fingerprint = comparable(await index.candidates(query))["candidates"], await index.fingerprint()
+        before, known = comparable(await index.candidates(query))["candidates"], await fingerprint(index)
         await index.rebuild()
-        assert await index.fingerprint() == fingerprint
+        assert await fingerprint(index) == known
         assert plain(await index.candidates(query)) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +10,7 @@ from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.plans import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
-from mcp_server.storage.postgres.candidates import COLUMNS, Searching
+from mcp_server.storage.postgres.candidates import Searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
@@ -123,27 +122,6 @@ class TeamIndex(Indexing):
         """Returns the number of a session's newest indexed turn; 0 for none."""
         rows = await self._rows("SELECT max(mark) FROM passage WHERE ws = %s AND session = %s", session)
         return int(rows[0][0] or 0)
-
-    async def fingerprint(self) -> str:
-        """Returns a SHA-256 of everything that searches can see, independent of the order of indexing."""
-
-        def ask(connection: Connection) -> str:
-            digest = hashlib.sha256()
-            for statement in (
-                f"SELECT {COLUMNS}, m.kind, m.words, m.digest FROM passage m WHERE m.ws = %s "
-                "ORDER BY m.path, m.mark, m.part",
-                "SELECT m.path, m.mark, m.part, v.vector::text FROM passage_vector v JOIN passage m ON m.ws = v.ws "
-                "AND m.id = v.id WHERE v.ws = %s ORDER BY 1, 2, 3",
-                "SELECT kind, stem, df FROM term WHERE ws = %s ORDER BY 1, 2",
-                "SELECT kind, passages, words FROM totals WHERE ws = %s AND passages > 0 ORDER BY 1",
-                "SELECT project, speaker, kind, passages FROM speaker WHERE ws = %s ORDER BY 1, 2, 3",
-                "SELECT path, size, problem FROM indexed_file WHERE ws = %s ORDER BY 1",
-            ):
-                for row in connection.execute(statement, (self._ws,)):
-                    digest.update(repr(row[1:] if statement.startswith("SELECT m.id") else row).encode())
-            return digest.hexdigest()
-
-        return await self._database.call(ask)
 
     async def data_version(self) -> tuple[str, int]:
         """Returns a value that changes whenever any process changes the index."""

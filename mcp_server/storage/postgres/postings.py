@@ -171,7 +171,7 @@ def remove(connection: Connection, ws: int, rows: Sequence[tuple[int, int, bytes
                 )
 
 
-def merge_if_due(connection: Connection, ws: int, *, now: bool = False) -> None:
+def merge_if_due(connection: Connection, ws: int) -> None:
     """Merges new postings into blocks, and writes blocks with deleted passages anew, if there are enough of them."""
     for kind in (SAID, LINES):
         row = connection.execute(
@@ -180,10 +180,10 @@ def merge_if_due(connection: Connection, ws: int, *, now: bool = False) -> None:
         ).fetchone()
         assert row is not None
         last, waiting = row
-        if waiting >= MERGE_AT or (now and waiting):
+        if waiting >= MERGE_AT:
             _merge(connection, ws, kind, int(last))
         gone = _gone(connection, ws, kind)
-        if len(gone) >= CLEAR_AT or (now and gone):
+        if len(gone) >= CLEAR_AT:
             _clear(connection, ws, kind)
 
 

@@ -12,6 +12,7 @@ from mcp_server.search.query import plain_query
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.values import Filters
 from mcp_server.text.entries import Source
+from tests.storage.fingerprint import fingerprint
 from tests.storage.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
@@ -53,9 +54,9 @@ async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_la
     assert (await again.status()).not_embedded == 1
     await again.refresh()
     assert (await again.status()).not_embedded == 0
-    followed = await again.fingerprint()
+    followed = await fingerprint(again)
     await again.rebuild()
-    assert await again.fingerprint() == followed
+    assert await fingerprint(again) == followed
 
 
 @both_kinds
@@ -80,9 +81,9 @@ async def test_without_sqlite_vec_numpy_finds_the_same(
     again = indexed(embedder())
     assert len(await paths(again, "word7 word8", mode="vector")) == 31  # the vector table is stale: NumPy serves
     await again.refresh()
-    followed = await again.fingerprint()
+    followed = await fingerprint(again)
     await again.rebuild()
-    assert await again.fingerprint() == followed
+    assert await fingerprint(again) == followed
 
 
 async def test_an_exchange_is_as_near_as_its_nearest_turn(ws: Workspace, indexed: Make) -> None:

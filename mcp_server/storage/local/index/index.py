@@ -169,13 +169,6 @@ class Index(Maintenance):
         """Returns the number of a session's newest indexed turn; None if searches read the files."""
         return await self._ask(lambda connection: lookups.last_turn(connection, session), None)
 
-    async def fingerprint(self) -> str:
-        """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
-        found = await self._ask(lookups.fingerprint, None)
-        if found is None:
-            raise Unavailable("there is no search index yet; `context-manager reset --index --apply` makes it")
-        return found
-
     async def data_version(self) -> tuple[str, int]:
         """Returns a value that changes whenever any process changes or replaces the index."""
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from mcp_server.model import Exchange
 from mcp_server.storage.index.plans import Row, Signals
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, exchanges_of, passage_of
-from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn
+from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, learn
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.local.index.writer import UNFINISHED, storable
 from mcp_server.text.entries import Source
@@ -78,42 +77,6 @@ def last_turn(connection: sqlite3.Connection, session: str) -> int:
     """Returns the number of a session's newest indexed turn; 0 for none."""
     sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
     return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
-
-
-def fingerprint(connection: sqlite3.Connection) -> str:
-    """Returns a SHA-256 of everything that a search can see, independent of the order of indexing.
-
-    Ids and times of indexing are left out. The rows of the keyword index and the vector table are included with their
-    passages.
-    """
-    digest = hashlib.sha256()
-    kept = state(connection)
-    both = "SELECT rowid, words FROM knowledge_fts UNION ALL SELECT rowid, words FROM lines_fts"
-    keywords = dict(connection.execute(both).fetchall())
-    vectors: dict[int, bytes] = {}
-    if int(kept["dimensions"]) and kept["vectors_stale"] == "0":
-        vectors = dict(connection.execute("SELECT rowid, embedding FROM knowledge_vec").fetchall())
-    names = dict(connection.execute("SELECT id, name FROM names").fetchall())
-    for numbered in connection.execute(f"{_ALL} ORDER BY f.path, m.mark, m.part"):
-        number = numbered[0]
-        row = [names[value] if column in NAMED else value for column, value in enumerate(numbered)]
-        digest.update(repr((row[1:], keywords.pop(number, None), vectors.pop(number, None))).encode("utf-8", "replace"))
-    units = (
-        "SELECT f.path, m.mark, m.part, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file ORDER BY 1, 2, 3"
-    )
-    digest.update(repr(connection.execute(units).fetchall()).encode("utf-8", "replace"))
-    digest.update(repr((sorted(keywords.items()), sorted(vectors.items()))).encode("utf-8", "replace"))
-    files = connection.execute("SELECT path, size, mtime_ns, sha256, so_far, problem FROM files ORDER BY path")
-    digest.update(repr(files.fetchall()).encode("utf-8", "replace"))
-    digest.update(repr(connection.execute("SELECT * FROM totals").fetchall()).encode())
-    speakers = connection.execute(
-        "SELECT j.name, k.name, s.passages, s.lines FROM speakers s "
-        "JOIN names j ON j.id = s.project JOIN names k ON k.id = s.speaker ORDER BY 1, 2"
-    )
-    digest.update(repr(speakers.fetchall()).encode("utf-8", "replace"))
-    for terms in ("knowledge_terms", "lines_terms"):
-        digest.update(repr(connection.execute(f"SELECT term, doc, cnt FROM {terms} ORDER BY term").fetchall()).encode())
-    return digest.hexdigest()
 
 
 def sample(connection: sqlite3.Connection, most: int) -> list[str]:
