@@ -42,6 +42,7 @@ from mcp_server.text.destinations import (
     FACTS,
     GENERAL_PAGE,
     OPEN,
+    OWN,
     PEOPLE_SECTIONS,
     REPLACED,
     RULES,
@@ -199,6 +200,7 @@ ACTIVE_FILE = "knowledge/projects/_active.md"
 JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 NOT_ALWAYS = "not always shown: comes in where a message is about it"
+NOT_A_RULE = "not a rule in force: only these come from the user's own memory"
 NO_ROOM_IN_SHARE = "no room within its share"
 _LONGEST_SORTED = 1_000_000
 """Characters. A larger file is cut at its end instead of by the age of its entries."""
@@ -231,8 +233,20 @@ def of_the_user(source: SourceFile) -> SourceFile:
     return replace(source, text="\n".join(source.text.split("\n")[: end - 1]), withheld=(rest,))
 
 
+def rules_in_force(source: SourceFile) -> SourceFile:
+    """Returns a page with only its rules in force."""
+    kept = {
+        place
+        for section in sections(source.text)
+        if section.title == RULES
+        for place in range(section.start - 1, section.end)
+    } - overtaken_lines(source.text)
+    rows = source.text.split("\n")
+    return without(source, {place: NOT_A_RULE for place, row in enumerate(rows) if row.strip() and place not in kept})
+
+
 def is_identity(inputs: CompileInputs, path: str) -> bool:
-    return path.startswith("knowledge/identity/") or path == USER_FILE
+    return path.startswith((OWN, "knowledge/identity/")) or path == USER_FILE
 
 
 def is_memory(inputs: CompileInputs, path: str) -> bool:
