@@ -42,7 +42,7 @@ class Connection:
     serves one connection and remembers its sessions. Over HTTP each call names its session and project, because the
     server's folder is not the client's: `folder` is None. `window` is the client's name of the window that this server
     belongs to; its hooks report the window's session under that name. `personal()` returns the caller's own memory
-    beside a shared one, if it has one: searches find its passages too.
+    beside a shared one, if it has one: searches find its passages too, and contexts have who the user is.
     """
 
     memory: Callable[[], Awaitable[Memory]]
@@ -120,14 +120,14 @@ class Connection:
         from mcp_server.context.compile import CompileRequest, compile_context
         from mcp_server.conversations.sessions import list_sessions
 
-        memory, caller = await self.memory(), await self.caller(client)
+        memory, caller, personal = await self.memory(), await self.caller(client), await self.personal()
         if caller.session:
-            return await compile_context(memory, CompileRequest(session=caller.session), caller)
+            return await compile_context(memory, CompileRequest(session=caller.session), caller, personal)
         rows = await list_sessions(memory, open_only=True, limit=LISTED)
         uris = "".join(f"- {URI}/{quote(row.session, safe='')} — {neutralise(row.title)}\n" for row in rows)
         index = f"\n\n<!-- conversations -->\n{uris}" if uris else ""
         budget = memory.settings.context_compiler.token_budget - await run_sync(memory.tokens.count, index)
-        compiled = await compile_context(memory, CompileRequest(budget=max(0, budget)), caller)
+        compiled = await compile_context(memory, CompileRequest(budget=max(0, budget)), caller, personal)
         return replace(compiled, text=compiled.text + index)
 
     def _caller(self, explicit: bool, client: str | None, session: str | None) -> Caller:

@@ -65,8 +65,8 @@ def compiled(mcp: MCPServer[Any], connection: Connection) -> None:
         """The compiled context of one conversation for its last user turn."""
         from mcp_server.context.compile import CompileRequest, compile_context
 
-        memory, caller = await connection.memory(), await connection.caller()
-        return (await compile_context(memory, CompileRequest(session=session), caller)).text
+        memory, caller, personal = await connection.memory(), await connection.caller(), await connection.personal()
+        return (await compile_context(memory, CompileRequest(session=session), caller, personal)).text
 
 
 def receipt(mcp: MCPServer[Any], connection: Connection) -> None:
@@ -79,8 +79,8 @@ def receipt(mcp: MCPServer[Any], connection: Connection) -> None:
         """What a conversation's compiled context includes, what it leaves out, and why."""
         from mcp_server.context.compile import CompileRequest, compile_context
 
-        memory, caller = await connection.memory(), await connection.caller()
-        return (await compile_context(memory, CompileRequest(session=session), caller)).receipt.markdown
+        memory, caller, personal = await connection.memory(), await connection.caller(), await connection.personal()
+        return (await compile_context(memory, CompileRequest(session=session), caller, personal)).receipt.markdown
 
 
 def status(mcp: MCPServer[Any], connection: Connection) -> None:

@@ -39,7 +39,7 @@ def tool(connection: Connection) -> Tool:
         else:
             memory, caller = await connection.memory(), await connection.caller(client)
             request = CompileRequest(message=message, session=session, budget=budget)
-            compiled = await compiled_for(memory, request, caller)
+            compiled = await compiled_for(memory, request, caller, await connection.personal())
             connection.saw(session)
         text = compiled.receipt.markdown if format == "receipt" else compiled.text
         return CallToolResult(content=[TextContent(type="text", text=text)], _meta={SHA256: compiled.sha256})

@@ -106,7 +106,8 @@ def tool(connection: Connection) -> Tool:
         from mcp_server.context.compile import CompileRequest, compile_context
 
         request = CompileRequest(session=observed.session)
-        compiled = await compile_context(memory, request, await connection.caller(client))
+        personal = await connection.personal()
+        compiled = await compile_context(memory, request, await connection.caller(client), personal)
         return f"{observed.markdown}\n\n{compiled.text}"
 
     return strict_tool(observe, hints(reads=False, repeats=False), more=MORE)

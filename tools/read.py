@@ -23,7 +23,7 @@ def tool(connection: Connection) -> Tool:
         """Use when you know a path of the memory and want its text: the lines around a search result, a whole note, an
         earlier version."""
         from mcp_server.conversations import read as action
-        from mcp_server.search.search import OWN
+        from mcp_server.text.destinations import OWN
 
         personal = await connection.personal() if path.startswith(OWN) else None
         if personal is None:

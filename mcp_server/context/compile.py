@@ -6,7 +6,7 @@ This file reads the inputs from the ports, first what the state and the index ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -27,7 +27,7 @@ from mcp_server.context.inputs import (
     Scope,
     Shortened,
 )
-from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
+from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user, rules_in_force
 from mcp_server.context.slots.session import newest
 from mcp_server.context.window_text import asks_to_go_on
 from mcp_server.context.windows import log_compiled
@@ -44,7 +44,7 @@ from mcp_server.search.search import Found, SearchRequest, find, find_page_lines
 from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
-from mcp_server.text.destinations import GENERAL_PAGE, USER_FILE
+from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.entries import is_derived
 from mcp_server.text.markdown import marked_line, split_front_matter
@@ -240,8 +240,12 @@ class _Asked:
     references: Mapping[str, int]
 
 
-async def compile_context(memory: Memory, request: CompileRequest, caller: Caller) -> Compiled:
+async def compile_context(
+    memory: Memory, request: CompileRequest, caller: Caller, personal: Memory | None = None
+) -> Compiled:
     """Returns the compiled context and its receipt: the same bytes for the same state, on every channel.
+
+    With `personal`, the user's own memory beside a shared one, it also has who the user is, and the user's rules.
 
     Raises:
         Invalid: `strict`, and the budget is below 128 tokens.
@@ -250,7 +254,11 @@ async def compile_context(memory: Memory, request: CompileRequest, caller: Calle
     asked = await _ask(memory, request, caller)
 
     def work() -> Compiled:
-        compiled = _compiled(memory, _with_files(memory, asked))
+        gathered = _with_files(memory, asked)
+        if personal is not None:
+            files = (*gathered.inputs.files, *own_files(personal))
+            gathered = replace(gathered, inputs=replace(gathered.inputs, files=files))
+        compiled = _compiled(memory, gathered)
         log_compiled(memory, asked.inputs.message, asked.project.slug or "", compiled)
         return compiled
 
@@ -472,10 +480,28 @@ def source_files(
     """Yields the files that belong to every context, without lines that extractors wrote about the projects `others`
     (by default: all other projects). An unreadable file is yielded as withheld."""
     others = other_projects(memory, project) if others is None else others
-    paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
-    paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, GENERAL_PAGE, *journal_files(local_date)]
+    paths = [*_identity_files(memory), MEMORY_FILE, ACTIVE_FILE, GENERAL_PAGE, *journal_files(local_date)]
     if project.slug is not None:
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
+    for source in _read(memory, paths):
+        path = source.path
+        yield without(source, of_others(source.text, others)) if path.startswith(JOURNAL_FOLDER) else source
+
+
+def own_files(personal: Memory) -> Iterator[SourceFile]:
+    """Yields the files of the user's own memory that belong to every context of a shared one: who the user is, and the
+    rules that belong to no project. Their paths begin with OWN."""
+    for source in _read(personal, [*_identity_files(personal), GENERAL_PAGE]):
+        shown = rules_in_force(source) if source.path == GENERAL_PAGE else source
+        yield replace(shown, path=OWN + source.path)
+
+
+def _identity_files(memory: Memory) -> list[str]:
+    return [USER_FILE, *(stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md"))]
+
+
+def _read(memory: Memory, paths: Iterable[str]) -> Iterator[SourceFile]:
+    """Yields those of these files that exist, ordered by path."""
     for path in sorted(paths):
         try:
             text = memory.files.text_or_none(path)
@@ -489,8 +515,7 @@ def source_files(
             continue
         split = split_front_matter(text)
         source = SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
-        source = of_the_user(source) if path == USER_FILE else source
-        yield without(source, of_others(source.text, others)) if path.startswith(JOURNAL_FOLDER) else source
+        yield of_the_user(source) if path == USER_FILE else source
 
 
 def anchored(memory: Memory) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Project, SourceFile
 from mcp_server.storage import logs
+from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import without_sources
 from mcp_server.text.redaction import redact
 
@@ -195,10 +196,12 @@ def shown_prompt(memory: Memory, prompt: str) -> str:
 
 
 def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled) -> None:
-    """Appends a compiled context to the log. Ignores a log that cannot be written."""
+    """Appends a compiled context to the log. Ignores a log that cannot be written. The log belongs to all members of a
+    shared memory: what is from the user's own is left out, and then the text too."""
     receipt = compiled.receipt
-    inside = [one for one in receipt.considered if one.included]
-    outside = [one for one in receipt.considered if not one.included]
+    considered = [one for one in receipt.considered if not one.source.startswith(OWN)]
+    inside = [one for one in considered if one.included]
+    outside = [one for one in considered if not one.included]
     left_out = dict(receipt.left_out)
     for one in outside[MAX_LEFT_OUT:]:
         left_out[one.reason] = left_out.get(one.reason, 0) + 1
@@ -222,7 +225,7 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
             for one in (*inside, *outside[:MAX_LEFT_OUT])
         ],
         "left_out": left_out,
-        "text": compiled.text[:LONGEST_TEXT],
+        "text": compiled.text[:LONGEST_TEXT] if len(considered) == len(receipt.considered) else "",
     }
     with contextlib.suppress(OSError, ContextManagerError):
         logs.append(memory.files, LOG, record)

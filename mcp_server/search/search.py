@@ -25,6 +25,7 @@ from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
+from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.passages import is_imported, own_text
@@ -38,9 +39,6 @@ PAGE_LINES = 60
 
 WITH_EXCHANGE = 150
 """Hits whose exchanges `with_exchanges` compares."""
-
-OWN = "~/"
-"""Begins the paths of a user's own memory that is searched together with a shared one."""
 
 SNIPPET = 320
 """Characters of a passage that a search shows."""

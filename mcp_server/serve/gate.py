@@ -25,12 +25,12 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_REQUEST
 
 from mcp_server.errors import ContextManagerError, Refused
-from mcp_server.search.search import OWN
 from mcp_server.serve.instructions import TEAM
 from mcp_server.serve.measures import count
 from mcp_server.serve.oauth import signed_in
 from mcp_server.serve.workspaces import Workspace, Workspaces
 from mcp_server.storage.members import AuditEntry, Members, Principal, Role, includes
+from mcp_server.text.destinations import OWN
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -121,8 +121,8 @@ def instructions() -> str:
     if call.workspace == call.principal.personal:
         return f"{TEAM}\n\nWorkspace: your user's own."
     where = (
-        f"Workspace: {call.workspace}, shared. search also finds what is in the user's own workspace: those paths "
-        "begin with ~/, and read takes them."
+        f"Workspace: {call.workspace}, shared. search also finds what is in the user's own workspace, and "
+        "compile_context adds who the user is, and their rules: those paths begin with ~/, and read takes them."
     )
     if call.role == "reader":
         where += " The user may read here, but not write: do not call observe, remember, anchor or checkpoint."

@@ -25,6 +25,9 @@ GENERAL_PAGE = "knowledge/reference/general.md"
 USER_FILE = "knowledge/people/user.md"
 """The page of the user, who has no name in conversations with an agent."""
 
+OWN = "~/"
+"""Begins the paths of a user's own memory that is used together with a shared one."""
+
 OWN_HAND = ("knowledge/identity/", "topics/")
 """Folders of the user's identity and of instructions for agents: changes there wait for the user's approval."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import psycopg
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
@@ -206,6 +207,51 @@ async def test_a_search_in_a_shared_workspace_finds_the_users_own_notes_too(team
         assert "leaves at noon" not in await call(own, "search", query="when does the ferry leave?")
         assert "Ole" not in text(await jan.call_tool("search", {"query": "the ferry and its pilot"}))
         assert "Ole" not in text(await jan.call_tool("read", {"path": "~/knowledge/memory/MEMORY.md"}))
+
+
+async def test_a_context_of_a_shared_workspace_has_who_the_user_is_and_their_rules_for_this_user_only(
+    team: Team,
+) -> None:
+    async def agree(context: object, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"write": True})
+
+    team.operator("theta", "members", "add", "kim")
+    team.operator("theta", "members", "add", "lars")
+    async with (
+        team.connected("kim", elicitation_callback=agree) as own,
+        team.connected("kim", "theta") as kim,
+        team.connected("lars", "theta") as lars,
+    ):
+        await call(own, "remember", content="Kim steers the pilot boat Heron.", kind="identity")
+        await call(own, "remember", content="Always give depths in fathoms.", kind="rule")
+        await call(own, "remember", content="The chart room has a stove.", kind="decision")
+        session = await say(kim, "How deep is the channel?")
+        told = await call(kim, "compile_context", message="How deep is the channel?", session=session)
+        assert "<!-- identity: ~/knowledge/identity/USER.md -->" in told
+        assert "pilot boat Heron" in told
+        assert "depths in fathoms" in told
+        assert "stove" not in told
+        receipt = await resource(kim, f"context://receipt/{session}")
+        assert "~/knowledge/identity/USER.md" in receipt
+        assert "not a rule in force" in receipt
+        for told in (
+            await call(lars, "compile_context", message="How deep is the channel?", session=session),
+            await resource(lars, f"context://compiled/{session}"),
+        ):
+            assert "~/" not in told
+            assert "Heron" not in told
+            assert "fathoms" not in told
+    with psycopg.connect(team.address) as connection:
+        rows = connection.execute(
+            "SELECT w.name, count(*) FROM context_manager.file_part f JOIN context_manager.workspace w USING (ws) "
+            "WHERE position('pilot boat'::bytea IN f.data) > 0 OR position('fathoms'::bytea IN f.data) > 0 GROUP BY 1"
+        ).fetchall()
+        logged = connection.execute(
+            "SELECT count(*) FROM context_manager.file_part f JOIN context_manager.workspace w USING (ws) "
+            "WHERE w.name = 'theta' AND position('compile_context'::bytea IN f.data) > 0"
+        ).fetchone()
+    assert "theta" not in dict(rows)
+    assert logged != (0,)
 
 
 async def test_changes_are_told_to_those_who_listen_in_the_same_workspace_only(team: Team) -> None:

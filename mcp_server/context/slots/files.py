@@ -42,6 +42,7 @@ from mcp_server.text.destinations import (
     FACTS,
     GENERAL_PAGE,
     OPEN,
+    OWN,
     PEOPLE_SECTIONS,
     REPLACED,
     RULES,
@@ -195,6 +196,7 @@ ACTIVE_FILE = "knowledge/projects/_active.md"
 JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 NOT_ALWAYS = "not always shown: comes in where a message is about it"
+NOT_A_RULE = "not a rule in force: only these come from the user's own memory"
 NO_ROOM_IN_SHARE = "no room within its share"
 _LONGEST_SORTED = 1_000_000
 """Characters. A larger file is cut at its end instead of by the age of its entries."""
@@ -225,6 +227,18 @@ def of_the_user(source: SourceFile) -> SourceFile:
         return source
     rest = Withheld(NOT_ALWAYS, source.first_line + end - 1, source.first_line + source.text.rstrip().count("\n"))
     return replace(source, text="\n".join(source.text.split("\n")[: end - 1]), withheld=(rest,))
+
+
+def rules_in_force(source: SourceFile) -> SourceFile:
+    """Returns a page with only its rules in force."""
+    kept = {
+        place
+        for section in sections(source.text)
+        if section.title == RULES
+        for place in range(section.start - 1, section.end)
+    } - overtaken_lines(source.text)
+    rows = source.text.split("\n")
+    return without(source, {place: NOT_A_RULE for place, row in enumerate(rows) if row.strip() and place not in kept})
 
 
 def _order(source: SourceFile) -> tuple[int, str]:
@@ -469,7 +483,7 @@ def _slot(
 
 IDENTITY = _slot(
     "identity",
-    lambda inputs, path: path.startswith("knowledge/identity/") or path == USER_FILE,
+    lambda inputs, path: path.startswith((OWN, "knowledge/identity/")) or path == USER_FILE,
     "identity_kb",
     "identity_share",
 )
