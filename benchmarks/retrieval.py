@@ -28,7 +28,8 @@ from benchmarks.datasets import (
 )
 from benchmarks.workbench import ASKER, Bm25, Workbench, mean, percentile
 from mcp_server.app import catch_up
-from mcp_server.context.compile import CompileRequest, compile_gathered, gather
+from mcp_server.context.compile import CompileRequest, gather
+from mcp_server.context.compiler import compile_inputs
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
@@ -162,7 +163,7 @@ async def _compile_for(
     gathering = time.perf_counter() - began
     for budget in BUDGETS:
         began = time.perf_counter()
-        compiled = await compile_gathered(memory, replace(gathered, inputs=replace(gathered.inputs, budget=budget)))
+        compiled = await run_sync(compile_inputs, replace(gathered, budget=budget), memory.tokens.count)
         one.compile_ms.append((gathering + time.perf_counter() - began) * 1000)
         share = share_inside(one.question, turns, compiled, lines)
         one.contexts[files, budget] = (share, len(whole(gold, compiled.text)) / len(gold))

@@ -117,7 +117,7 @@ async def _draft(memory: Memory, row: SessionRow) -> _Draft:
     gathered: CompileInputs | None = None
     try:
         request = CompileRequest(session=session, as_of=turn)
-        gathered = (await gather(memory, request, Caller(source="checkpoint", session=session))).inputs
+        gathered = await gather(memory, request, Caller(source="checkpoint", session=session))
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     state = await snapshot(memory, session)

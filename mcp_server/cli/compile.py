@@ -41,10 +41,10 @@ def compile_command(
     request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)
     compiled = with_memory(lambda memory: compile_context(memory, request, caller()), fresh=True)
     if as_json:
-        receipt = compiled.receipt.to_json()
+        receipt = compiled.receipt_json()
         print_json({"text": compiled.text, "sha256": compiled.sha256, "tokens": compiled.tokens, "receipt": receipt})
     elif explain:
-        show(compiled.receipt.to_json(), message or "")
+        show(compiled.receipt_json(), message or "")
     else:
         sys.stdout.buffer.write(compiled.text.encode("utf-8", "replace"))  # bytes: Windows would change the line ends
         sys.stdout.buffer.flush()

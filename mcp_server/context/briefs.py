@@ -23,7 +23,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.context import windows
 from mcp_server.context.compile import anchored, compiler_settings, source_files
-from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.compiler import Compiled, compile_short
 from mcp_server.context.inputs import CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations.projects import project_of
@@ -156,19 +156,10 @@ async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, dig
     """Compiles the brief. If there is nothing to say, the tokenizer is not even loaded."""
     if inputs.budget <= 0 or not _says_something(inputs):
         return Brief(file_of(project), "", 0, digest)
-    compiled = await run_sync(compiled_within, memory, inputs)
+    compiled = await run_sync(compile_short, inputs, memory.tokens.count, LONGEST)
     if not any(one.included for one in compiled.receipt.considered):
         return Brief(file_of(project), "", 0, digest)
     return Brief(file_of(project), compiled.text, compiled.tokens, digest, compiled)
-
-
-def compiled_within(memory: Memory, inputs: CompileInputs) -> Compiled:
-    """Compiles, with fewer tokens each time, until the text has at most `LONGEST` characters."""
-    compiled = compile_inputs(inputs, memory.tokens.count)
-    while len(compiled.text) > LONGEST:
-        fewer = compiled.tokens * LONGEST * 9 // (10 * len(compiled.text))
-        compiled = compile_inputs(replace(inputs, budget=fewer), memory.tokens.count)
-    return compiled
 
 
 def _digest(inputs: CompileInputs) -> str:

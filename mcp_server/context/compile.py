@@ -218,15 +218,6 @@ class _Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """The inputs of a compilation, and for its receipt the generation of the index and the index's messages."""
-
-    inputs: CompileInputs
-    generation: str = "none"
-    messages: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Asked:
     """A compilation before its files are read: the inputs without them, what search found, and the project.
 
@@ -254,31 +245,22 @@ async def compile_context(
     asked = await _ask(memory, request, caller)
 
     def work() -> Compiled:
-        gathered = _with_files(memory, asked)
+        inputs = _with_files(memory, asked)
         if personal is not None:
-            files = (*gathered.inputs.files, *own_files(personal))
-            gathered = replace(gathered, inputs=replace(gathered.inputs, files=files))
-        compiled = _compiled(memory, gathered)
+            inputs = replace(inputs, files=(*inputs.files, *own_files(personal)))
+        compiled, found = compile_inputs(inputs, memory.tokens.count), asked.found
+        generation, messages = (found.generation, found.messages) if found else ("none", ())
+        receipt = replace(compiled.receipt, generation=generation, messages=messages)
+        compiled = replace(compiled, receipt=receipt)
         log_compiled(memory, asked.inputs.message, asked.project.slug or "", compiled)
         return compiled
 
     return await run_sync(work)
 
 
-async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gathered:
+async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> CompileInputs:
     """Returns all inputs of the context for `request`, as values. Raises as `compile_context` does."""
     return await run_sync(_with_files, memory, await _ask(memory, request, caller))
-
-
-async def compile_gathered(memory: Memory, gathered: Gathered) -> Compiled:
-    """Compiles gathered inputs with this memory's tokenizer."""
-    return await run_sync(_compiled, memory, gathered)
-
-
-def _compiled(memory: Memory, gathered: Gathered) -> Compiled:
-    compiled = compile_inputs(gathered.inputs, memory.tokens.count)
-    receipt = replace(compiled.receipt, generation=gathered.generation, messages=gathered.messages)
-    return replace(compiled, receipt=receipt)
 
 
 async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Asked:
@@ -338,7 +320,7 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
     return _Asked(inputs, found, page, project, references)
 
 
-def _with_files(memory: Memory, asked: _Asked) -> Gathered:
+def _with_files(memory: Memory, asked: _Asked) -> CompileInputs:
     """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
@@ -348,7 +330,7 @@ def _with_files(memory: Memory, asked: _Asked) -> Gathered:
     files = tuple(_with_notes(source, newer) for source in sources)
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
-        return Gathered(inputs)
+        return inputs
     worthwhile = push_policy.worthwhile(
         inputs.message, memory.recognizer().needs_memory(inputs.message), found.hits, found.gate
     )
@@ -358,7 +340,7 @@ def _with_files(memory: Memory, asked: _Asked) -> Gathered:
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
         for place, (hit, why) in enumerate(zip(every, reasons_out(memory, every, others), strict=True))
     )
-    return Gathered(replace(inputs, hits=hits), found.generation, found.messages)
+    return replace(inputs, hits=hits)
 
 
 def _with_note(hit: Hit, newer: Mapping[str, str]) -> Hit:

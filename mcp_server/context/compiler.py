@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, Digests
+from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.context.sections import (
     SEPARATOR,
     Filling,
@@ -74,6 +75,19 @@ class Compiled:
     receipt: Receipt
     inputs: CompileInputs
 
+    def receipt_json(self) -> dict[str, Any]:
+        """Returns the receipt as JSON values, with a SHA-256 of each input field."""
+        return {**asdict(self.receipt), "inputs": self.inputs.digests()}
+
+
+def compile_short(inputs: CompileInputs, count: Count, longest: int) -> Compiled:
+    """Compiles, with fewer tokens each time, until the text has at most `longest` characters."""
+    compiled = compile_inputs(inputs, count)
+    while len(compiled.text) > longest:
+        fewer = compiled.tokens * longest * 9 // (10 * len(compiled.text))
+        compiled = compile_inputs(replace(inputs, budget=fewer), count)
+    return compiled
+
 
 def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
     """Compiles the context for `inputs`. As `count` counts the whole text, it never exceeds the budget.
@@ -104,7 +118,6 @@ def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
         considered=considered,
         left_out=left_out,
         gate=inputs.gate,
-        inputs=Digests(inputs),
         too_small=inputs.budget < LEAST_BUDGET,
     )
     return Compiled(text, sha256, tokens, receipt, inputs)

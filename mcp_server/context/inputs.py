@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -189,26 +188,6 @@ class CompileInputs:
         known = set(_names(cls)) - {"extra"}
         given = {name: _READERS.get(name, _frozen)(value) for name, value in document.items() if name in known}
         return cls(**given, extra={name: value for name, value in document.items() if name not in known})
-
-
-class Digests(Mapping[str, str]):
-    """`CompileInputs.digests`, computed on first access: that takes milliseconds, and few receipts need it."""
-
-    def __init__(self, inputs: CompileInputs) -> None:
-        self._inputs = inputs
-
-    @cached_property
-    def _counted(self) -> dict[str, str]:
-        return self._inputs.digests()
-
-    def __getitem__(self, name: str) -> str:
-        return self._counted[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._counted)
-
-    def __len__(self) -> int:
-        return len(self._counted)
 
 
 def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:

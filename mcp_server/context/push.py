@@ -23,8 +23,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
-from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import begins, compiler_settings, end_of, last_session, other_projects, reasons_out
+from mcp_server.context.compiler import compile_short
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.context.push_policy import Judged, visible_line
 from mcp_server.context.sections import Receipt
@@ -99,20 +99,15 @@ def judged(
     transcript and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
     fingerprints of lines that the user never wants to see pushed.
     """
-    templates: dict[str, bool] = {}
-
-    def is_template(path: str) -> bool:
-        if path not in templates:
-            try:
-                templates[path] = is_untouched_template(path, memory.files.read_text(path))
-            except ContextManagerError:  # deleted since it was indexed
-                templates[path] = True
-        return templates[path]
-
-    def filled_in(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        return tuple(hit for hit in hits if hit.passage.category == "conversation" or not is_template(hit.passage.path))
-
-    passages, lines = filled_in(found.hits), filled_in(of_page.hits)
+    in_files = [hit.passage.path for hit in (*found.hits, *of_page.hits) if hit.passage.category != "conversation"]
+    paths = list(dict.fromkeys(in_files))
+    texts = [_text(memory, path) for path in paths]
+    untouched = list(map(is_untouched_template, paths, texts))
+    empty = {path for path, text, is_empty in zip(paths, texts, untouched, strict=True) if is_empty or not text}
+    passages, lines = (
+        tuple(hit for hit in one.hits if hit.passage.category == "conversation" or hit.passage.path not in empty)
+        for one in (found, of_page)
+    )
     hits = (*passages, *lines)
     journals = any(hit.passage.category == "journal" for hit in hits)
     others = other_projects(memory, project) if journals else frozenset()
@@ -124,6 +119,14 @@ def judged(
     }
     needed = memory.recognizer().needs_memory(prompt)
     return push_policy.choose(prompt, needed, lines, passages, found.gate, sent, out, allowance)
+
+
+def _text(memory: Memory, path: str) -> str:
+    """Returns a file's text; "" if the file was deleted after it was indexed, or cannot be read."""
+    try:
+        return memory.files.read_text(path)
+    except ContextManagerError:
+        return ""
 
 
 def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
@@ -344,7 +347,7 @@ async def _for_prompt(
             short_headers=True,
         ),
     )
-    compiled = await run_sync(compiled_within, memory, inputs)
+    compiled = await run_sync(compile_short, inputs, memory.tokens.count, push_policy.LONGEST)
     included = [one for one in compiled.receipt.considered if one.included]
     inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
     if not included:
@@ -373,7 +376,7 @@ async def _for_prompt(
 async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
     """Returns the end of the previous conversation, unless the window holds it."""
     event = "UserPromptSubmit"
-    compiled = await run_sync(compiled_within, memory, inputs)
+    compiled = await run_sync(compile_short, inputs, memory.tokens.count, push_policy.LONGEST)
     new = set(fingerprints(compiled.text)) - window.lines
     considered = briefs.shown(compiled)
     if not any(one["included"] for one in considered) or not new:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from typing import Any
 
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.model import Delivery, GateSignal, Passage, Turn, shown_name
@@ -69,9 +68,9 @@ class SlotAccount:
 class Receipt:
     """The account of one compilation. Σ tokens of `slots` + `separators` = `tokens` ≤ `budget`.
 
-    `considered` holds at most 200 candidates, included ones first; `left_out` counts the others by reason. `inputs`
-    holds a SHA-256 of each input field. `too_small`: the budget was below `LEAST_BUDGET`. `generation` is the index of
-    the hits, `messages` are its messages; they are not inputs.
+    `considered` holds at most 200 candidates, included ones first; `left_out` counts the others by reason. `too_small`:
+    the budget was below `LEAST_BUDGET`. `generation` is the index of the hits, `messages` are its messages; they are
+    not inputs.
     """
 
     sha256: str
@@ -85,15 +84,10 @@ class Receipt:
     considered: tuple[Considered, ...]
     left_out: Mapping[str, int]
     gate: GateSignal | None
-    inputs: Mapping[str, str]
     too_small: bool = False
     generation: str = ""
     messages: tuple[str, ...] = ()
     version: int = RECEIPT_VERSION
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the receipt as JSON values."""
-        return asdict(replace(self, inputs=dict(self.inputs)))
 
     @property
     def markdown(self) -> str:

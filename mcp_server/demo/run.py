@@ -128,7 +128,7 @@ async def demo(
         "Why this text: its receipt (resource, tool and this process gave the same bytes)",
         "",
         clock.lap(),
-        compiled.receipt.to_json(),
+        compiled.receipt_json(),
         question,
     )
 

@@ -41,6 +41,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import repeat
 from operator import or_
 
 from mcp_server.model import GateSignal
@@ -186,7 +187,8 @@ def question(
     cosines = any(one.cosine is not None for one in candidates)
     if weights is None:
         weights = WITH_EMBEDDER if cosines else WITHOUT_EMBEDDER
-    mass = {i: idf(frequencies[i], passages) for i in subject(lookup)} if passages > 0 else {}
+    asked = subject(lookup) if passages > 0 else ()
+    mass = dict(zip(asked, map(idf, [frequencies[i] for i in asked], repeat(passages)), strict=False))
     people = reduce(or_, (one.matched for one in candidates if one.role in ("user", "")), 0)
     lacking = math.fsum(weight for i, weight in mass.items() if not people >> i & 1)
     written = names_said(message)

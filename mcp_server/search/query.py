@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import get_args
@@ -151,11 +151,11 @@ class Query:
     people: frozenset[str] = frozenset()
     asks_when: bool = False
     names: tuple[str, ...] = ()
+    lookup: tuple[str, ...] = field(init=False)
+    """The words of the bits of `Candidate.matched`."""
 
-    @property
-    def lookup(self) -> tuple[str, ...]:
-        """The words of the bits of `Candidate.matched`."""
-        return self.words + self.names
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lookup", self.words + self.names)
 
 
 def read_query(text: str, speakers: Iterable[str] = ()) -> Query:

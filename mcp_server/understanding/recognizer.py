@@ -218,7 +218,7 @@ def read_with_sentences(
     turns: Sequence[Turn], model: Model, first: int = 0, last: int | None = None
 ) -> tuple[list[Item], list[Likely]]:
     """Returns what `read` returns, and the sentences that may state a decision, a rule or an open item."""
-    real = [turn for turn in turns if is_real(turn)]
+    real = real_turns(turns)
     messages = _linked(real)
     for message in messages:
         judge = model.user_acts if message.role == "user" else model.agent_acts
@@ -244,9 +244,16 @@ def read_with_sentences(
     return items, likely
 
 
+def real_turns(turns: Iterable[Turn]) -> list[Turn]:
+    """Returns the turns that a person or the agent wrote, as far as their marks tell."""
+    said = [turn for turn in turns if turn.role != "system" and turn.content.strip()]
+    injected = map(is_injected, [turn.content for turn in said])
+    return [turn for turn, is_programs in zip(said, list(injected), strict=True) if not is_programs]
+
+
 def is_real(turn: Turn) -> bool:
-    """Whether a person or the agent wrote a turn, as far as its marks tell."""
-    return turn.role != "system" and bool(turn.content.strip()) and not is_injected(turn.content)
+    """Returns whether a person or the agent wrote a turn, as far as its marks tell."""
+    return bool(real_turns([turn]))
 
 
 def _linked(turns: Iterable[Turn]) -> list[Message]:
@@ -306,10 +313,10 @@ def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], 
     """
     if kind == "decision" and chosen and sentence.option not in (0, chosen):
         return False
-    enough = len(subject_stems(sentence.text)) >= MIN_WORDS
-    may_ask = kind == "open" or (kind == ("decision" if by_agent else "rule") and enough)
-    if is_question(sentence.text) and not may_ask:
-        return False
+    if kind != "open" and is_question(sentence.text):
+        may_ask = kind == ("decision" if by_agent else "rule")
+        if not may_ask or len(subject_stems(sentence.text)) < MIN_WORDS:
+            return False
     return shares[kind] >= SECOND[kind] * max(shares.values())
 
 

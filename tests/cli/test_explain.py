@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -47,9 +48,9 @@ def receipt(**changes: Any) -> dict[str, Any]:
     )
     whole = Receipt(
         "ab" * 32, 1000, 236, "add", "ses_1", "git:x/y", slots, 6, considered, {"no room": 41, "empty": 2},
-        GateSignal(True, "best cosine", 0.61, 0.33), {},
+        GateSignal(True, "best cosine", 0.61, 0.33),
     )  # fmt: skip
-    return {**whole.to_json(), **changes}
+    return {**asdict(whole), **changes}
 
 
 def shown(account: dict[str, Any], message: str = "", width: int = 120, **console: Any) -> str:

@@ -92,7 +92,7 @@ async def test_reading_a_file_makes_its_passages_count_for_more(past: Memory) ->
     await read(past, source)
     after = await compiled(past, "Where is my passport?")
     assert after.receipt.considered[0].terms["references"] == 1.1
-    assert differing_fields(before.receipt.inputs, after.receipt.inputs) == ("hits",)
+    assert differing_fields(before.inputs.digests(), after.inputs.digests()) == ("hits",)
 
 
 @pytest.mark.both_engines
@@ -104,7 +104,7 @@ async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_com
     result = await compiled(past, "Where is my passport?")
     assert "<!-- identity: knowledge/identity/USER.md -->\n# User\n\nI am Ana." in result.text
     assert "<!-- journal: knowledge/journal/2026-02-18.md -->\n## Tea" in result.text
-    assert differing_fields(untouched.receipt.inputs, result.receipt.inputs) == ("files",)
+    assert differing_fields(untouched.inputs.digests(), result.inputs.digests()) == ("files",)
 
 
 async def test_a_projects_own_context_comes_and_another_projects_does_not(past: Memory) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.context import briefs, windows
-from mcp_server.context.condense import Entry, condensed, telegraphic
 from mcp_server.context.push_policy import LONGEST
+from mcp_server.context.slots.checkpoint import Entry, condensed, telegraphic
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Project
