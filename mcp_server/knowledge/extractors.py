@@ -182,6 +182,7 @@ def is_worth_a_line(item: Item) -> bool:
         return True
     return not (
         (item.text.rstrip().endswith("?") and item.kind != "rule")
+        or item.text.rstrip().endswith(":")  # it announces something that is not quoted
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
         or (item.kind in ("rule", "fact") and item.role == "user" and _is_of_now(item))
@@ -276,13 +277,16 @@ def _is_fragment(text: str, content: str) -> bool:
 
 
 def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
-    """Yields facts without the sentences that a decision, a rule or an open item of the same message quotes."""
+    """Yields facts without those last sentences that a decision, a rule or an open item of the same message quotes.
+    Earlier sentences stay: the next one may point at them ("He is our DBA.")."""
     others = [one for one in items if one.kind in ("decision", "rule", "open") and is_worth_a_line(one)]
     for fact in facts:
         said = "\n".join(one.short or one.text for one in others if set(one.sources) & set(fact.sources))
-        kept = " ".join(part for part in SENTENCE_END.split(fact.text) if part.rstrip(" .;,") not in said)
-        if kept:
-            yield replace(fact, text=kept)
+        parts = SENTENCE_END.split(fact.text)
+        while parts and parts[-1].rstrip(" .;,") in said:
+            parts.pop()
+        if parts:
+            yield replace(fact, text=" ".join(parts))
 
 
 DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))

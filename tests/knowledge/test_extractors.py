@@ -225,6 +225,7 @@ def test_an_item_that_is_not_probable_enough_is_not_worth_a_line_and_a_labeled_o
     assert not is_worth_a_line(item("fact", text, 0.18))
     assert not is_worth_a_line(item("fact", text, 0.22, "agent"))
     assert not is_worth_a_line(item("decision", "Very well, the old one.", 0.6)), "it says nothing by itself"
+    assert not is_worth_a_line(item("rule", "I never want the invoices late, here is my current code:", 0.9))
     assert is_worth_a_line(item("decision", "keep it", 1.0))
 
 
@@ -254,6 +255,9 @@ def test_a_fact_keeps_only_the_sentences_that_no_other_line_quotes() -> None:
     items = (item("fact", f"{fact} {rule}", 0.9), item("rule", rule, 0.9))
     turns, context = talk(("user", f"{fact} {rule}"))
     assert [line.text for line in by("facts", (turns, replace(context, items=items)))] == [fact]
+    before = item("fact", f"{rule} {fact}", 0.9)
+    lines = by("facts", (turns, replace(context, items=(before, items[1]))))
+    assert [line.text for line in lines] == [before.text], "the last sentence may point at the one before it"
 
 
 def test_an_answer_to_several_parts_of_a_proposal_is_quoted_once() -> None:
