@@ -57,7 +57,7 @@ from mcp_server.storage.templates import BEGINNING, templates
 from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import LOCAL, LocalFolder
+from mcp_server.storage.values import LOCAL, Folder
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
 
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from mcp_server.relevance.advisor_items import Lexicon
     from mcp_server.storage import ports
     from mcp_server.storage.members import Members
-    from mcp_server.storage.ports import Folder
     from mcp_server.storage.values import SessionRow
 
 
@@ -253,7 +252,7 @@ async def _folder_parts(
     stack.push_async_callback(_closed, state)
     return _Parts(
         settings=settings,
-        disk=LocalFolder(files.root, files.local),
+        disk=Folder.at(files.root, files.local),
         files=files,
         state=state,
         live=LiveSets(state),

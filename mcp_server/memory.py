@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mcp_server.storage.forgotten import ForgottenTexts
     from mcp_server.storage.live_sets import LiveSets
     from mcp_server.storage.logs import AdvisorFiles
-    from mcp_server.storage.ports import Folder, History, Index, Locks, ProjectFolders
+    from mcp_server.storage.ports import History, Index, Locks, ProjectFolders
     from mcp_server.storage.state import State
     from mcp_server.storage.topics import TopicFiles
     from mcp_server.storage.transcripts import Transcripts
-    from mcp_server.storage.values import SessionRow
+    from mcp_server.storage.values import Folder, SessionRow
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
 

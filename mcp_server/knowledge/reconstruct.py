@@ -37,7 +37,7 @@ from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import LocalFolder
+from mcp_server.storage.values import Folder
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.markdown import split_front_matter
@@ -352,7 +352,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
     try:
         yield replace(
             memory,
-            disk=LocalFolder(files.root, files.local),
+            disk=Folder.at(files.root, files.local),
             files=files,
             transcripts=Transcripts(files),
             state=state,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
-from mcp_server.storage.state import State, Tables, Transaction, put_entries, read_entries, storable
+from mcp_server.storage.state import PLACES, State, Tables, Transaction, put_entries, read_entries, storable
 from mcp_server.storage.values import (
     CHUNK_COLUMNS,
     MOST_READINGS,
@@ -135,8 +136,14 @@ class LiveSets(Tables):
         asked = list(dict.fromkeys(places))
 
         def ask(transaction: Transaction) -> dict[tuple[str, int], str]:
-            found = f"SELECT id {_OF} AND turn = ? AND part = 0 AND form = 'cold'"
-            return {place: rows[0][0] for place in asked if (rows := transaction.rows(found, *place))}
+            found: dict[tuple[str, int], str] = {}
+            for first in range(0, len(asked), PLACES):
+                some = asked[first : first + PLACES]
+                these = " OR ".join(["session = ? AND turn = ?"] * len(some))
+                statement = f"SELECT session, turn, id FROM {{live_chunk}} WHERE {{here}}({these})"
+                rows = transaction.rows(f"{statement} AND part = 0 AND form = 'cold'", *chain(*some))
+                found |= {(session, turn): chunk_id for session, turn, chunk_id in rows}
+            return found
 
         return await self.read(ask) if asked else {}
 

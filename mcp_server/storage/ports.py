@@ -188,23 +188,6 @@ Progress = Callable[[int, int], None]
 """Called with the number of files done and the number of all files."""
 
 
-class Folder(Protocol):
-    """The folders of a workspace on this machine. Without any, `root` and `local` raise Unavailable."""
-
-    @property
-    def name(self) -> str:
-        """Returns where the workspace is, for people: its folder, or its address without a password."""
-
-    @property
-    def here(self) -> bool:
-        """Returns whether the workspace is in a folder of this machine."""
-
-    @property
-    def root(self) -> Path: ...
-    @property
-    def local(self) -> Path: ...
-
-
 class Held(Protocol):
     """A lease that is held until `release`, at the latest until the process ends.
 

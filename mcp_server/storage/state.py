@@ -409,19 +409,17 @@ class State(Tables, ABC):
         """Returns an entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn
         ("" for none), and whether the namespace `waiting` has entries, as of one moment."""
 
-        def ask(transaction: Transaction) -> tuple[Any, int, tuple[str, str], bool]:
-            turns = "FROM {turn_key} WHERE {here}session = ?"
-            last = transaction.rows(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", session)
-            value = read_entries(transaction, [(namespace, session)]).get((namespace, session))
-            users, waits = transaction.rows(
-                f"SELECT count(*), EXISTS (SELECT 1 FROM {{entry}} WHERE {{here}}namespace = ?) {turns} "
-                "AND role = 'user'",
-                waiting,
-                session,
-            )[0]
-            return value, int(users), tuple(last[0]) if last else ("", ""), bool(waits)
-
-        return await self.read(ask)
+        turns = "FROM {turn_key} WHERE {here}session = ?"
+        rows = await self.rows(
+            "SELECT (SELECT value FROM {entry} WHERE {here}namespace = ? AND key = ?), "
+            f"(SELECT count(*) {turns} AND role = 'user'), "
+            f"(SELECT role {turns} ORDER BY number DESC LIMIT 1), "
+            f"(SELECT sha {turns} ORDER BY number DESC LIMIT 1), "
+            "EXISTS (SELECT 1 FROM {entry} WHERE {here}namespace = ?)",
+            *(namespace, session, session, session, session, waiting),
+        )
+        value, users, role, sha, waits = rows[0]
+        return (None if value is None else json.loads(value)), int(users), (role or "", sha or ""), bool(waits)
 
     async def remove(self, namespace: str, *keys: str) -> None:
         """Removes values; missing ones are skipped."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from mcp_server.errors import Unavailable
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from pathlib import Path
 
     from mcp_server.conversations.source_keys import TurnKey
@@ -126,17 +126,36 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFolder:
-    """The folders of a workspace on this machine: `root` has its files, `local` is its `.local/`."""
+class Folder:
+    """The folders of a workspace on this machine: `root` has its files, `local` is its `.local/`. Both raise
+    Unavailable if it has none. `name` is where the workspace is, for people."""
 
-    root: Path
-    local: Path
-    here: bool = True
+    name: str
+    _places: tuple[Path, Path] | None = None
+
+    @classmethod
+    def at(cls, root: Path, local: Path) -> Folder:
+        """Returns the folders of a workspace on this machine."""
+        return cls(str(root), (root, local))
 
     @property
-    def name(self) -> str:
-        """Returns the workspace's folder, for people."""
-        return str(self.root)
+    def here(self) -> bool:
+        """Returns whether the workspace is in a folder of this machine."""
+        return self._places is not None
+
+    @property
+    def root(self) -> Path:
+        return self._both[0]
+
+    @property
+    def local(self) -> Path:
+        return self._both[1]
+
+    @property
+    def _both(self) -> tuple[Path, Path]:
+        if self._places is None:
+            raise Unavailable(f"{self.name} is on PostgreSQL: this works only on a memory in a folder (docs/team.md)")
+        return self._places
 
 
 @dataclass(frozen=True, slots=True)

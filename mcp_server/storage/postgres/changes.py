@@ -144,11 +144,10 @@ class TeamChanges(Changes):
 
     def _received(self, seen: int) -> int:
         """Delivers the notices of other processes after number `seen`. Returns the number of the last one."""
-        rows = self._database.run(
-            lambda connection: connection.execute(
-                "SELECT seq, sender, kind, path, session FROM change WHERE ws = %s AND seq > %s ORDER BY seq LIMIT %s",
-                (self._database.ws, seen, MOST_AT_ONCE),
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT seq, sender, kind, path, session FROM change WHERE ws = %s AND seq > %s ORDER BY seq LIMIT %s",
+            seen,
+            MOST_AT_ONCE,
         )
         if rows and rows[0][0] > seen + 1:  # older ones were deleted meanwhile
             self._deliver(Change("index"))

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -125,6 +125,10 @@ class Database:
                         raise
                     time.sleep(random.uniform(0, 0.2))  # so that the other one is ahead
         raise AssertionError("unreachable")
+
+    def rows(self, statement: Any, *values: object) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query, whose first value is the workspace."""
+        return self.run(lambda connection: connection.execute(statement, (self.ws, *values)).fetchall())
 
     async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
         """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""

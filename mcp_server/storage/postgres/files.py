@@ -84,22 +84,23 @@ class TeamFiles(Files):
 
     def names(self, prefix: str, part: str) -> list[str]:
         folder = self._folder(prefix)
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s AND path LIKE '%%.md' "
             "AND strpos(path, %s) > 0",
-            (folder, _after(folder), part),
+            folder,
+            _after(folder),
+            part,
         )
         shown = (path for (path,) in rows if not _is_hidden(path[len(folder) :]))
         return [path for path in shown if part in path.rpartition("/")[2]]
 
     def everything(self) -> Iterator[str]:
-        return (path for (path,) in self._rows("SELECT path FROM file WHERE ws = %s ORDER BY path", ()))
+        return (path for (path,) in self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path"))
 
     def past_versions(self) -> Iterator[tuple[str, int, bytes]]:
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT v.path, v.version, v.size FROM file_version v LEFT JOIN file f ON f.ws = v.ws AND f.path = v.path "
-            "AND f.version = v.version WHERE v.ws = %s AND f.path IS NULL ORDER BY 1, 2",
-            (),
+            "AND f.version = v.version WHERE v.ws = %s AND f.path IS NULL ORDER BY 1, 2"
         )
         for path, number, size in rows:
             yield path, number, b"" if size is None else self.content_of(path, number)
@@ -115,29 +116,30 @@ class TeamFiles(Files):
         )
 
     def _first(self, most: int) -> list[str]:
-        rows = self._rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", (most,))
+        rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", most)
         return [path for (path,) in rows if not _is_hidden(path)]
 
     def versions_of(self, path: str) -> list[FileVersion]:
         """Returns the kept versions of a file, newest first."""
         clean = self.relative(path)
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT path, version, at, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC",
-            (clean,),
+            clean,
         )
         return [FileVersion(found, version, at.astimezone(UTC), size) for found, version, at, size in rows]
 
     def content_of(self, path: str, version: int) -> bytes:
         """Returns the bytes of a version. Raises NotFound if it is not kept."""
         clean = self.relative(path)
-        found = self._rows(
+        found = self._database.rows(
             "SELECT size FROM file_version WHERE ws = %s AND path = %s AND version = %s AND size IS NOT NULL",
-            (clean, version),
+            clean,
+            version,
         )
         if not found:
             raise NotFound(f"version {version} of {path!r} is not kept")
-        rows = self._rows(
-            "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s ORDER BY start", (clean, version)
+        rows = self._database.rows(
+            "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s ORDER BY start", clean, version
         )
         return b"".join(data for (data,) in rows)
 
@@ -268,9 +270,6 @@ class TeamFiles(Files):
     def _ws(self) -> int:
         return self._database.ws
 
-    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return self._database.run(lambda connection: connection.execute(statement, (self._ws, *values)).fetchall())
-
     def _row(self, connection: Connection, path: str, lock: LiteralString = "") -> tuple[Any, ...] | None:
         """Returns version, size, time of the last change, and whether a file is sealed; None if it is missing."""
         select: LiteralString = "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s"
@@ -384,9 +383,10 @@ class TeamFiles(Files):
 
     def _listed(self, prefix: str) -> list[tuple[Any, ...]]:
         folder = self._folder(prefix)
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT path, size, mtime_ns, sealed FROM file WHERE ws = %s AND path >= %s AND path < %s",
-            (folder, _after(folder)),
+            folder,
+            _after(folder),
         )
         shown = [row for row in rows if not _is_hidden(row[0][len(folder) :])]
         return sorted(shown, key=lambda row: row[0].split("/"))

@@ -48,13 +48,12 @@ class TeamHistory:
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
         """Returns the last `commits` versions of the files under these paths, newest first."""
         clean = [self._files.relative(prefix) for prefix in prefixes]
-        rows = self._database.run(
-            lambda connection: connection.execute(
-                "SELECT v.path, v.version, v.at FROM file_version v WHERE v.ws = %s AND v.size IS NOT NULL AND EXISTS "
-                "(SELECT 1 FROM unnest(%s::text[]) AS p (prefix) WHERE v.path = p.prefix OR starts_with(v.path, "
-                "p.prefix || '/')) ORDER BY v.at DESC, v.path, v.version DESC LIMIT %s",
-                (self._database.ws, clean, commits),
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT v.path, v.version, v.at FROM file_version v WHERE v.ws = %s AND v.size IS NOT NULL AND EXISTS "
+            "(SELECT 1 FROM unnest(%s::text[]) AS p (prefix) WHERE v.path = p.prefix OR starts_with(v.path, "
+            "p.prefix || '/')) ORDER BY v.at DESC, v.path, v.version DESC LIMIT %s",
+            clean,
+            commits,
         )
         found = []
         for path, number, at in rows:

@@ -105,14 +105,8 @@ class TeamMembers:
                 "INSERT INTO audit (ws, at, id, principal, client, action, targets, outcome) "
                 "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
                 (
-                    ws,
-                    entry.at,
-                    secrets.token_hex(4),
-                    entry.principal,
-                    entry.client,
-                    entry.action,
-                    list(entry.targets),
-                    entry.outcome,
+                    *(ws, entry.at, secrets.token_hex(4), entry.principal, entry.client, entry.action),
+                    *(list(entry.targets), entry.outcome),
                 ),
             )
 

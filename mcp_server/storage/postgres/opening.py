@@ -6,13 +6,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import Unavailable
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.changes import TeamChanges
@@ -24,27 +22,10 @@ from mcp_server.storage.postgres.locks import TeamLocks
 from mcp_server.storage.postgres.migrate import prepare
 from mcp_server.storage.postgres.state import TeamState
 from mcp_server.storage.templates import templates
+from mcp_server.storage.values import Folder
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
-
-
-@dataclass(frozen=True, slots=True)
-class NoFolder:
-    """A workspace without a folder on this machine."""
-
-    name: str
-    here: bool = False
-
-    @property
-    def root(self) -> Path:
-        """Raises Unavailable."""
-        raise Unavailable(f"{self.name} is on PostgreSQL: this works only on a memory in a folder (docs/team.md)")
-
-    @property
-    def local(self) -> Path:
-        """Raises Unavailable."""
-        return self.root
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +33,7 @@ class TeamStorage:
     """The ports of one workspace."""
 
     database: Database
-    disk: NoFolder
+    disk: Folder
     files: TeamFiles
     state: TeamState
     live: LiveSets
@@ -95,7 +76,7 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
         await changes.start()
         yield TeamStorage(
             database=database,
-            disk=NoFolder(f"the workspace {address.workspace}"),  # members may not know the server's address
+            disk=Folder(f"the workspace {address.workspace}"),  # members may not know the server's address
             files=files,
             state=state,
             live=LiveSets(state),

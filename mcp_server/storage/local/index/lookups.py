@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(id='i.id')}"
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -277,14 +277,8 @@ def _file(connection: sqlite3.Connection, look: FileContent, finished: bool) -> 
         "looked_ns = excluded.looked_ns, sha256 = excluded.sha256, so_far = excluded.so_far, "
         "problem = CASE WHEN ? THEN problem ELSE excluded.problem END RETURNING id",
         (
-            look.path,
-            size,
-            look.mtime_ns,
-            look.looked_ns,
-            sha256,
-            look.so_far.to_json() if look.so_far and finished else None,
-            look.problem,
-            look.same,
+            *(look.path, size, look.mtime_ns, look.looked_ns, sha256),
+            *(look.so_far.to_json() if look.so_far and finished else None, look.problem, look.same),
         ),
     ).fetchone()
     return int(file_id)
@@ -329,19 +323,8 @@ def _insert(
         vector = half[position] if half else None
         wide.append(
             (
-                new,
-                p.ordinal,
-                p.start,
-                p.end,
-                storable(p.text),
-                storable(p.title),
-                p.turn,
-                p.turn_id,
-                p.role,
-                row.chars,
-                *flags,
-                packed,
-                vector,
+                *(new, p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role),
+                *(row.chars, *flags, packed, vector),
             )
         )
         (of_lines if derived else keywords).append((new, storable(" ".join(found.words))))
