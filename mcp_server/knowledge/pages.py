@@ -177,8 +177,8 @@ def _is_full(twin: _Known, line: Line) -> bool:
 
 def _same(known: _Known, line: Line) -> bool:
     """Returns whether two lines say the same. Events of two days are two. A replaced decision that is made again is a
-    new one."""
-    if known.section in SETTLED_SECTIONS and line.source not in known.sources[:1]:
+    new one, unless the turn that settled it only repeats it."""
+    if known.section in SETTLED_SECTIONS and line.source not in known.sources:
         return False
     if normalised(known.text) == normalised(line.text):
         return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources

@@ -40,6 +40,8 @@ def test_a_short_form_is_the_sentences_that_say_most() -> None:
     assert shortened(said, 90) == said.rstrip(".")
     chosen = "The old press is slow, loud, heavy and broken. I'd take the new press in the yard."
     assert shortened(chosen, 60) == "I'd take the new press in the yard"
+    aside = "I'd switch it. Printed lists of every shelf stay on paper for the first two days of the move."
+    assert shortened(aside, 80) == "Printed lists of every shelf stay on paper for the first two days of the move"
     assert shortened("and there are no coroutines and no books; we stay on threads.", 80) == (
         "There are no coroutines and no books; we stay on threads"
     )

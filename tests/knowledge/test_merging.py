@@ -63,6 +63,16 @@ def test_what_a_person_wrote_is_said_already_and_keeps_its_bytes() -> None:
     assert merged(own, placed(line("Ana keeps eleven hives of bees."))) == own
 
 
+def test_a_closed_item_that_the_closing_turn_repeats_is_not_opened_again() -> None:
+    item = "Map the eleven codes of the courier Bex."
+    body = f"# atlas\n\n## Closed items\n\n- 2023-05-08: {item} (done 2023-05-08) [src: {FIRST}#3] [src: {FIRST}#7]\n"
+    first, repeated, again = (
+        Line("open", item, "2023-05-08", turn, FIRST, said="2023-05-08", project="atlas") for turn in (3, 7, 9)
+    )
+    assert merged(body, placed(first, repeated), frozenset({FIRST})) == body
+    assert "## Open items" in merged(body, placed(again))
+
+
 def test_lines_stand_in_the_order_of_their_days_and_others_keep_their_places() -> None:
     body = merged(
         "# Ana\n\n## About\n- somebody's own line\n", placed(line("Ana sails boats.", "2023-06-01", 9, SECOND))
