@@ -7,7 +7,7 @@ every word and by the exact cosine (`storage.index.scoring`), however they were 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,11 @@ COLUMNS: str = (
 """The columns of a passage in the order that `score` and `passage_of` expect."""
 
 
+LARGE_SHARE = 0.1
+"""If a scope has at least this share of all passages, the nearest of all passages are filtered. Otherwise only vectors
+of the scope are compared, which is faster for a project with a sixteenth of 100,000 passages (2026-11-23)."""
+
+
 class Names(dict[Any, str]):
     """The names in rows of passages: here rows have the names themselves, not their numbers."""
 
@@ -75,7 +80,7 @@ class Searching:
         plan, wanted = self._plan(scope)
         ids = self._by_words(plan, wanted, scope) if mode != "vector" else []
         rows = {row[0]: row for row in self._fetched(ids)}
-        by_meaning = self._by_meaning(scope) if self.vector is not None else []
+        by_meaning = self._by_meaning(plan, scope) if self.vector is not None else []
 
         def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
             return score(plan, rows, NAMES, self.vector)
@@ -170,12 +175,14 @@ class Searching:
 
     def _inside(self, ids: Sequence[int], scope: Scope) -> list[int]:
         """Returns those of these passages that are in the scope, in the same order."""
-        if scope.everything or not ids:
-            return list(ids)
+        return list(ids) if scope.everything else self._fulfilling(ids, scope.condition, scope.values)
+
+    def _fulfilling(self, ids: Sequence[int], condition: str, values: Sequence[Any]) -> list[int]:
+        """Returns those of these passages that fulfill a condition, in the same order."""
+        if not ids:
+            return []
         rows = self._rows(
-            f"SELECT m.id FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) AND {scope.condition}",
-            list(ids),
-            *scope.values,
+            f"SELECT m.id FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) AND {condition}", list(ids), *values
         )
         kept = {number for (number,) in rows}
         return [number for number in ids if number in kept]
@@ -296,38 +303,63 @@ class Searching:
 
     # ---------------------------------------------------------------- meaning
 
-    def _by_meaning(self, scope: Scope) -> list[int]:
+    def _by_meaning(self, plan: QueryPlan, scope: Scope) -> list[int]:
         """Returns the passages of the scope nearest to the query, nearest first, by the narrow vectors."""
         assert self.vector is not None
         (narrow,) = in_bytes(self.vector.astype("<f2").reshape(1, -1), self.compared)
         literal = as_vector(narrow.tolist())
         if scope.everything:
-            return self._nearest("", (), scope, literal)
+            return self._nearest(self.depth.meaning, scope, literal)
+        every = max(1, plan.all_passages)
         if scope.other and not self._is_small(scope):
             # As the embedded engine does: first those that a project and a session leave.
-            where, values = "", list[Any]()
+            where, values = list[str](), list[Any]()
             if scope.projects is not None:
-                where += " AND m.project = ANY(%s)"
+                where.append("m.project = ANY(%s)")
                 values.append(list(scope.projects))
             if scope.without_session is not None:
-                where += " AND m.session <> %s"
+                where.append("m.session <> %s")
                 values.append(scope.without_session)
-            found = self._nearest(where, values, scope, literal)
+            if where:
+                share = self._count(replace(scope, other=False), every) / every
+                found = self._nearest_with(" AND ".join(where), values, share, scope, literal)
+            else:
+                found = self._nearest(self.depth.meaning, scope, literal)
             kept = self._inside(found, scope)
             if len(found) < self.depth.meaning or len(kept) >= ENOUGH * self.depth.meaning:
                 return kept
-        return self._nearest(f" AND {scope.condition}", scope.values, scope, literal)
+        return self._nearest_with(scope.condition, scope.values, plan.passages / every, scope, literal)
 
-    def _nearest(self, where: str, values: Sequence[Any], scope: Scope, literal: str) -> list[int]:
-        joined = "JOIN passage m ON m.ws = v.ws AND m.id = v.id" if where else ""
+    def _nearest(self, wanted: int, scope: Scope, literal: str) -> list[int]:
+        """Returns the nearest of all passages."""
         rows = self._rows(
-            f"SELECT v.id FROM passage_vector v {joined} WHERE v.ws = %s AND v.kind = ANY(%s){where} "
+            "SELECT v.id FROM passage_vector v WHERE v.ws = %s AND v.kind = ANY(%s) "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
             _kinds(scope),
-            *values,
             literal,
-            self.depth.meaning,
+            wanted,
         )
+        return [number for (number,) in rows]
+
+    def _nearest_with(
+        self, condition: str, values: Sequence[Any], share: float, scope: Scope, literal: str
+    ) -> list[int]:
+        """Returns the nearest passages that fulfill a condition. `share` is about the share of all that do so."""
+        wanted = self.depth.meaning
+        if share >= LARGE_SHARE:
+            found = self._nearest(int(SLACK * wanted / share), scope, literal)
+            kept = self._fulfilling(found, condition, values)
+            if len(kept) >= wanted:
+                return kept[:wanted]
+        # Materialized, because PostgreSQL may otherwise sort the vectors of all passages before it filters them.
+        rows = self.connection.execute(
+            "WITH near AS MATERIALIZED (SELECT v.id, v.vector <-> %s::halfvec AS distance FROM passage_vector v "
+            "JOIN passage m ON m.ws = v.ws AND m.id = v.id "
+            f"WHERE v.ws = %s AND v.kind = ANY(%s) AND {condition}) "
+            "SELECT id FROM near ORDER BY distance, id LIMIT %s",
+            (literal, self.ws, _kinds(scope), *values, wanted),
+            binary=True,
+        ).fetchall()
         return [number for (number,) in rows]
 
     def _is_small(self, scope: Scope) -> bool:
