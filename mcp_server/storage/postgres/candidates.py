@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
 from mcp_server.search.ranking import matching_best
+from mcp_server.storage.index import query_plan
 from mcp_server.storage.index.query_plan import (
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
     QueryPlan,
-    Scope,
     SmallScope,
     planned,
 )
@@ -53,6 +53,15 @@ class Names(dict[Any, str]):
 
 
 NAMES = Names()
+
+
+class Scope(query_plan.Scope):
+    """Filters as SQL. `condition` is about a row `m` of `passage`."""
+
+    @property
+    def kinds(self) -> list[int]:
+        """Returns the kinds of passages that are counted and searched by meaning."""
+        return [SAID, LINES] if self.lines else [SAID]
 
 
 @dataclass(slots=True)
@@ -233,7 +242,7 @@ class Searching:
         if scope.other:
             rows = self._rows(
                 f"SELECT count(*) FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) AND {scope.condition}",
-                _kinds(scope),
+                scope.kinds,
                 *scope.values,
             )
             return int(rows[0][0])
@@ -242,7 +251,7 @@ class Searching:
             rows = self._rows(
                 "SELECT coalesce(sum(passages), 0) FROM speaker WHERE ws = %s AND project = ANY(%s) AND kind = ANY(%s)",
                 list(scope.projects),
-                _kinds(scope),
+                scope.kinds,
             )
             counted = int(rows[0][0])
         if scope.without_session is not None:
@@ -261,7 +270,7 @@ class Searching:
     def _counted(self, number: int, scope: Scope) -> int:
         """Returns the number of passages of the scope that contain a word."""
         ids: list[int] = []
-        for kind in _kinds(scope):
+        for kind in scope.kinds:
             listed = postings.load(self.connection, self.ws, kind, [number])
             ids += listed[number].ids.tolist() if number in listed else []
         return len(self._inside(ids, scope))
@@ -323,7 +332,7 @@ class Searching:
         rows = self._rows(
             f"SELECT v.id FROM passage_vector v {joined} WHERE v.ws = %s AND v.kind = ANY(%s){where} "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
-            _kinds(scope),
+            scope.kinds,
             *values,
             literal,
             self.depth.meaning,
@@ -335,7 +344,7 @@ class Searching:
         rows = self._rows(
             "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
             f"AND {scope.condition} LIMIT %s) AS counted",
-            _kinds(scope),
+            scope.kinds,
             *scope.values,
             SMALL_SCOPE + 1,
         )
@@ -382,11 +391,6 @@ class Searching:
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, (self.ws, *values), binary=True).fetchall()
-
-
-def _kinds(scope: Scope) -> list[int]:
-    """Returns the kinds of passages that are counted and searched by meaning."""
-    return [SAID, LINES] if scope.lines else [SAID]
 
 
 def as_vector(numbers: Sequence[int]) -> str:
