@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
 from mcp_server.search.ranking import matching_best
+from mcp_server.storage.index import query_plan
 from mcp_server.storage.index.query_plan import (
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
     QueryPlan,
-    Scope,
     SmallScope,
     planned,
 )
@@ -58,6 +58,15 @@ class Names(dict[Any, str]):
 
 
 NAMES = Names()
+
+
+class Scope(query_plan.Scope):
+    """Filters as SQL. `condition` is about a row `m` of `passage`."""
+
+    @property
+    def kinds(self) -> list[int]:
+        """Returns the kinds of passages that are counted and searched by meaning."""
+        return [SAID, LINES] if self.lines else [SAID]
 
 
 @dataclass(slots=True)
@@ -240,7 +249,7 @@ class Searching:
         if scope.other:
             rows = self._rows(
                 f"SELECT count(*) FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) AND {scope.condition}",
-                _kinds(scope),
+                scope.kinds,
                 *scope.values,
             )
             return int(rows[0][0])
@@ -249,7 +258,7 @@ class Searching:
             rows = self._rows(
                 "SELECT coalesce(sum(passages), 0) FROM speaker WHERE ws = %s AND project = ANY(%s) AND kind = ANY(%s)",
                 list(scope.projects),
-                _kinds(scope),
+                scope.kinds,
             )
             counted = int(rows[0][0])
         if scope.without_session is not None:
@@ -268,7 +277,7 @@ class Searching:
     def _counted(self, number: int, scope: Scope) -> int:
         """Returns the number of passages of the scope that contain a word."""
         ids: list[int] = []
-        for kind in _kinds(scope):
+        for kind in scope.kinds:
             listed = postings.load(self.connection, self.ws, kind, [number])
             ids += listed[number].ids.tolist() if number in listed else []
         return len(self._inside(ids, scope))
@@ -335,7 +344,7 @@ class Searching:
         rows = self._rows(
             "SELECT v.id FROM passage_vector v WHERE v.ws = %s AND v.kind = ANY(%s) "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
-            _kinds(scope),
+            scope.kinds,
             literal,
             wanted,
         )
@@ -357,7 +366,7 @@ class Searching:
             "JOIN passage m ON m.ws = v.ws AND m.id = v.id "
             f"WHERE v.ws = %s AND v.kind = ANY(%s) AND {condition}) "
             "SELECT id FROM near ORDER BY distance, id LIMIT %s",
-            (literal, self.ws, _kinds(scope), *values, wanted),
+            (literal, self.ws, scope.kinds, *values, wanted),
             binary=True,
         ).fetchall()
         return [number for (number,) in rows]
@@ -367,7 +376,7 @@ class Searching:
         rows = self._rows(
             "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
             f"AND {scope.condition} LIMIT %s) AS counted",
-            _kinds(scope),
+            scope.kinds,
             *scope.values,
             SMALL_SCOPE + 1,
         )
@@ -414,11 +423,6 @@ class Searching:
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, (self.ws, *values), binary=True).fetchall()
-
-
-def _kinds(scope: Scope) -> list[int]:
-    """Returns the kinds of passages that are counted and searched by meaning."""
-    return [SAID, LINES] if scope.lines else [SAID]
 
 
 def as_vector(numbers: Sequence[int]) -> str:
