@@ -254,7 +254,7 @@ LINE = {"knowledge/people/user.md#7": DerivedLine("- Only takes window seats.", 
 
 
 def receipt(*considered: Considered) -> Receipt:
-    return Receipt("", 1000, 10, "add", "", "", (), 0, considered, {}, None, {})
+    return Receipt("", 1000, 10, "add", "", "", (), 0, considered, {}, None)
 
 
 def test_a_turn_counts_with_its_words_its_part_or_a_line_that_was_derived_from_it() -> None:
