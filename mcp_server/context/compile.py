@@ -6,7 +6,7 @@ This file reads the inputs from the ports, first what the state and the index ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -458,46 +458,55 @@ def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> 
 
 def source_files(
     memory: Memory, local_date: str, project: Project, others: frozenset[str] | None = None
-) -> Iterator[SourceFile]:
-    """Yields the files that belong to every context, without lines that extractors wrote about the projects `others`
-    (by default: all other projects). An unreadable file is yielded as withheld."""
+) -> list[SourceFile]:
+    """Returns the files that belong to every context by path, without lines that extractors wrote about the projects
+    `others` (by default: all other projects). An unreadable file is returned as withheld."""
     others = other_projects(memory, project) if others is None else others
     paths = [*_identity_files(memory), MEMORY_FILE, ACTIVE_FILE, GENERAL_PAGE, *journal_files(local_date)]
     if project.slug is not None:
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
-    for source in _read(memory, paths):
-        path = source.path
-        yield without(source, of_others(source.text, others)) if path.startswith(JOURNAL_FOLDER) else source
+    return [
+        without(one, of_others(one.text, others)) if one.path.startswith(JOURNAL_FOLDER) else one
+        for one in _read(memory, paths)
+    ]
 
 
-def own_files(personal: Memory) -> Iterator[SourceFile]:
-    """Yields the files of the user's own memory that belong to every context of a shared one: who the user is, and the
+def own_files(personal: Memory) -> list[SourceFile]:
+    """Returns the files of the user's own memory that belong to every context of a shared one: who the user is, and the
     rules that belong to no project. Their paths begin with OWN."""
-    for source in _read(personal, [*_identity_files(personal), GENERAL_PAGE]):
-        shown = rules_in_force(source) if source.path == GENERAL_PAGE else source
-        yield replace(shown, path=OWN + source.path)
+    files = _read(personal, [*_identity_files(personal), GENERAL_PAGE])
+    shown = [rules_in_force(one) if one.path == GENERAL_PAGE else one for one in files]
+    return [replace(one, path=OWN + one.path) for one in shown]
 
 
 def _identity_files(memory: Memory) -> list[str]:
     return [USER_FILE, *(stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md"))]
 
 
-def _read(memory: Memory, paths: Iterable[str]) -> Iterator[SourceFile]:
-    """Yields those of these files that exist, ordered by path."""
-    for path in sorted(paths):
+def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
+    """Returns those of these files that exist, by path. An unreadable file is returned as withheld."""
+    sources: dict[str, SourceFile] = {}
+    texts: dict[str, str] = {}
+    for path in paths:
         try:
             text = memory.files.text_or_none(path)
         except ContextManagerError:
-            yield SourceFile(path, "", withheld=(Withheld("cannot be read: `status` says why"),))
+            sources[path] = SourceFile(path, "", withheld=(Withheld("cannot be read: `status` says why"),))
             continue
-        if text is None:
-            continue
-        if marked_line(text) is not None:  # neither version is the user's choice
-            yield SourceFile(path, "", withheld=(Withheld("two versions that nobody has merged: `status` says where"),))
-            continue
-        split = split_front_matter(text)
-        source = SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
-        yield of_the_user(source) if path == USER_FILE else source
+        if text is not None:
+            texts[path] = text
+    marked = list(map(marked_line, texts.values()))
+    split = list(map(split_front_matter, texts.values()))
+    untouched = list(map(is_untouched_template, texts, texts.values()))
+    for path, mark, parts, is_template in zip(texts, marked, split, untouched, strict=True):
+        source = SourceFile(path, parts.body, parts.body_line, is_template)
+        if mark is not None:  # neither version is the user's choice
+            why = "two versions that nobody has merged: `status` says where"
+            source = SourceFile(path, "", withheld=(Withheld(why),))
+        elif path == USER_FILE:
+            source = of_the_user(source)
+        sources[path] = source
+    return [sources[path] for path in sorted(sources)]
 
 
 def anchored(memory: Memory) -> tuple[str, ...]:

@@ -135,7 +135,8 @@ def _filled(
     costs = _costs(sections, meter)
     left = allowance - sum(costs.values())
     step = max(1, int(allowance * GROWTH_STEP))
-    if left >= step and any(_is_cut(sections[name]) for name in growing):
+    shown = [one for name in growing for one in sections[name].considered]
+    if left >= step and any(not one.whole or one.reason == NO_ROOM_IN_SHARE for one in shown):  # one of them was cut
         return _pass(filling, allowance - left % step, caps, growing, costs)
     return sections, accounts
 
@@ -189,10 +190,6 @@ def _pass(
         for (name, section), count in zip(sections.items(), counts, strict=True)
     ]
     return sections, tuple(accounts)
-
-
-def _is_cut(section: Section) -> bool:
-    return any(not one.whole or one.reason == NO_ROOM_IN_SHARE for one in section.considered)
 
 
 def _costs(sections: Mapping[str, Section], meter: Meter) -> dict[str, int]:

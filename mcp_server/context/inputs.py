@@ -173,7 +173,8 @@ class CompileInputs:
 
         In that JSON a dataclass is the list of its values, ordered by name, which takes half the time of an object.
         """
-        return {name: _sha256(value) for name, value in self._values().items()}
+        texts = {name: _canonical(value, _row) for name, value in self._values().items()}
+        return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the inputs as JSON values, one key for each field. `from_json` is the inverse."""
@@ -193,10 +194,6 @@ class CompileInputs:
 def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the names of the fields in which two compilations' digests differ."""
     return tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
-
-
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(_canonical(value, _row).encode()).hexdigest()
 
 
 def _canonical(value: Any, default: Callable[[Any], Any]) -> str:

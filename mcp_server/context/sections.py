@@ -207,13 +207,9 @@ def tight(text: str) -> str:
     return _LOOSE.sub(r"\1\n", _BLANK_LINES.sub("\n\n", _EMPTY_HEADING.sub("", text))).strip("\n")
 
 
-def without_blank_lines(text: str) -> str:
-    return _BLANK_LINES.sub("\n", text.strip("\n"))
-
-
 def indented(text: str) -> str:
     """Text whose further lines cannot be mistaken for a header or another speaker's turn."""
-    return without_blank_lines(text).replace("\n", "\n ")
+    return _BLANK_LINES.sub("\n", text.strip("\n")).replace("\n", "\n ")
 
 
 def speaker(role: str, name: str | None) -> str:

@@ -211,19 +211,19 @@ async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
     return await turns_of(memory, row) if row else ()
 
 
-async def window_start(memory: Memory, row: SessionRow, until: int | None = None) -> int | None:
-    """Returns the number of the turn that the client's window begins with, ignoring turns after number `until`.
+async def window_start(memory: Memory, row: SessionRow) -> int | None:
+    """Returns the number of the turn that the client's window begins with.
 
     That is the last compaction, or the first turn after the session was resumed in another window. None if the window
     holds all turns.
     """
     resumed = await memory.state.get(RESUMED, row.session)
-    return await run_sync(read_window_start, memory, row, resumed, until)
+    return await run_sync(read_window_start, memory, row, resumed)
 
 
-def read_window_start(memory: Memory, row: SessionRow, resumed: object, until: int | None) -> int | None:
-    """Returns the same as `window_start`; `resumed` is the session's entry in RESUMED. Reads files: call it in a
-    thread."""
+def read_window_start(memory: Memory, row: SessionRow, resumed: object, until: int | None = None) -> int | None:
+    """Returns the same as `window_start`, ignoring turns after number `until`; `resumed` is the session's entry in
+    RESUMED. Reads files: call it in a thread."""
     starts = [_last_compaction(memory, row, until), resumed + 1 if isinstance(resumed, int) else None]
     return max((start for start in starts if start is not None and (until is None or start <= until)), default=None)
 

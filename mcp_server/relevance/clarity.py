@@ -336,7 +336,7 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
     back."""
     found = await judged(memory, session, ignore_pruned=True)
     counts, before = found.counts, found.pruned
-    out = {name for name, at in before.items() if (item := counts.items.get(name)) and _is_out(item.last_mention, at)}
+    out = {name for name, at in before.items() if (item := counts.items.get(name)) and item.last_mention <= at}
     gone = tuple(verdict for verdict in found.verdicts if not verdict.keep)
     fresh = {verdict.item.id: counts.exchange for verdict in gone if verdict.item.id not in out}
     if fresh and not dry_run:
@@ -442,14 +442,10 @@ def _judged(
         one = replace(one, essential=name in essential, terms=terms[name])
         strong = one.score >= rules.strict_mode_preserve_threshold
         protected = one.item.anchored or (rules.strict and (one.essential or strong))
-        if one.keep and not protected and name in pruned and _is_out(one.item.last_mention, pruned[name]):
+        if one.keep and not protected and name in pruned and one.item.last_mention <= pruned[name]:
             one = replace(one, keep=False, why="pruned, and not mentioned since")
         judged.append(one)
     return tuple(judged)
-
-
-def _is_out(last_mention: int, pruned_at: int) -> bool:
-    return last_mention <= pruned_at
 
 
 def _essential(memory: Memory, counts: Tracker, of_topics: frozenset[str]) -> frozenset[str]:

@@ -39,7 +39,7 @@ NAMED = 0.3
 CHANGEABLE = ("decision", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
-CLOSES = 0.06
+CLOSES = 0.1
 """The probability from which on a report closes an open item."""
 
 LEAST_STATEMENTS = 8

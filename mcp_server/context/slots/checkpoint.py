@@ -264,10 +264,12 @@ def condensed(entries: Sequence[Entry], tokens: int, meter: Meter) -> list[str]:
 
 
 def _allowed(clauses: Sequence[_Clause], chosen: Collection[int]) -> list[int]:
-    """Returns the clauses that may be added: the user's words before the proposal that they change or refuse."""
+    """Returns the clauses that may be added. The first one is of the user's words that change or refuse a proposal, else
+    of the first sentence: a clause that explains a decision may alone sound like its opposite."""
     answer = [place for place, one in enumerate(clauses) if one.part in ("answer", "amended")]
     refusal = [place for place, one in enumerate(clauses) if one.part == "own" and clauses[-1].part == "refused"]
-    places = range(len(clauses)) if chosen else answer or refusal or range(len(clauses))
+    first = [place for place, one in enumerate(clauses) if one.sentence == clauses[0].sentence]
+    places = range(len(clauses)) if chosen else answer or refusal or first
     return [place for place in places if place not in chosen]
 
 
