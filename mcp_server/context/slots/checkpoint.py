@@ -264,8 +264,8 @@ def condensed(entries: Sequence[Entry], tokens: int, meter: Meter) -> list[str]:
 
 
 def _allowed(clauses: Sequence[_Clause], chosen: Collection[int]) -> list[int]:
-    """Returns the clauses that may be added. The first one is of the user's words that change or refuse a proposal, else
-    of the first sentence: a clause that explains a decision may alone sound like its opposite."""
+    """Returns the clauses that may be added. The first one comes from the user's words that change or refuse a
+    proposal, else from the first sentence: a clause that explains a decision may alone sound like its opposite."""
     answer = [place for place, one in enumerate(clauses) if one.part in ("answer", "amended")]
     refusal = [place for place, one in enumerate(clauses) if one.part == "own" and clauses[-1].part == "refused"]
     first = [place for place, one in enumerate(clauses) if one.sentence == clauses[0].sentence]
