@@ -118,7 +118,7 @@ async def test_a_newer_version_expands_all_tables_while_this_one_writes_and_noth
     async with open_memory(address, KEYWORDS_ONLY) as memory:  # this version starts again on the newer tables
         await memory.index.refresh()
         found = await search(memory, SearchRequest("a says 7"))
-        assert found.hits[0].passage.text == "a says 7"
+        assert "a says 7" in [hit.passage.text for hit in found.hits]
 
 
 @contextmanager
