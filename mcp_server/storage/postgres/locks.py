@@ -37,8 +37,15 @@ RENEW_SECONDS = 5.0
 
 MAINTAINER = "maintainer"
 
+_SOON = "set_config('idle_in_transaction_session_timeout', %s, true)"
+"""Ends the transaction of a process that falls asleep before the commit: it keeps the row no longer than a lease."""
+
 _TRANSCRIPT, _FILES, _GIT = 1, 2, 3
 _NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
+
+
+def _milliseconds() -> str:
+    return str(int(LEASE_SECONDS * 1000))
 
 
 class Lease:
@@ -71,8 +78,8 @@ class Lease:
         if self._released:  # a task that outlives the work
             return
         found = connection.execute(
-            "SELECT 1 FROM lease WHERE ws = %s AND name = %s AND holder = %s AND fence = %s FOR KEY SHARE",
-            (self._database.ws, self._name, self._holder, self.fence),
+            f"SELECT {_SOON} FROM lease WHERE ws = %s AND name = %s AND holder = %s AND fence = %s FOR KEY SHARE",
+            (_milliseconds(), self._database.ws, self._name, self._holder, self.fence),
         ).fetchone()
         if found is None:
             self.lost = True
@@ -104,8 +111,8 @@ class Lease:
     def _renewed(self, connection: Connection) -> bool:
         row = connection.execute(
             "UPDATE lease SET expires = clock_timestamp() + make_interval(secs => %s) "
-            "WHERE ws = %s AND name = %s AND holder = %s AND fence = %s RETURNING 1",
-            (LEASE_SECONDS, self._database.ws, self._name, self._holder, self.fence),
+            f"WHERE ws = %s AND name = %s AND holder = %s AND fence = %s RETURNING {_SOON}",
+            (LEASE_SECONDS, self._database.ws, self._name, self._holder, self.fence, _milliseconds()),
         ).fetchone()
         return row is not None
 
