@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -11,11 +10,24 @@ U = TypeVar("U")
 
 
 async def both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Returns the results of two awaitables that run at once. If one fails, the other still ends before its error is
-    raised as it is. If the caller is cancelled, both are; a thread that one of them waits for runs on, so give it only
-    work that may end later: reading, or a transaction."""
-    results = await asyncio.gather(first, second, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results[0], results[1]  # type: ignore[return-value]
+    """Returns the results of two awaitables that run at once. Raises the error of either as it is."""
+    from anyio import create_task_group
+
+    results: list[U] = []
+    errors: list[Exception] = []
+
+    async def run_second() -> None:
+        try:
+            results.append(await second)
+        except Exception as error:  # raised below, not as an ExceptionGroup
+            errors.append(error)
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(run_second)
+        try:
+            result = await first
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return result, results[0]

@@ -35,6 +35,7 @@ async def test_with_hooks_the_model_is_offered_no_tool_for_what_they_do(tmp_path
         assert {"hook", "forget"} <= listed
         assert client.instructions == instructions.FIRST_WITH_HOOKS
         await refused(client, "observe", role="user", content="x")
+        await call(client, "status")  # creates the workspace
     text = instructions.now(workspace, workspace / ".local", hooks=True)
     assert "Nothing is stored" not in text
     assert "observe" not in text
