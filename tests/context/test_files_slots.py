@@ -293,6 +293,21 @@ def test_a_projects_file_is_shown_without_what_a_later_line_takes_back() -> None
     assert gone.reason == "no longer so: a newer line of its file says otherwise"
 
 
+def test_a_journal_is_shown_without_short_forms_of_its_pages_lines() -> None:
+    sources = [SRC.replace("]", f"{n}]") for n in range(4)]
+    page = ["# tea", "", "## Key Decisions", f"- 2026-05-04: Sencha, two tins. It keeps. {sources[0]}", ""]
+    page += ["## Replaced decisions", f"- 2026-05-04: Green tea it is. (replaced 2026-05-04) {sources[1]}"]
+    day = ["## tea", f"- Decided: Sencha, two tins [[tea/context]] {sources[0]}", f"- Done: Two pots came {sources[0]}"]
+    day += [f"- Decided: Green tea it is [[tea/context]] {sources[1]}", f"- Decided: Sencha, two tins {sources[2]}"]
+    journal = file("knowledge/journal/2026-05-04.md", "\n".join(day))
+    result = compiled(files=(file("knowledge/projects/tea/context.md", "\n".join(page)), journal))
+    shown = result.text.split("2026-05-04.md -->\n")[1].replace("\n\n", "\n")
+    assert shown.strip() == "## tea\n- Done: Two pots came\n- Decided: Sencha, two tins", "another turn said that one"
+    reasons = {one.id: one.reason for one in result.receipt.considered if one.source == journal.path}
+    assert reasons[f"{journal.path}:2-2"] == "shown above"
+    assert reasons[f"{journal.path}:4-4"].startswith("no longer so")
+
+
 def test_a_file_is_accounted_for_from_its_first_line_to_its_last() -> None:
     (entry,) = compiled(files=(file("knowledge/identity/USER.md", "\n\nI am Ana.\nI row."),)).receipt.considered
     assert entry.id == "knowledge/identity/USER.md:3-4"

@@ -50,7 +50,7 @@ from mcp_server.text.destinations import (
     is_page,
 )
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
-from mcp_server.text.entries import DERIVED, entries, is_derived, is_state, without_sources
+from mcp_server.text.entries import DERIVED, Source, entries, is_derived, is_state, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections, without_comments
 from mcp_server.text.words import words
@@ -263,14 +263,35 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
     return None
 
 
-def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
+def _out(inputs: CompileInputs, source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
+    if source.path.startswith(JOURNAL_FOLDER):
+        return dict.fromkeys(repeated(source.text.split("\n"), said), SHOWN_ABOVE) | _copies(inputs, source)
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     again = repeated(source.text.split("\n"), said)
     items = page_lines(source) if is_page(source.path) else []
     shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in ENDED}
     settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in ENDED}
     return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | shown | settled
+
+
+def _copies(inputs: CompileInputs, journal: SourceFile) -> dict[int, str]:
+    """Returns the lines of a journal (from 0) that are short forms of lines of this context's pages: they have the same
+    source and no other words. The reason is that of the page's line."""
+    of_turn: dict[Source, list[tuple[frozenset[str], str]]] = {}
+    for page in filter(lambda one: is_page(one.path), inputs.files):
+        rows = page.text.split("\n")
+        for one in page_lines(page):
+            reason = NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE
+            for source in sources_of(rows[one.line - page.first_line])[:1]:
+                of_turn.setdefault(source, []).append((frozenset(words(one.text)), reason))
+    found: dict[int, str] = {}
+    for place, row in enumerate(journal.text.split("\n")):
+        said = frozenset(words(without_sources(row.partition(": ")[2])))
+        for source in sources_of(row)[:1]:
+            reasons = [reason for known, reason in of_turn.get(source, ()) if said <= known]
+            found |= {place: reasons[0]} if reasons else {}
+    return found
 
 
 def _says_something(text: str) -> bool:
@@ -291,7 +312,7 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
         said = said_above(filling)
         for source in sources:
             reason = _ruled_out(filling.inputs, source)
-            rest = source if reason else without(source, _out(source, said))
+            rest = source if reason else without(source, _out(filling.inputs, source, said))
             if rest is not source and not _says_something(rest.text):
                 reason = SHOWN_ABOVE
             considered += withheld(name, rest, reason)
@@ -459,7 +480,7 @@ def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callab
     def floor(filling: Filling) -> int:
         there = (
             _ruled_out(filling.inputs, source) is None
-            and _says_something(without(source, _out(source, frozenset())).text)
+            and _says_something(without(source, _out(filling.inputs, source, frozenset())).text)
             for source in _of_slot(filling.inputs, belongs)
         )
         return int(int(filling.allowance * filling.inputs.settings.memory_share) * part) if any(there) else 0
