@@ -230,7 +230,7 @@ def test_correct_a_fact_by_keyboard(page: Page, root: str, bakery: Path) -> None
     tab_to(page, "Edit")
     page.keyboard.press("Enter")
     page.wait_for_url("**/knows/edit**")
-    assert page.evaluate("document.activeElement.name") == "text"
+    page.wait_for_function("document.activeElement.name == 'text'")  # `autofocus` comes after the page
     page.keyboard.press("Control+A")
     page.keyboard.type("Ratar raised T-500 to 0.63 euros a kilo.")
     tab_to(page, "Correct it")
