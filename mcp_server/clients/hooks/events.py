@@ -68,6 +68,10 @@ TOOL_PAUSE = timedelta(seconds=20)
 PROMPTS = "prompts"
 """Namespace of the state: session → prompts that are not in any transcript yet."""
 
+ANSWER = "answer"
+"""Namespace of the state: session → the answer to a prompt that no server got, until the client writes its transcript;
+entries of the queue hold no answers."""
+
 MOST_PROMPTS = 50
 
 STILL_WRITING = timedelta(seconds=30)
@@ -248,10 +252,19 @@ async def _on_stop(memory: Memory, given: Given) -> None:
         return
     prompts = await memory.state.get(PROMPTS, given.session)
     noted = [prompt for prompt in prompts if isinstance(prompt, str)] if isinstance(prompts, list) else []
+    if captured == "missing" and not noted and await _is_being_written(memory, given, captured):
+        # No server got the prompt: recorded now, the answer would stand before it.
+        if given.last_message:
+            await memory.state.put(ANSWER, given.session, redact(given.last_message).text)
+        await _look_again(memory, "Stop", given)
+        return
+    kept = await memory.state.get(ANSWER, given.session) if given.at else None
     if captured != "read":
         for prompt in noted:
             await _observe(memory, given, "user", prompt)
-        await _observe(memory, given, "agent", given.last_message)
+        await _observe(memory, given, "agent", given.last_message or str(kept or ""))
+    if kept:
+        await memory.state.remove(ANSWER, given.session)
     if noted:
         await memory.state.remove(PROMPTS, given.session)
     if await _is_being_written(memory, given, captured):

@@ -113,6 +113,23 @@ async def test_a_transcript_that_the_client_creates_after_its_hooks_is_recorded_
     assert (await sessions.require(told, "now")).status == "closed"
 
 
+async def test_an_answer_waits_for_its_prompt_if_the_server_was_not_there_when_that_was_typed(
+    told: Memory, window: Open, clock: Clock
+) -> None:
+    now = window()
+    now.at = clock()
+    await now.hook("Stop", last_assistant_message="A knot.")  # the client writes its transcript a moment later
+    now.write("user", "What is a bowline?")
+    now.write("assistant", "A knot.")
+    assert await listener.drain(told, work) == 1
+    assert await said(told, "now") == ["What is a bowline?", "A knot."]
+    bare = window("bare")
+    await bare.hook("Stop", last_assistant_message="A loop.")
+    clock.forward(minutes=1)
+    assert (await listener.drain(told, work), listener.waiting(told.disk.local)) == (1, 0)
+    assert await said(told, "bare") == ["A loop."]
+
+
 async def test_a_transcript_that_a_client_never_creates_is_not_awaited_for_long(
     told: Memory, window: Open, clock: Clock
 ) -> None:
