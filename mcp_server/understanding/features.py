@@ -22,8 +22,8 @@ Features = dict[str, float]
 HEAD, TAIL = 14, 18
 """Words of the next message's beginning and of the last message's end that count as context."""
 
-CHOICE_SENTENCES = 3
-"""Sentences of a message of which one alone may name an option."""
+CHOICE_SENTENCES, CHOICE_WORDS = 3, 12
+"""Sentences of a message of which one alone may name an option, and words of its beginning that may."""
 
 MAX_WORDS = 60
 """Words of a sentence that count."""
@@ -67,9 +67,11 @@ _LOWER_CUES = {name: re.compile(pattern.pattern) for name, pattern in CUES.items
 """`CUES` for text in lower case: searching without IGNORECASE takes a third of the time."""
 
 _ORDINALS = {
-    "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "former": 1,
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "four": 4, "former": 1,
     "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2, "dritte": 3,
 }  # fmt: skip
+_MARKED = re.compile(r"\W*a[.,;:)!]", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
 _OPENING = re.compile(r"[^\w\s]{1,3}")
 _TAG = re.compile(r"</?[a-z][\w-]*[^>]*>", re.IGNORECASE)
 _LABELED = re.compile(r"\W*[\w -]{3,40}(?:\]|:)\s")
@@ -129,18 +131,30 @@ class Message:
         return found
 
     @cached_property
-    def picked(self) -> int:
-        """The option that this message chooses by number, letter or ordinal, or 0."""
-        words = self.words[:12]
+    def picks(self) -> tuple[int, ...]:
+        """The options that this message chooses by number, letter or ordinal: "b", "option 2", "1 and 3", "1 to 4"."""
+        words = self.words[:CHOICE_WORDS]
+        ends = len(word_list(_SENTENCE_END.split(self.content[:500], 1)[0]))
         for place, word in enumerate(words):
             before = words[place - 1] if place else ""
-            if word.isdecimal() and 0 < int(word) < 8 and (place == 0 or before in _CHOOSING):
-                return int(word)
-            if word in "abcdef" and len(word) == 1 and (before in _CHOOSING or (place == 0 and _alone(words))):
-                return ord(word) - ord("a") + 1
-            if word in _ORDINALS and (place == 0 or before in ("the", "to", "die", "das", "option")):
-                return _ORDINALS[word]
-        return next(filter(None, map(_option_alone, self.sentences[:CHOICE_SENTENCES])), 0)
+            if _option(word) and (before in _CHOOSING or (place == 0 and self._names_option)):
+                break
+            if word in _ORDINALS and (place == 0 or before in _ARTICLES):
+                break
+        else:
+            return next(filter(None, map(_option_alone, self.sentences[:CHOICE_SENTENCES])), ())
+        return _chain(word, words[place + 1 : max(ends, place + 1)])
+
+    @property
+    def _names_option(self) -> bool:
+        """Whether a first word of one letter names an option: "B", "a.", "b please", but not "a table …"."""
+        words = self.words
+        return (
+            words[0] != "a"
+            or len(words) == 1
+            or words[1] in ("please", "then", "without", "with", "and", "but", "!", "is")
+            or _MARKED.match(self.content) is not None
+        )
 
     @cached_property
     def has_options(self) -> bool:
@@ -188,22 +202,49 @@ _CHOOSING = (
 )
 
 
-def _option_alone(sentence: Sentence) -> int:
-    """Returns the option of a sentence that says nothing else ("2.", "then b"), or 0."""
+_ARTICLES = ("the", "to", "die", "das", "option")
+_CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", "bis", "do")
+"""Words between two options that are chosen together, and between the first and the last of several."""
+
+
+def _option(word: str) -> int:
+    """Returns the option that a word names, 1 to 7 or a to f, or 0."""
+    if word.isdecimal():
+        return int(word) if 0 < int(word) < 8 else 0
+    return ord(word) - ord("a") + 1 if len(word) == 1 and "a" <= word <= "f" else 0
+
+
+def _chain(first: str, words: Sequence[str]) -> tuple[int, ...]:
+    """Returns the first option and those that the other words of its sentence add: "1 and 2", "b, c", "1 to 4". Returns
+    nothing if they also name others ("1 today, 2 next"), unless they say no to them ("a, not c")."""
+    found, through, ended = [_named(first)], False, False
+    for place, word in enumerate(words):
+        number = _named(word) if word != "a" and _form(word) == _form(first) else 0
+        if ended and number and number not in found and "no" not in cues(words[place - 1]):
+            return ()
+        if not ended and number > found[-1]:
+            found += range(found[-1] + 1, number + 1) if through else [number]
+        elif word not in _CHAINING and word not in _RANGE:
+            ended = True
+        through = word in _RANGE
+    return tuple(found)
+
+
+def _named(word: str) -> int:
+    return _option(word) or _ORDINALS.get(word, 0)
+
+
+def _form(word: str) -> str:
+    return "number" if word.isdecimal() else "letter" if len(word) == 1 else "word"
+
+
+def _option_alone(sentence: Sentence) -> tuple[int, ...]:
+    """Returns the option of a sentence that says nothing else ("2.", "then b"), or nothing."""
     words = [word for word in word_list(sentence.text) if word[0].isalnum()]
     if not words or len(words) > 2 or (len(words) == 2 and words[0].isdecimal()):
-        return 0
-    last = words[-1]
-    if last.isdecimal():
-        return int(last) if 0 < int(last) < 8 else 0
-    return ord(last) - ord("a") + 1 if last in ("a", "b", "c", "d", "e", "f") else 0
-
-
-def _alone(words: Sequence[str]) -> bool:
-    """Whether a first word of one letter names an option: "B", "b please", but not "a table …"."""
-    return (
-        words[0] != "a" or len(words) == 1 or words[1] in ("please", "then", "without", "with", "and", "but", "!", "is")
-    )
+        return ()
+    number = _option(words[-1])
+    return (number,) if number else ()
 
 
 def word_list(text: str) -> list[str]:
@@ -270,7 +311,7 @@ def message_features(message: Message) -> Features:
         ("qend", content.rstrip().endswith("?")),
         ("digit", _DIGIT.search(content) is not None),
         ("tools", message.has_tools),
-        ("picks", message.picked > 0),
+        ("picks", bool(message.picks)),
     )
     if opening := _OPENING.match(content):
         found[f"opens={opening[0]}"] = 1.0
@@ -365,10 +406,8 @@ def _products(found: Features, message: Message, place: int, own: Sequence[str],
         for name in (f"lay={sentence.layout}", f"pos={position}", *(f"cue={cue}" for cue in own)):
             found[f"accepted*{name}"] = accepted
         if message.has_options:
-            picked = after.picked
-            verdict = (
-                "open" if not picked else "yes" if sentence.option == picked else "no" if sentence.option else "out"
-            )
+            picks = after.picks
+            verdict = "open" if not picks else "yes" if sentence.option in picks else "no" if sentence.option else "out"
             found[f"choice={verdict}"] = 1.0
             found[f"accepted*choice={verdict}"] = accepted
     elif message.role == "user":

@@ -32,7 +32,7 @@ from mcp_server.understanding.features import (
     word_list,
 )
 from mcp_server.understanding.model import Logistic, Model
-from mcp_server.understanding.sentences import Sentence
+from mcp_server.understanding.sentences import Sentence, only_options, options_in
 from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
@@ -56,7 +56,10 @@ PROPOSES = 0.4
 """The probability of a proposal from which on a message makes one, whatever its words."""
 
 AMENDS = 0.3
-"""The probability of acceptance plus amendment from which on an answer counts as an amendment of the proposal."""
+"""The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
+
+AGREES = 4
+"""An answer changes nothing if its acceptance is so many times as likely as its amendment."""
 
 REFUSES = 0.5
 """The probability of a refusal from which on an answer counts as a refusal of the proposal."""
@@ -236,7 +239,7 @@ def read_with_sentences(
             Likely(clean(sentence.text), turn.number, probability)
             for sentence, shares in zip(messages[place].sentences, of(place).shares, strict=False)
             if (probability := max(shares[kind] for kind in LASTING)) >= LIKELY
-            and not (chosen and sentence.option not in (0, chosen))
+            and not (chosen and sentence.option and sentence.option not in chosen)
             and not is_question(sentence.text)
             and len(sentence.text.split()) > SHORT_CHOICE
             and len(subject_stems(sentence.text)) >= MIN_WORDS
@@ -297,7 +300,8 @@ def _judged(message: Message, items: Logistic) -> _Judged:
             if share >= least or beside:
                 one = message.sentences[place]
                 listed = one.layout in ("bullet", "row")
-                found.setdefault(kind, []).append(_Found(place, one.text, share, listed=listed))
+                text = only_options(one.text, chosen) if kind == "decision" and one.layout != "row" else one.text
+                found.setdefault(kind, []).append(_Found(place, text, share, listed=listed))
     return _Judged(shares, found)
 
 
@@ -306,12 +310,14 @@ def is_question(text: str) -> bool:
     return text.rstrip("*_ ").endswith("?")
 
 
-def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: int, by_agent: bool) -> bool:
-    """Returns whether a sentence can state an item of this kind. `chosen` is the option that was chosen, or 0.
+def _may_state(
+    kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: Sequence[int], by_agent: bool
+) -> bool:
+    """Returns whether a sentence can state an item of this kind. `chosen` are the options that were chosen.
 
     A question states nothing, but an agent may put a proposal as a question, and a user a rule: "Could you always …?"
     """
-    if kind == "decision" and chosen and sentence.option not in (0, chosen):
+    if kind == "decision" and chosen and sentence.option and sentence.option not in chosen:
         return False
     if kind != "open" and is_question(sentence.text):
         may_ask = kind == ("decision" if by_agent else "rule")
@@ -320,14 +326,11 @@ def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], 
     return shares[kind] >= SECOND[kind] * max(shares.values())
 
 
-def _chosen(message: Message) -> int:
-    """Returns the number of the only option that the next message chooses, or 0."""
-    picked = message.next.picked if message.next is not None else 0
-    options = {sentence.option for sentence in message.sentences}
-    if picked not in options or message.next is None:
-        return 0
-    named = {int(word) for word in message.next.words[:12] if word.isdecimal()}
-    return 0 if named & options - {picked} else picked
+def _chosen(message: Message) -> tuple[int, ...]:
+    """Returns the numbers of the listed options that the next message chooses."""
+    picks = message.next.picks if message.next is not None else ()
+    options = {number for one in message.sentences for number in (one.option, *options_in(one.text))}
+    return picks if options.issuperset(picks) else ()
 
 
 def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
@@ -527,11 +530,10 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], _Judged
         return []
     acts, words = messages[place + 1].acts, len(said.split())
     plainly = words <= PLAIN_ANSWER and acts.get("accept", 0.0) >= ACCEPTS
-    is_choice = _chosen(messages[place]) and words <= SHORT_CHOICE
     replies = acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES
     related = replies or is_question(messages[place].sentences[-1].text)
     related = related or not subject_stems(said).isdisjoint(subject_stems(messages[place].content))
-    return [] if plainly or is_choice or not related else answer
+    return [] if plainly or not related else answer
 
 
 def _changes(answer: Message) -> bool:
@@ -543,10 +545,11 @@ def _changes(answer: Message) -> bool:
 def _with_answer(proposal: str, said: str, answer: Message) -> str:
     """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
     left = clipped(proposal, LONGEST - len(said) - 12)
-    takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0)
-    if answer.acts.get("refuse", 0.0) >= max(REFUSES, takes):
+    accepts, amends = answer.acts.get("accept", 0.0), answer.acts.get("amend", 0.0)
+    if answer.acts.get("refuse", 0.0) >= max(REFUSES, accepts + amends):
         return f"{said} (refused: {left})"
-    return f"{left} ({'amended' if takes >= AMENDS else 'answer'}: {said})"
+    word = "answer" if accepts + amends < AMENDS else "agreed" if accepts >= AGREES * amends else "amended"
+    return f"{left} ({word}: {said})"
 
 
 def _first_words(message: Message) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +27,9 @@ _OPTION = re.compile(
     r"(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*[.):|–-]\**\s",
     re.IGNORECASE,
 )
+_LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S)", re.IGNORECASE)
+"""The mark of an option within a line."""
+
 _END = re.compile(r"(?<=[.!?…])[\"”')\]*]*\s+(?=\S)")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
@@ -85,9 +89,42 @@ def sentences(message: str) -> list[Sentence]:
         elif bullet := _BULLET.match(text):
             layout, text = "bullet", text[bullet.end() :]
             box = "" if bullet[1] is None else "open" if bullet[1] == " " else "ticked"
-        parts = split(text)
-        found += [Sentence(part, layout, option, "" if place else box) for place, part in enumerate(parts)]
+        parts = _with_options(split(text), option)
+        found += [Sentence(part, layout, of, "" if place else box) for place, (part, of) in enumerate(parts)]
     return found
+
+
+def _with_options(parts: Sequence[str], option: int) -> list[tuple[str, int]]:
+    """Returns the sentences of a line, each with its option. A line may list several: "1: arrows. 2: mouse."."""
+    marks = [_LISTED.match(part) for part in parts]
+    numbers = {_number(mark[1]) for mark in marks if mark}
+    found: list[tuple[str, int]] = []
+    for part, mark in zip(parts, marks, strict=True):
+        if mark and _number(mark[1]) == option + 1 and numbers & {option, option + 2}:
+            option, part = option + 1, part[mark.end() :]
+        found.append((part, option))
+    return found
+
+
+def options_in(sentence: str) -> dict[int, tuple[int, int, int]]:
+    """Returns where the options of a sentence stand that lists at least two of them ("a) dawn, b) dusk"): each with the
+    place of its mark, of its text, and of its end."""
+    marks: list[re.Match[str]] = []
+    for mark in _LISTED.finditer(sentence):
+        if _number(mark[1]) == len(marks) + 1 and (not marks or mark[2] == marks[0][2]):
+            marks.append(mark)
+    ends = [*(mark.start() for mark in marks[1:]), len(sentence)]
+    places = [(mark.start(), mark.end(), end) for mark, end in zip(marks, ends, strict=False)]
+    return dict(enumerate(places, 1)) if len(marks) > 1 else {}
+
+
+def only_options(sentence: str, chosen: Collection[int]) -> str:
+    """Returns a sentence without the options that it lists and that were not chosen."""
+    places = options_in(sentence)
+    if not places or not places.keys() & set(chosen):
+        return sentence
+    kept = [sentence[start:end].strip(" (,;.!?") for number, (_, start, end) in places.items() if number in chosen]
+    return f"{sentence[: places[1][0]].rstrip(' (')} {', '.join(kept)}.".lstrip()
 
 
 def split(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.understanding.features import Message
-from mcp_server.understanding.sentences import sentences
+from mcp_server.understanding.sentences import only_options, sentences
 
 
 def test_headings_with_letters_are_options_and_the_numbered_steps_below_them_are_not() -> None:
@@ -25,4 +25,48 @@ def test_headings_with_letters_are_options_and_the_numbered_steps_below_them_are
 
 @pytest.mark.parametrize("answer", ["I would not miss it. 2.", "ok, phew. then 2. thanks!", "Hm. B!"])
 def test_a_sentence_that_only_names_an_option_chooses_it(answer: str) -> None:
-    assert Message("user", answer).picked == 2
+    assert Message("user", answer).picks == (2,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "options"),
+    [
+        ("a, because the manual is German", (1,)),
+        ("a.", (1,)),
+        ("a table with three columns, please", ()),
+        ("a. Not c. Never c", (1,)),
+        ("b and c, both", (2, 3)),
+        ("b, c, e and f. The others come later.", (2, 3, 5, 6)),
+        ("1 and 2 for sure!!", (1, 2)),
+        ("1 to 4 are fine. But the filter stays!", (1, 2, 3, 4)),
+        ("One, three, four. Number 2 I can't.", (1, 3, 4)),
+        ("1 today, 2 next", ()),
+        ("D. but a button, hold 3 s", (4,)),
+        ("B. C is how money leaks.", (2,)),
+    ],
+)
+def test_an_answer_chooses_one_or_several_options(answer: str, options: tuple[int, ...]) -> None:
+    assert Message("user", answer).picks == options
+
+
+@pytest.mark.parametrize(
+    ("line", "chosen"),
+    [
+        ("Rate limit: 1) in Fastify 2) in Caddy 3) not at all until somebody abuses it.", "Rate limit: in Caddy."),
+        ("The machine: (a) the old iMac, (b) a Chromebook, (c) your own PC.", "The machine: a Chromebook."),
+        ("Free are: a, shop.com for 15 a year; b, shop.rs for 19.", "Free are: shop.rs for 19."),
+        ("Vitamin A, b and so on.", "Vitamin A, b and so on."),
+    ],
+)
+def test_of_a_sentence_that_lists_options_only_the_chosen_one_is_quoted(line: str, chosen: str) -> None:
+    assert only_options(line, [2]) == chosen
+
+
+def test_options_of_one_line_may_be_sentences() -> None:
+    found = sentences("Controls. 1: arrows only. 2: mouse, the moth follows the pointer. 3: both.")
+    assert [(one.option, one.text) for one in found] == [
+        (0, "Controls."),
+        (1, "arrows only."),
+        (2, "mouse, the moth follows the pointer."),
+        (3, "both."),
+    ]
