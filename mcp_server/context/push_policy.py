@@ -33,8 +33,8 @@ from mcp_server.text.destinations import ENDED
 from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
-from mcp_server.text.words import TALK_WORDS, bounded, content_words
-from mcp_server.understanding.features import stems_of_texts, subject_stems
+from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
+from mcp_server.understanding.features import content_stems, stems_of_texts, subject_stems
 
 LEAST_BEST = 0.04
 """Nothing is pushed with a prompt if the best estimate is lower."""
@@ -278,7 +278,7 @@ def candidates(
     stems = stems_of_texts([text[:LONGEST_READ] for text in texts])
     asks = list(map(ends_with_question, texts))
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
-    asked = subject_stems(bounded(message))
+    asked = subject_stems(bounded(message)) - content_stems(stop_words(words(bounded(message))))
     known = asked & frozenset().union(*stems)
     usual = median([hit.cosine or 0.0 for hit in others[:MAX_PASSAGES]] or [0.0])
     prompt = {

@@ -78,7 +78,8 @@ PHRASES = tuple(
         "where was i, where did we stop, where did i stop, what were we doing, what was i doing, were we working on",
         "was i working on, did we do, did i do, have we done, have i done, last time, last session, last conversation",
         "previous session, previous conversation, nastavi, nastavimo, nastavljamo, gde smo stali, gde smo bili",
-        "sta smo radili, prosli put, weiter, weitermachen, wo waren wir, wo sind wir, letztes mal",
+        "sta smo radili, prosli put, weiter, weitermachen, wo waren wir, wo sind wir, stehen geblieben",
+        "stehengeblieben, letztes mal, letzten mal",
     )
     for phrase in line.split(",")
 )
@@ -89,7 +90,8 @@ ABOUT_IT = frozenset(
     for line in (
         "left leave leaving off stopped pick up session sessions yesterday working doing done previous earlier work",
         "task project code coding conversation did do have gde smo stali bili sta radili prosli put nastavimo juce",
-        "nastavljamo posao weitermachen wo waren sind wir letztes mal gestern arbeit",
+        "nastavljamo posao weitermachen wo waren sind wir letztes letzten mal gestern arbeit stehen geblieben",
+        "stehengeblieben beim am",
         "good morning afternoon evening hello hi hey again guten morgen tag hallo dobro jutro dobar dan zdravo",
     )
     for word in line.split()

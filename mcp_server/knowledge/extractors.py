@@ -23,13 +23,13 @@ from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
-from mcp_server.knowledge.summaries import QUOTED, SENTENCE_END, shortened
+from mcp_server.knowledge.summaries import QUOTED, shortened
 from mcp_server.model import Turn
 from mcp_server.text import entries
 from mcp_server.text.destinations import link_to
 from mcp_server.text.entries import Entry, Line, LineKind, tidied
 from mcp_server.text.forgotten import MARK
-from mcp_server.text.prose import bare, clipped, prose
+from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import Message, cues, subject_stems
@@ -282,7 +282,7 @@ def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
     others = [one for one in items if one.kind in ("decision", "rule", "open") and is_worth_a_line(one)]
     for fact in facts:
         said = "\n".join(one.short or one.text for one in others if set(one.sources) & set(fact.sources))
-        parts = SENTENCE_END.split(fact.text)
+        parts = sentences(fact.text)
         while parts and parts[-1].rstrip(" .;,") in said:
             parts.pop()
         if parts:
@@ -407,7 +407,7 @@ def _procedures(turns: Sequence[Turn], context: Context) -> list[Line]:
         if (asked.role, answer.role, after.role) != ("user", "agent", "user"):
             continue
         how, first = _HOW.search(asked.content), next(iter(prose(after.content)), "")
-        opening = re.split(r"(?<=[.!?])\s", first, maxsplit=1)[0]
+        opening = next(iter(sentences(first)), "")
         if how is None or not _WORKED.search(opening) or _NOT.search(opening):
             continue
         steps = [

@@ -29,7 +29,7 @@ from mcp_server.text.entries import (
     without_sources,
 )
 from mcp_server.text.markdown import linked, links, sections, without_comments
-from mcp_server.text.prose import clipped
+from mcp_server.text.prose import clipped, sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding.features import cues
 
@@ -127,10 +127,8 @@ def _title(body: str) -> str:
     return next((one.title.strip() for one in sections(body, 1) if one.level == 1), "")
 
 
-QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
+QUOTED = re.compile(r"(.*\S)\s+\((agreed|amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
-
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 LEAST_ALONE = 6
 """Content words of a user's answer that can be understood without the proposal."""
@@ -160,7 +158,7 @@ def shortened(text: str, longest: int) -> str:
 def runs_of(text: str, longest: int) -> list[str]:
     """Returns for each sentence of a text the longest run of sentences that begins with it and has at most `longest`
     characters; a longer sentence stands alone."""
-    parts = SENTENCE_END.split(text)
+    parts = sentences(text)
     runs: list[str] = []
     for place, run in enumerate(parts):
         for part in parts[place + 1 :]:
@@ -251,7 +249,7 @@ def _said(one: Entry, longest: int) -> str:
     """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentences that can
     be understood alone."""
     runs = runs_of(one.said, longest) if one.section == FACTS else []
-    opening = next((run for run in runs if len(set(content_words(SENTENCE_END.split(run)[0]))) >= LEAST_OPENING), "")
+    opening = next((run for run in runs if len(set(content_words(sentences(run)[0]))) >= LEAST_OPENING), "")
     return _NEXT.sub("", shortened(opening or one.said, longest))
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from mcp_server.errors import NotFound
 from mcp_server.text.markdown import sections, without_comments, without_lines
+from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 
 _BULLET = re.compile(r"^[-*+] ")
@@ -330,8 +331,7 @@ def apart(text: str) -> tuple[str, str]:
 def tidied(text: str, *, is_whole: bool = True) -> str:
     """Returns a quoted text as a line of a page: without reactions and greetings at its beginning. If it `is_whole`, a
     reaction or an announcement of what is not quoted ("Here is my code:") at its end is left out too."""
-    first, *rest = re.split(r"(?<=[.!?…])\s+", text.strip())
-    parts = [first, *rest]
+    parts = sentences(text) or [""]
     while len(parts) > 1 and _is_filler(parts[0]):
         parts.pop(0)
     while is_whole and len(parts) > 1 and (_is_filler(parts[-1]) or parts[-1].endswith(":")):

@@ -106,14 +106,35 @@ def _visible(text: str) -> str:
     return ""
 
 
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
+_SENTENCE = re.compile(r"\S.*?(?:(?<![.!?…])[.!?…]++[\"”')\]*]*+(?=\s)|$)")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
+    re.IGNORECASE,
+)
+_ORDINAL = re.compile(r"\b\d{1,2}\.$")
+_MONTH = re.compile(
+    r"(?:jan|jän|feb|mär|mar|apr|mai|maj|jun|jul|aug|avg|sep|okt|nov|dez|dec)[a-zä]{0,8}\b", re.IGNORECASE
+)
+"""A month behind a German or Serbian ordinal number: "15. Februar", "1. maja"."""
+TAIL = 12
+"""Characters at the end of a sentence in which an abbreviation or ordinal number stands."""
 EDGE = 1.15
 """The factor for the value of the first and the last sentence."""
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the sentences and lines of a text, without empty ones."""
-    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+    """Returns the sentences and lines of a text, without empty ones. Abbreviations and dates ("Dr. Seibold", "15.
+    Februar") do not end a sentence."""
+    found: list[list[str]] = []
+    for line in text.split("\n"):
+        last = ""
+        for part in _SENTENCE.findall(line):
+            if _ABBREVIATION.search(last[-TAIL:]) or (_ORDINAL.search(last[-TAIL:]) and _MONTH.match(part)):
+                found[-1].append(part)
+            else:
+                found.append([part])
+            last = part
+    return [" ".join(parts).rstrip() for parts in found]
 
 
 def summarise(text: str, most: int, count: Callable[[str], int]) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 
@@ -88,8 +90,9 @@ FRAME_WORDS = frozenset(
 
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""
-_ONLY_SERBIAN = SERBIAN_STOP_WORDS - ENGLISH_STOP_WORDS
-_ONLY_ENGLISH = ENGLISH_STOP_WORDS - SERBIAN_STOP_WORDS
+
+LEAST_OF_LANGUAGE = 2
+"""Stop words of another language that a message needs to count as one of that language."""
 
 LONGEST = 4_000
 """Characters of a message that are read as a query, from its beginning and its end, where requests are."""
@@ -134,10 +137,35 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def stop_words(spoken: Sequence[str]) -> frozenset[str]:
-    """Returns the stop words for a message. Serbian ones only for Serbian: "sad" and "Sam" are English words too."""
-    serbian = sum(map(_ONLY_SERBIAN.__contains__, spoken))
-    english = sum(map(_ONLY_ENGLISH.__contains__, spoken))
-    return STOP_WORDS if serbian >= 2 and serbian > 2 * english else ENGLISH_STOP_WORDS
+    """Returns the stop words for a message: the English ones, and those of another language if it has more of them.
+
+    Words of other languages count only then: "sad", "die" and "war" are English words, too.
+    """
+    english = sum(map(ENGLISH_STOP_WORDS.__contains__, spoken))
+    if english > LEAST_OF_LANGUAGE and 4 * english > len(spoken):
+        return ENGLISH_STOP_WORDS
+    known = _languages()
+    said = Counter(language for word in spoken if word not in ENGLISH_STOP_WORDS for language in known.get(word, ()))
+    language, number = max(said.items(), key=lambda item: item[1], default=("", 0))
+    only_english = sum(word in ENGLISH_STOP_WORDS and language not in known.get(word, ()) for word in spoken)
+    return _with(language) if number >= max(LEAST_OF_LANGUAGE, 2 * only_english + 1) else ENGLISH_STOP_WORDS
+
+
+@cache
+def _languages() -> dict[str, tuple[str, ...]]:
+    """Returns the folded stop words of all other languages, each with the languages that have it."""
+    from stop_words import AVAILABLE_LANGUAGES, get_stop_words  # 5 ms, which English messages do not need
+
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(SERBIAN_STOP_WORDS, ("serbian",))
+    for language in sorted({*AVAILABLE_LANGUAGES} - {"english"}):
+        for word in {part for listed in get_stop_words(language) for part in words(listed)}:
+            found[word] = (*found.get(word, ()), language)
+    return found
+
+
+@cache
+def _with(language: str) -> frozenset[str]:
+    return ENGLISH_STOP_WORDS.union(word for word, languages in _languages().items() if language in languages)
 
 
 def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:

@@ -33,33 +33,54 @@ STEM = 4
 
 _WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
 
+_ENGLISH_CUES = {
+    "yes": "yes|yeah|yep|yup|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it|that)|sold|perfect"
+    "|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|lgtm|ship it|no objections?",
+    "no": "no|nope|nah|never|don'?t|do not|not|without|stop|drop|scrap|scratch|forget|instead|rather",
+    "must": "must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
+    "|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything",
+    "choice": "let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use|keep"
+    "|make (?:it|that)|stays?|take|switch|move|pick|choose|stick",
+    "later": "later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting|pending"
+    "|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end|follow[- ]up|owe|missing",
+    "done": "done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked|called|ordered"
+    "|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone|here)",
+    "maybe": "would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\\w*|thinking|wonder\\w*|imagine"
+    "|someday|eventually",
+    "said": "said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked",
+    "propose": "i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote|advice|proposal)"
+    "|recommend\\w*|suggest\\w*|propos\\w*|shall i|should i|want me to|unless you|objections?|how about|we could"
+    "|ok(?:ay)? with you",
+}
+_GERMAN_CUES = {
+    "yes": "ja|passt|einverstanden|genau|gut|gerne",
+    "no": "ne|nein|kein\\w*|nicht|ohne|statt|lieber",
+    "must": "muss|müssen|soll(?:en)?|darf|nur|immer|nie(?:mals)?|jede[nrsm]?|grundsätzlich|künftig|ab (?:jetzt|sofort)",
+    "choice": "wir (?:nehmen|machen|bleiben)|ich will|nimm|nehmt|lass(?:t)? uns|bleibt|bleiben",
+    "later": "später|morgen|noch|offen|klären|fehlt|warte\\w*",
+    "done": "erledigt|fertig|geklärt|gelöst|unterschrieben|bezahlt|bestellt",
+    "maybe": "vielleicht|könnte\\w*|möglicherweise",
+    "said": "sagt|sagte|meint|laut",
+    "propose": "ich würde|würde ich|ich schlage vor|mein vorschlag|soll ich|empfehle",
+}
+_SERBIAN_CUES = {
+    "yes": "da|može|moze|važi|vazi|dogovoreno|slažem se|slazem se",
+    "no": "nema|bez|umesto|nemoj",
+    "must": "mora(?:ju|mo)?|treba|samo|uvek|nikada?|ubuduće|ubuduce|od sada|svak[iauo]",
+    "choice": "uzmi(?:mo)?|idemo|hoću|hocu|koristi(?:mo)?|ostaje|neka",
+    "later": "kasnije|sutra|još|jos|čeka\\w*|fali",
+    "done": "gotovo|završeno|zavrseno|rešeno|reseno|stiglo|plaćeno|placeno",
+    "maybe": "možda|mozda|recimo",
+    "said": "kaže|kaze|rekao|rekla",
+    "propose": "predlažem|predlazem|predlog|preporučujem|preporucujem|ja bih|hoćeš li|hoces li",
+}
+_CUE_SIGNS = {"yes": r"|\+1|👍|✅|👌|💯|🤝", "said": '|["“„]'}
+
 CUES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for name, pattern in {
-        "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it"
-        r"|that)|sold|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može"
-        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅"
-        r"|👌|💯|🤝",
-        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap"
-        r"|scratch|forget|instead|rather)\b",
-        "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
-        r"|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything"
-        r"|muss|immer|nie|uvek|nikad)\b",
-        "choice": r"\b(?:let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use"
-        r"|keep|make (?:it|that)|stays?|take|switch|move|pick|choose|stick)\b",
-        "later": r"\b(?:later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting"
-        r"|pending|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end"
-        r"|follow[- ]up|owe|missing)\b",
-        "done": r"\b(?:done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked"
-        r"|called|ordered|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone"
-        r"|here))\b",
-        "maybe": r"\b(?:would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\w*|thinking|wonder\w*"
-        r"|imagine|someday|eventually)\b",
-        "said": r"\b(?:said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked)\b|[\"“„]",
-        "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote"
-        r"|advice|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you"
-        r"|objections?|how about|we could|ok(?:ay)? with you)\b",
-    }.items()
+    name: re.compile(
+        rf"\b(?:{english}|{_GERMAN_CUES[name]}|{_SERBIAN_CUES[name]})\b{_CUE_SIGNS.get(name, '')}", re.IGNORECASE
+    )
+    for name, english in _ENGLISH_CUES.items()
 }
 """Cue words of dialogue acts, in English with common German and Serbian ones. They are hints; the weights decide."""
 

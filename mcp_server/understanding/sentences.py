@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mcp_server.text.prose import sentences as whole_sentences
+
 Layout = Literal["paragraph", "bullet", "row", "heading"]
 
 MAX_LINE = 4_000
@@ -30,11 +32,6 @@ _OPTION = re.compile(
 _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S)", re.IGNORECASE)
 """The mark of an option within a line."""
 
-_END = re.compile(r"(?<=[.!?…])[\"”')\]*]*\s+(?=\S)")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
-    re.IGNORECASE,
-)
 _CLAUSE = re.compile(
     r"(?<=[,;])\s+|\s+(?=(?:and|but|so|because|well|ok|also|then|listen)\s+"
     r"(?:i|we|he|she|they|the|you|if|it|when|please|that|there|my|no)\b)",
@@ -129,13 +126,7 @@ def only_options(sentence: str, chosen: Collection[int]) -> str:
 
 def split(text: str) -> list[str]:
     """Returns the sentences of a line; a long one is cut at clause borders."""
-    parts: list[str] = []
-    for part in _END.split(text):
-        if parts and _ABBREVIATION.search(parts[-1]):
-            parts[-1] += " " + part
-        elif part.strip():
-            parts.append(part.strip())
-    return [clause for part in parts for clause in (_clauses(part) if len(part) > LONG else [part])]
+    return [clause for part in whole_sentences(text) for clause in (_clauses(part) if len(part) > LONG else [part])]
 
 
 def _clauses(text: str) -> list[str]:

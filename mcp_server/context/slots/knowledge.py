@@ -207,6 +207,7 @@ class _Shelf:
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}
         self._headers: dict[tuple[Group, bool], int] = {}
+        self._days: set[str] = set()
 
     def is_too_small_for(self, text: str) -> bool:
         """Returns True if a passage certainly does not fit, without measuring it."""
@@ -236,6 +237,8 @@ class _Shelf:
         return without_code(text, self._query, begins_inside=passage.part > 0)
 
     def put(self, line: _Line) -> None:
+        if self._short:
+            self._days.add(group_header(line.scored.passage, cut=False, short=True))
         self.lines.append(line)
         self.left -= line.cost
         self.cut[line.scored.group] = self.cut.get(line.scored.group, False) or not line.whole
@@ -248,10 +251,12 @@ class _Shelf:
         return _Line(scored, shown, whole, self._meter.line(shown) + now - paid)
 
     def _header(self, scored: _Scored, *, cut: bool) -> int:
-        """Returns the tokens of the header of a passage's group."""
+        """Returns the tokens of the header of a passage's group; a short one, a day, is shown once for all of them."""
+        header = group_header(scored.passage, cut=cut, short=self._short)
+        if header in self._days:
+            return 0
         known = self._headers.get((scored.group, cut))
         if known is None:
-            header = group_header(scored.passage, cut=cut, short=self._short)
             known = self._headers[scored.group, cut] = self._meter.line(header)
         return known
 
@@ -265,11 +270,13 @@ class _Shelf:
             said = groups[group][0].scored.passage.category == "conversation"
             return said, group[1] if said else "", group[0] if said else ""
 
-        blocks = [self._heading]
+        blocks, above = [self._heading], ""
         for group in sorted(groups, key=place):
             inside = sorted(groups[group], key=lambda line: (line.scored.passage.start, line.scored.passage.part))
-            blocks.append(group_header(inside[0].scored.passage, cut=self.cut[group], short=self._short))
+            header = group_header(inside[0].scored.passage, cut=self.cut[group], short=self._short)
+            blocks += [header] if header != above or not self._short else []
             blocks += [line.text for line in inside]
+            above = header
         return "\n".join(blocks)
 
 
