@@ -91,8 +91,9 @@ FRAME_WORDS = frozenset(
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""
 
+ENGLISH = "english"
 LEAST_OF_LANGUAGE = 2
-"""Stop words of another language that a message needs to count as one of that language."""
+"""Stop words of a language that a message needs to count as one of that language."""
 
 LONGEST = 4_000
 """Characters of a message that are read as a query, from its beginning and its end, where requests are."""
@@ -137,18 +138,26 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def stop_words(spoken: Sequence[str]) -> frozenset[str]:
-    """Returns the stop words for a message: the English ones, and those of another language if it has more of them.
+    """Returns the stop words for a message: the English ones, and those of its language if it is another one.
 
     Words of other languages count only then: "sad", "die" and "war" are English words, too.
     """
+    language = language_of(spoken)
+    return _with(language) if language not in ("", ENGLISH) else ENGLISH_STOP_WORDS
+
+
+def language_of(spoken: Sequence[str]) -> str:
+    """Returns the language of a message by its stop words ("english", "german"), or "" if there are too few."""
     english = sum(map(ENGLISH_STOP_WORDS.__contains__, spoken))
     if english > LEAST_OF_LANGUAGE and 4 * english > len(spoken):
-        return ENGLISH_STOP_WORDS
+        return ENGLISH
     known = _languages()
     said = Counter(language for word in spoken if word not in ENGLISH_STOP_WORDS for language in known.get(word, ()))
     language, number = max(said.items(), key=lambda item: item[1], default=("", 0))
     only_english = sum(word in ENGLISH_STOP_WORDS and language not in known.get(word, ()) for word in spoken)
-    return _with(language) if number >= max(LEAST_OF_LANGUAGE, 2 * only_english + 1) else ENGLISH_STOP_WORDS
+    if number >= max(LEAST_OF_LANGUAGE, 2 * only_english + 1):
+        return language
+    return ENGLISH if only_english >= LEAST_OF_LANGUAGE else ""
 
 
 @cache

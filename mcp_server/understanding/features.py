@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import islice, pairwise
 from math import log
+from pathlib import Path
 from sys import intern
 
-from mcp_server.text.words import STOP_WORDS, TALK_WORDS, fold
+from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold, language_of
+from mcp_server.text.words import words as folded_words
 from mcp_server.understanding.sentences import Sentence, sentences
 
 Features = dict[str, float]
@@ -25,6 +27,9 @@ HEAD, TAIL = 14, 18
 CHOICE_SENTENCES, CHOICE_WORDS = 3, 12
 """Sentences of a message of which one alone may name an option, and words of its beginning that may."""
 
+READ, MOST_BEFORE = 3_000, 10
+"""Characters of a message whose words count, and messages in which its language is looked for."""
+
 MAX_WORDS = 60
 """Words of a sentence that count."""
 
@@ -33,59 +38,45 @@ STEM = 4
 
 _WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
 
-_ENGLISH_CUES = {
-    "yes": "yes|yeah|yep|yup|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it|that)|sold|perfect"
-    "|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|lgtm|ship it|no objections?",
-    "no": "no|nope|nah|never|don'?t|do not|not|without|stop|drop|scrap|scratch|forget|instead|rather",
-    "must": "must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
-    "|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything",
-    "choice": "let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use|keep"
-    "|make (?:it|that)|stays?|take|switch|move|pick|choose|stick",
-    "later": "later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting|pending"
-    "|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end|follow[- ]up|owe|missing",
-    "done": "done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked|called|ordered"
-    "|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone|here)",
-    "maybe": "would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\\w*|thinking|wonder\\w*|imagine"
-    "|someday|eventually",
-    "said": "said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked",
-    "propose": "i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote|advice|proposal)"
-    "|recommend\\w*|suggest\\w*|propos\\w*|shall i|should i|want me to|unless you|objections?|how about|we could"
-    "|ok(?:ay)? with you",
-}
-_GERMAN_CUES = {
-    "yes": "ja|passt|einverstanden|genau|gut|gerne",
-    "no": "ne|nein|kein\\w*|nicht|ohne|statt|lieber",
-    "must": "muss|müssen|soll(?:en)?|darf|nur|immer|nie(?:mals)?|jede[nrsm]?|grundsätzlich|künftig|ab (?:jetzt|sofort)",
-    "choice": "wir (?:nehmen|machen|bleiben)|ich will|nimm|nehmt|lass(?:t)? uns|bleibt|bleiben",
-    "later": "später|morgen|noch|offen|klären|fehlt|warte\\w*",
-    "done": "erledigt|fertig|geklärt|gelöst|unterschrieben|bezahlt|bestellt",
-    "maybe": "vielleicht|könnte\\w*|möglicherweise",
-    "said": "sagt|sagte|meint|laut",
-    "propose": "ich würde|würde ich|ich schlage vor|mein vorschlag|soll ich|empfehle",
-}
-_SERBIAN_CUES = {
-    "yes": "da|može|moze|važi|vazi|dogovoreno|slažem se|slazem se",
-    "no": "nema|bez|umesto|nemoj",
-    "must": "mora(?:ju|mo)?|treba|samo|uvek|nikada?|ubuduće|ubuduce|od sada|svak[iauo]",
-    "choice": "uzmi(?:mo)?|idemo|hoću|hocu|koristi(?:mo)?|ostaje|neka",
-    "later": "kasnije|sutra|još|jos|čeka\\w*|fali",
-    "done": "gotovo|završeno|zavrseno|rešeno|reseno|stiglo|plaćeno|placeno",
-    "maybe": "možda|mozda|recimo",
-    "said": "kaže|kaze|rekao|rekla",
-    "propose": "predlažem|predlazem|predlog|preporučujem|preporucujem|ja bih|hoćeš li|hoces li",
-}
-_CUE_SIGNS = {"yes": r"|\+1|👍|✅|👌|💯|🤝", "said": '|["“„]'}
-
 CUES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(
-        rf"\b(?:{english}|{_GERMAN_CUES[name]}|{_SERBIAN_CUES[name]})\b{_CUE_SIGNS.get(name, '')}", re.IGNORECASE
-    )
-    for name, english in _ENGLISH_CUES.items()
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it"
+        r"|that)|sold|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može"
+        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅"
+        r"|👌|💯|🤝",
+        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap"
+        r"|scratch|forget|instead|rather)\b",
+        "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
+        r"|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything"
+        r"|muss|immer|nie|uvek|nikad)\b",
+        "choice": r"\b(?:let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use"
+        r"|keep|make (?:it|that)|stays?|take|switch|move|pick|choose|stick)\b",
+        "later": r"\b(?:later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting"
+        r"|pending|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end"
+        r"|follow[- ]up|owe|missing)\b",
+        "done": r"\b(?:done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked"
+        r"|called|ordered|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone"
+        r"|here))\b",
+        "maybe": r"\b(?:would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\w*|thinking|wonder\w*"
+        r"|imagine|someday|eventually)\b",
+        "said": r"\b(?:said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked)\b|[\"“„]",
+        "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote"
+        r"|advice|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you"
+        r"|objections?|how about|we could|ok(?:ay)? with you)\b",
+    }.items()
 }
 """Cue words of dialogue acts, in English with common German and Serbian ones. They are hints; the weights decide."""
 
 _LOWER_CUES = {name: re.compile(pattern.pattern) for name, pattern in CUES.items()}
 """`CUES` for text in lower case: searching without IGNORECASE takes a third of the time."""
+
+
+_LOWER_CUES = {name: re.compile(pattern.pattern) for name, pattern in CUES.items()}
+"""`CUES` for text in lower case: searching without IGNORECASE takes a third of the time."""
+
+COMMON_WORDS = Path(__file__).parent.parent / "data" / "common_words.tsv"
+"""A table: an English word, and the words for it in a column for each other language."""
 
 _ORDINALS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "four": 4, "former": 1,
@@ -99,6 +90,18 @@ _LABELED = re.compile(r"\W*[\w -]{3,40}(?:\]|:)\s")
 """A message that begins with a label, as programs write it: "[ci-bot] …", "Session summary: …"."""
 _NAMES = re.compile(r"(?<=[^\W\d_A-Z][ ,;])[A-ZÀ-Ž][\w-]+")
 _DIGIT = re.compile(r"\d")
+
+
+@cache
+def common_words() -> Mapping[str, Mapping[str, str]]:
+    """Returns the common words of other languages, folded, each with an English one, by language."""
+    _, *languages = (lines := COMMON_WORDS.read_text("utf-8").splitlines())[0].split("\t")
+    found: dict[str, dict[str, str]] = {language: {} for language in languages}
+    for english, *cells in (line.split("\t") for line in lines[1:]):
+        for language, cell in zip(languages, cells, strict=True):
+            for word in cell.split():
+                found[language].setdefault(fold(word), english)
+    return found
 
 
 @dataclass(eq=False)
@@ -117,8 +120,30 @@ class Message:
         return sentences(self.content)
 
     @cached_property
+    def language(self) -> str:
+        """The language of the message, or of the last one before it that has enough words to tell."""
+        message: Message | None = self
+        for _ in range(MOST_BEFORE):
+            if message is None:
+                break
+            if found := language_of(folded_words(message.content[:READ])):
+                return found
+            message = message.previous
+        return ENGLISH
+
+    def in_english(self, text: str) -> str:
+        """Returns a text of the message with its common words in English, which the weights know."""
+        known = common_words().get(self.language)
+        return _WORD.sub(lambda found: known.get(fold(found[0]), found[0]), text) if known else text
+
+    @cached_property
+    def told(self) -> str:
+        """The content, with its common words in English."""
+        return self.in_english(self.content)
+
+    @cached_property
     def words(self) -> list[str]:
-        return word_list(self.content[:3_000])
+        return word_list(self.told[:READ])
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -126,7 +151,7 @@ class Message:
 
     @cached_property
     def sentence_words(self) -> list[list[str]]:
-        return [word_list(one.text) for one in self.sentences]
+        return [word_list(self.in_english(one.text)) for one in self.sentences]
 
     @cached_property
     def sentence_stems(self) -> list[frozenset[str]]:
@@ -140,7 +165,7 @@ class Message:
         found.update((f"nb={one} {two}", 1.0) for one, two in pairwise(head))
         found.update((f"nf{at}={word}", 1.0) for at, word in enumerate(head[:2]))
         _flags(found, ("nq", self.content.rstrip().endswith("?")))
-        found.update((f"ncue={name}", 1.0) for name in cues(self.content[:120]))
+        found.update((f"ncue={name}", 1.0) for name in cues(self.told[:120]))
         return found
 
     @cached_property
@@ -148,7 +173,7 @@ class Message:
         """The features that the message gives to each sentence of the message after it."""
         found: Features = {f"pw={_shown(word)}": 1.0 for word in self.words[-HEAD:]}
         _flags(found, ("pq", "?" in self.content[-200:]), ("poptions", self.has_options))
-        found.update((f"pcue={name}", 1.0) for name in cues(self.content[-250:]))
+        found.update((f"pcue={name}", 1.0) for name in cues(self.told[-250:]))
         return found
 
     @cached_property
@@ -337,14 +362,14 @@ def message_features(message: Message) -> Features:
     if opening := _OPENING.match(content):
         found[f"opens={opening[0]}"] = 1.0
     _flags(found, ("tagged", _TAG.search(content) is not None), ("labeled", _LABELED.match(content) is not None))
-    found.update((f"cue={name}", 1.0) for name in cues(content[:4_000]))
-    found.update((f"cue0={name}", 1.0) for name in cues(content[:60]))
+    found.update((f"cue={name}", 1.0) for name in cues(message.told[:4_000]))
+    found.update((f"cue0={name}", 1.0) for name in cues(message.told[:60]))
     if message.previous is None:
         found["pnone"] = 1.0
     else:
         before = message.previous
         found.update((f"pl={_shown(word)}", 1.0) for word in before.words[-TAIL:])
-        found.update((f"pcue={name}", 1.0) for name in cues(before.content[-400:]))
+        found.update((f"pcue={name}", 1.0) for name in cues(before.told[-400:]))
         found[f"plen={_bucket(len(before.words), (8, 20, 40, 80, 160))}"] = 1.0
         _flags(
             found,
@@ -388,7 +413,7 @@ def sentence_features(message: Message, place: int) -> Features:
         ("name", _NAMES.search(text) is not None),
         ("tools", message.has_tools),
     )
-    own = cues(text)
+    own = cues(message.in_english(text))
     found.update((f"cue={name}", 1.0) for name in own)
     stems = message.sentence_stems[place]
     for side, other in (("p", message.previous), ("n", message.next)):
