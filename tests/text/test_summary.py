@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,3 +52,17 @@ def test_any_message_gives_a_title_and_a_file_name(content: str) -> None:
     assert "\n" not in title
     assert len(title) <= LONGEST
     assert slug_of_title(title).isascii()
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Ich frage Dr. Seibold. Bis 15. Februar.", ["Ich frage Dr. Seibold.", "Bis 15. Februar."]),
+        ("Make it 15. Then ask.", ["Make it 15.", "Then ask."]),
+        ('He said "no." Then he left.\nOne more line', ['He said "no."', "Then he left.", "One more line"]),
+        ("Wow!!! Yes?! ok", ["Wow!!!", "Yes?!", "ok"]),
+        ("  \n ", []),
+    ],
+)
+def test_sentences_end_at_marks_but_not_at_abbreviations_and_dates(text: str, parts: list[str]) -> None:
+    assert sentences(text) == parts

@@ -149,3 +149,13 @@ def test_what_a_person_names_has_the_id_under_which_it_is_counted(said: str, cou
 @given(st.text(max_size=300))
 def test_any_text_gives_lower_case_ids_of_bounded_length(text: str) -> None:
     assert all(item == item.lower() and 0 < len(item) <= 110 for item in extract(text))
+
+
+def test_function_words_of_other_languages_are_no_subject() -> None:
+    assert content_words("Was ist noch offen?") == ["offen"]
+    assert content_words("¿Cuándo tenemos que enviar el informe al ayuntamiento?") == [
+        "enviar",
+        "informe",
+        "ayuntamiento",
+    ]
+    assert content_words("the hat and the war") == ["hat", "war"]

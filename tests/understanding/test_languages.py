@@ -1,0 +1,50 @@
+"""What is recognized in other languages than English."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.understanding.features import Message, common_words
+from tests.understanding.talks import items
+
+
+def test_a_rule_in_german_is_recognized() -> None:
+    (rule,) = items("Und ganz wichtig: niemals echte Mieternamen in Testdaten oder in Logs.", "Verstanden.")
+    assert (rule.kind, rule.text) == ("rule", "Und ganz wichtig: niemals echte Mieternamen in Testdaten oder in Logs.")
+
+
+def test_a_change_of_a_proposal_in_serbian_is_a_decision() -> None:
+    (decision,) = items(
+        "Kako da čuvamo kopije baze?",
+        "Predlažem da kopije pravimo svake noći i da ih čuvamo 14 dana na serveru u Nišu.",
+        "Može, ali neka bude 30 dana.",
+        "U redu, onda 30 dana.",
+    )
+    assert decision.kind == "decision"
+    assert "14 dana na serveru u Nišu" in decision.text
+    assert "30 dana" in decision.text
+
+
+@pytest.mark.parametrize(
+    ("said", "language"),
+    [
+        ("Wir nehmen das nicht mehr, und die Liste bleibt auch hier.", "german"),
+        ("We keep the list here, and die hat was not the war.", "english"),
+        ("Može", "english"),
+    ],
+)
+def test_the_language_of_a_message_is_told_by_its_stop_words(said: str, language: str) -> None:
+    assert Message("user", said).language == language
+
+
+def test_a_short_message_has_the_language_of_the_conversation() -> None:
+    before = Message("agent", "Wir nehmen das nicht mehr, und die Liste bleibt auch hier. Soll ich?")
+    answer = Message("user", "Passt.", previous=before)
+    assert answer.language == "german"
+    assert answer.told == "ok."
+
+
+def test_no_language_has_a_word_that_stands_for_nothing() -> None:
+    for language, known in common_words().items():
+        assert known, language
+        assert all(word and english.strip() == english for word, english in known.items()), language
