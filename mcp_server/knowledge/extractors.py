@@ -113,7 +113,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 6
+VERSION = 7
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -376,7 +376,7 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
 
 
 LESSONS = Extractor("lessons", 4, _lessons, ("lesson",))
-PEOPLE = Extractor("people", 7, _people, ("about", "preference", "plan", "event"))
+PEOPLE = Extractor("people", 8, _people, ("about", "preference", "plan", "event"))
 
 # ---------------------------------------------------------------- procedures
 
@@ -494,7 +494,7 @@ def _short(line: Line) -> Line:
     """Returns a line for the journal: its sentence with the most content words, and a link to its page."""
     text = line.text.partition(":")[0] if line.kind == "procedure" else line.text
     link = "" if line.kind == "report" else f" {link_to(line)}"
-    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST)}{link}"
+    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST, line.kind)}{link}"
     return replace(line, text=text, day="", file="journal")
 
 
@@ -509,7 +509,7 @@ def beyond_the_day(body: str) -> list[Entry]:
     return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
-JOURNAL = Extractor("journal", 8, _journal)
+JOURNAL = Extractor("journal", 9, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
-from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
+from mcp_server.knowledge.pages import KINDS, stripped, with_entry, without_empty, without_state
 from mcp_server.model import slugify
 from mcp_server.text import entries
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
@@ -29,9 +29,9 @@ from mcp_server.text.entries import (
     without_sources,
 )
 from mcp_server.text.markdown import linked, links, sections, without_comments
-from mcp_server.text.prose import clipped
 from mcp_server.text.words import content_words
 from mcp_server.understanding.features import cues
+from mcp_server.understanding.recognizer import clipped
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 
@@ -130,16 +130,36 @@ def _title(body: str) -> str:
 QUOTED = re.compile(r"(.*\S)\s+\((amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?<!\b[^\W\d_]\.)|(?<=[:;]\)))\s+")
+"""Matches the space after a sentence. A single letter with a period is an abbreviation ("p.m."), and an emoticon ends a
+sentence."""
+
+TELLING: Mapping[str, frozenset[str]] = {
+    "decision": frozenset({"propose"}),
+    "rule": frozenset({"must", "no"}),
+    "open": frozenset({"later", "must"}),
+    "report": frozenset({"done"}),
+}
+"""By kind of line, the cues of the sentence that states it; the others give reasons."""
+
+TELLS = 3
+"""The weight of the words of such a sentence; others have 1. With 2, a date or a price in a reason still outweighs a
+short rule."""
 
 LEAST_ALONE = 6
 """Content words of a user's answer that can be understood without the proposal."""
 
 
-def shortened(text: str, longest: int) -> str:
-    """Returns the neighboring sentences of a text that fit into `longest` characters and have the most content words,
-    where the words of a proposal count twice. Of a proposal with an answer, it is what the user says, and the
-    agent's words only if those of the user are too few to be understood alone ("20 minutes, please")."""
+def shortened(text: str, longest: int, kind: str = "decision") -> str:
+    """Returns the neighboring sentences of a line of this kind that fit into `longest` characters and have the most
+    content words, where the words of a sentence with a cue of the kind count more. Of a proposal with an answer, it is
+    what the user says, and the agent's words only if those of the user are too few to be understood alone ("20 minutes,
+    please")."""
+    telling = TELLING.get(kind, frozenset())
+
+    def says(part: str) -> tuple[bool, int]:
+        return _says(part, telling)
+
     if quoted := QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
         own, other = (stated, said) if verb == "refused" else (said, stated)
@@ -149,10 +169,10 @@ def shortened(text: str, longest: int) -> str:
         rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2))
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
         return clipped(text[:1].upper() + text[1:], longest)
-    best = max(runs_of(text, longest), key=_says)
+    best = max(runs_of(text, longest), key=says)
     if len(best) > longest:
         parts = re.split(r"(?<=;)\s+", best)
-        best = max(parts, key=_says)
+        best = max(parts, key=says)
     best = OPENING.sub("", best).rstrip(".;, ")
     return clipped(best[:1].upper() + best[1:], longest)
 
@@ -171,9 +191,12 @@ def runs_of(text: str, longest: int) -> list[str]:
     return runs
 
 
-def _says(text: str) -> tuple[bool, int]:
-    """Returns how much a run of sentences says; a table says least, and a proposal twice as much as its reasons."""
-    return " | " not in text, len(set(content_words(text))) * (2 if "propose" in cues(text) else 1)
+def _says(text: str, telling: Container[str] = ()) -> tuple[bool, int]:
+    """Returns how much a run of sentences says; a table says least. `telling` are the cues of sentences that count
+    `TELLS` times."""
+    told = [part for part in SENTENCE_END.split(text) if any(cue in telling for cue in cues(part))]
+    words = set(content_words(text))
+    return " | " not in text, len(words) + (TELLS - 1) * len(words.intersection(content_words(" ".join(told))))
 
 
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
@@ -182,13 +205,11 @@ MOST: Mapping[str, int] = {ABOUT_USER: 10, RULES: 20, PROJECTS: 20, DECISIONS: 1
 """Derived lines of a section, 82 in all: with its headings, MEMORY.md has at most 120 lines."""
 
 LONGEST = 140
-"""Characters of what a line says of a project or person."""
+"""Characters of what a line says of a person, and of each part of what it says of a project: what it is, its last
+decision, its next step."""
 
-LONGEST_PART = 100
-"""Characters of each part of a project's line: what it is, its last decision, its next step."""
-
-LEAST_OPENING = 2
-"""Content words of the sentence that says what a project is: a greeting has fewer."""
+LEAST_OPENING = 3
+"""Content words of the sentence that says what a project is: a greeting or an apology has fewer."""
 
 FIRST_TURNS = 3
 """Turns of a project's first conversation in which the user says what the project is."""
@@ -211,7 +232,7 @@ def of_project(bodies: Iterable[str]) -> Summary | None:
     if newest is None:
         return None
     labeled = (("", purpose), ("decided: ", decided), ("next: ", still_open))
-    parts = [f"{label}{_said(one, LONGEST_PART)}" for label, one in labeled if one is not None]
+    parts = [f"{label}{_said(one)}" for label, one in labeled if one is not None]
     return Summary(newest.date, "; ".join(parts), newest.sources[0])
 
 
@@ -225,9 +246,7 @@ def with_state(body: str) -> str:
     if title is None or (decided is None and still_open is None):
         return _headed(bare, linked)
     labeled = (("What it is", purpose), ("Last decision", decided), ("Next", still_open))
-    state = [
-        f"{STATE}{label}: {_said(one, LONGEST)} {one.sources[0].mark}" for label, one in labeled if one is not None
-    ]
+    state = [f"{STATE}{label}: {_said(one)} {one.sources[0].mark}" for label, one in labeled if one is not None]
     return _headed(bare, [*state, *linked])
 
 
@@ -247,12 +266,13 @@ def _headed(body: str, block: Sequence[str]) -> str:
     return "\n".join([*rows[: title.start], "", *block, *rows[title.start :]])
 
 
-def _said(one: Entry, longest: int) -> str:
-    """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentences that can
+def _said(one: Entry) -> str:
+    """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentence that can
     be understood alone."""
-    runs = runs_of(one.said, longest) if one.section == FACTS else []
+    kind = KINDS.get(one.section, "")
+    runs = runs_of(one.said, LONGEST) if one.section == FACTS else [one.said]
     opening = next((run for run in runs if len(set(content_words(SENTENCE_END.split(run)[0]))) >= LEAST_OPENING), "")
-    return _NEXT.sub("", shortened(opening or one.said, longest))
+    return _NEXT.sub("", shortened(opening or one.said, LONGEST, kind))
 
 
 def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
@@ -263,6 +283,7 @@ def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | 
 
 _NEXT = re.compile(r"^(?:next(?: steps?)?|to-?do|open):\s+", re.IGNORECASE)
 _OWN = re.compile(r"\b(?:I|we|my|our)\b", re.IGNORECASE)
+_POINTS = re.compile(r"(?:it|they|this|that|these|those)\b", re.IGNORECASE)
 
 
 def _newest(lines: Iterable[Entry]) -> Entry | None:
@@ -271,11 +292,16 @@ def _newest(lines: Iterable[Entry]) -> Entry | None:
 
 def _purpose(lines: Iterable[Entry]) -> Entry | None:
     """Returns the fact that opens the first conversation about a project, in which the user says what it is ("I'm
-    starting a service …"); None if it opens with something else."""
+    starting a service …", "weather station on the shed"); None if it opens with something else."""
     ordered = sorted(lines, key=lambda one: (one.sources[0].path, one.sources[0].turn))
     first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
     facts = (one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS)
-    return next((one for one in facts if _OWN.search(one.said)), None)
+    return next((one for one in facts if _OWN.search(one.said) or _is_opening(one)), None)
+
+
+def _is_opening(fact: Entry) -> bool:
+    """Returns whether a fact is of the first turn and can be understood without the agent's words before it."""
+    return fact.sources[0].turn == 1 and _POINTS.match(fact.said) is None
 
 
 def link_to_project(slug: str) -> str:

@@ -46,6 +46,10 @@ they may close."""
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
+TAKEN, LEFT_OPEN = 0.05, 0.2
+"""An answer postpones a proposal if acceptance, amendment and directive together are less likely than `TAKEN`, and an
+open item among its sentences at least as likely as `LEFT_OPEN`."""
+
 LEAST_PLAIN = 0.15
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
 
@@ -355,13 +359,16 @@ def _items(
             ]
         else:
             lines = [
-                (_told(messages, place, group, kind), max(one.probability for one in group))
+                (_told(messages, place, group, kind, of), max(one.probability for one in group))
                 for group in _groups(sentences)
             ]
         for line, probability in lines:
             if line.labeled:
                 probability = 1.0
-            elif kind == "decision" and probability < _least_of_line(line, messages):
+            elif kind == "decision" and (
+                probability < _least_of_line(line, messages)
+                or (line.settled > place and _postpones(messages, line.settled, of))
+            ):
                 continue
             if len(subject_stems(line.text.replace(MARK, " "))) < (1 if line.labeled else MIN_WORDS):
                 continue
@@ -386,9 +393,25 @@ def _items(
 def _least_of_line(line: _Line, messages: Sequence[Message]) -> float:
     """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
     first, last = messages[line.places[0]], messages[line.settled]
-    accepts = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.content[:CUE_HEAD])
+    says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.content[:CUE_HEAD])
+    accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
     return LEAST_PLAIN if accepts and proposes else LEAST_LINE
+
+
+def _postpones(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> bool:
+    """Returns whether message number `place` of the user postpones the agent's proposal before it: it states an open
+    item rather than a decision, and takes nothing ("I should not like to decide that over her head.")."""
+    answer = messages[place]
+    if answer.role != "user" or answer.picked or not place or "decision" not in of(place - 1).found:
+        return False
+    takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
+    return takes < TAKEN and LEFT_OPEN <= _likeliest(of(place), "open") > _likeliest(of(place), "decision")
+
+
+def _likeliest(judged: _Judged, kind: ItemKind) -> float:
+    """Returns the probability of the sentence of a message that states an item of this kind most likely."""
+    return max((share[kind] for share in judged.shares), default=0.0)
 
 
 def decision_lines(
@@ -450,14 +473,18 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
     return lines
 
 
-def _told(messages: Sequence[Message], place: int, group: Sequence[_Found], kind: ItemKind) -> _Line:
+def _told(
+    messages: Sequence[Message], place: int, group: Sequence[_Found], kind: ItemKind, of: Callable[[int], _Judged]
+) -> _Line:
     """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
-    quoted, too: "One last thing: dates. Always with the weekday."."""
+    quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
     text, quotes = _joined(group), _at(place, group)
     if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER:
         return _Line(text, group, place, quotes)
     at, sentence = place, group[0].place - 1
-    if sentence < 0 and kind == "open" and _replies(messages, place, text):
+    if kind == "open" and _postpones(messages, place, of):
+        at, sentence = place - 1, max(of(place - 1).found["decision"], key=lambda one: one.probability).place
+    elif sentence < 0 and kind == "open" and _replies(messages, place, text):
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
     if sentence >= 0:
         told = clipped(clean(messages[at].sentences[sentence].text), LONGEST // 2)

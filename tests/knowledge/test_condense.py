@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mcp_server.knowledge import summaries
 from mcp_server.knowledge.extractors import JOURNAL_LINES, beyond_the_day
 from mcp_server.knowledge.summaries import (
@@ -45,6 +47,30 @@ def test_a_short_form_is_the_sentences_that_say_most() -> None:
     assert shortened("and there are no coroutines and no books; we stay on threads.", 80) == (
         "There are no coroutines and no books; we stay on threads"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "short"),
+    [
+        (
+            "rule",
+            "Two cooks of the second shift are allergic to nuts; see box G4. Always name nuts and sesame first.",
+            "Always name nuts and sesame first",
+        ),
+        (
+            "open",
+            "The old press in the yard is slow, loud, heavy and broken since May. Somebody has to oil the wheels.",
+            "Somebody has to oil the wheels",
+        ),
+    ],
+)
+def test_a_short_form_has_the_sentence_that_states_the_line(kind: str, said: str, short: str) -> None:
+    assert shortened(said, 80, kind) == short
+
+
+def test_a_short_form_is_cut_at_a_clause_and_not_after_an_abbreviation() -> None:
+    late = "The cooks meet on Thursday at 6 p.m. in the library, where the big table stands, and not in the yard."
+    assert shortened(late, 70) == "The cooks meet on Thursday at 6 p.m. in the library…"
 
 
 def test_a_short_form_of_an_amended_proposal_is_the_amendment_with_the_proposal_if_it_is_short() -> None:

@@ -60,6 +60,12 @@ def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> Non
     assert texts("decision", "which store?", proposal, reply, "Done.") == [proposal]
 
 
+def test_a_postponed_proposal_is_an_open_item_and_no_decision() -> None:
+    reply = "Hm, let me sleep on it."
+    found = items("and backups?", PROPOSAL, reply, "OK.")
+    assert [(item.kind, item.text, item.sources) for item in found] == [("open", f"{PROPOSAL} {reply}", (4, 5))]
+
+
 @pytest.mark.parametrize("reply", ["👍", "yes please", "agreed"])
 def test_a_proposal_may_be_a_question(reply: str) -> None:
     said = ("ok, the concert", "Dress code: all in black with a green scarf?", reply, "Noted.")
