@@ -34,7 +34,7 @@ from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import Message, cues, subject_stems
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
+from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_question, is_real
 from mcp_server.understanding.settling import Statement, settle
 
 USER = "The user"
@@ -181,7 +181,7 @@ def is_worth_a_line(item: Item) -> bool:
     if item.probability >= LABELED:
         return True
     return not (
-        (item.text.rstrip().endswith("?") and item.kind != "rule")
+        (item.kind != "rule" and _asks(item))
         or item.text.rstrip().endswith(":")  # it announces something that is not quoted
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
@@ -190,6 +190,12 @@ def is_worth_a_line(item: Item) -> bool:
         or len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0)
         or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
     )
+
+
+def _asks(item: Item) -> bool:
+    """Returns whether an item ends with a question; of an open item, whether it only asks."""
+    parts = SENTENCE_END.split(item.text) if item.kind == "open" else [item.text]
+    return all(map(is_question, parts))
 
 
 def _is_of_now(item: Item) -> bool:
@@ -226,6 +232,7 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
                 changes=item.changes,
                 heard=item.heard,
                 settled_by=settled(item),
+                core=item.core,
             )
             for item in found
             if kind == "report" or is_worth_a_line(item)
@@ -494,7 +501,7 @@ def _short(line: Line) -> Line:
     """Returns a line for the journal: its sentence with the most content words, and a link to its page."""
     text = line.text.partition(":")[0] if line.kind == "procedure" else line.text
     link = "" if line.kind == "report" else f" {link_to(line)}"
-    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST, line.kind)}{link}"
+    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST, line.kind, line.core)}{link}"
     return replace(line, text=text, day="", file="journal")
 
 

@@ -150,31 +150,36 @@ LEAST_ALONE = 6
 """Content words of a user's answer that can be understood without the proposal."""
 
 
-def shortened(text: str, longest: int, kind: str = "decision") -> str:
-    """Returns the neighboring sentences of a line of this kind that fit into `longest` characters and have the most
-    content words, where the words of a sentence with a cue of the kind count more. Of a proposal with an answer, it is
-    what the user says, and the agent's words only if those of the user are too few to be understood alone ("20 minutes,
-    please")."""
+def shortened(text: str, longest: int, kind: str = "decision", core: str = "") -> str:
+    """Returns the neighboring sentences of a line of this kind that fit into `longest` characters, with the `core`, the
+    sentence that states the line. If the core is not known, they are those with the most content words, where the words
+    of a sentence with a cue of the kind count more. A single sentence may be longer by a third; otherwise it is cut at
+    the end of a clause.
+
+    Of a proposal with an answer, it is what the user says, and the agent's words only if those of the user are too few
+    to be understood alone ("20 minutes, please")."""
     telling = TELLING.get(kind, frozenset())
 
-    def says(part: str) -> tuple[bool, int]:
-        return _says(part, telling)
+    def says(part: str) -> tuple[bool, bool, int]:
+        return bool(core) and core in part, *_says(part, telling)
 
     if quoted := QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
         own, other = (stated, said) if verb == "refused" else (said, stated)
         if len(set(content_words(own))) >= LEAST_ALONE:
-            return shortened(own, longest)
+            return shortened(own, longest, kind, core)
         own = OPENING.sub("", own).rstrip(".;, ")
-        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2))
+        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
-        return clipped(text[:1].upper() + text[1:], longest)
+        return clipped(text[:1].upper() + text[1:], longest * 4 // 3)
     best = max(runs_of(text, longest), key=says)
     if len(best) > longest:
         parts = re.split(r"(?<=;)\s+", best)
         best = max(parts, key=says)
+    if len(best) > longest * 4 // 3 and core in best:
+        best = best[best.index(core) :]
     best = OPENING.sub("", best).rstrip(".;, ")
-    return clipped(best[:1].upper() + best[1:], longest)
+    return clipped(best[:1].upper() + best[1:], longest * 4 // 3)
 
 
 def runs_of(text: str, longest: int) -> list[str]:

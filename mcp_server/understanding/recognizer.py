@@ -154,6 +154,8 @@ class Item:
     """Further content stems of the message that settled a decision or fact: what it replaces may be named there."""
     short: str = ""
     """The text without the sentences that only explain the decision; empty if it has none."""
+    core: str = ""
+    """The sentence of the text that states the item most likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +387,7 @@ def _items(
                     probability if kind == "report" else spoken.acts.get("revise", 0.0),
                     _heard(spoken, line.text) if kind in CHANGEABLE else (),
                     clipped(line.short.rstrip(" ,;"), LONGEST) if line.short != line.text else "",
+                    clean(max(line.group, key=lambda one: one.probability).text),
                 )
             )
     return items

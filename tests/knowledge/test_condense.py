@@ -68,9 +68,17 @@ def test_a_short_form_has_the_sentence_that_states_the_line(kind: str, said: str
     assert shortened(said, 80, kind) == short
 
 
+def test_a_short_form_has_the_sentence_that_is_known_to_state_the_line() -> None:
+    said = "The old press in the yard is slow, loud, heavy and broken since May. Lena gets the new one."
+    assert shortened(said, 80, core="Lena gets the new one.") == "Lena gets the new one"
+    told = f"{'and then she told us about her aunt in the old town ' * 3}so Lena gets the new one"
+    assert shortened(told, 80, core="so Lena gets the new one") == "Lena gets the new one"
+
+
 def test_a_short_form_is_cut_at_a_clause_and_not_after_an_abbreviation() -> None:
     late = "The cooks meet on Thursday at 6 p.m. in the library, where the big table stands, and not in the yard."
-    assert shortened(late, 70) == "The cooks meet on Thursday at 6 p.m. in the library…"
+    assert shortened(late, 60) == "The cooks meet on Thursday at 6 p.m. in the library…"
+    assert shortened(late, 80) == late.rstrip("."), "a sentence may be longer by a third"
 
 
 def test_a_short_form_of_an_amended_proposal_is_the_amendment_with_the_proposal_if_it_is_short() -> None:
