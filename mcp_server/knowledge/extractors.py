@@ -27,7 +27,7 @@ from mcp_server.knowledge.summaries import QUOTED, SENTENCE_END, shortened
 from mcp_server.model import Turn
 from mcp_server.text import entries
 from mcp_server.text.destinations import link_to
-from mcp_server.text.entries import Entry, Line, LineKind, tidied
+from mcp_server.text.entries import OPENING, Entry, Line, LineKind, tidied
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose
 from mcp_server.text.words import content_words
@@ -237,7 +237,7 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
             for item in found
             if kind == "report" or is_worth_a_line(item)
             if not (kind == "fact" and item.role == "user" and _is_of_self(item.text))
-            if not (kind in ("fact", "open") and _is_fragment(item.text, by_number[item.sources[0]].content))
+            if not (kind != "rule" and _is_fragment(item.text, by_number[item.sources[0]].content))
         ]
 
     return extract
@@ -280,7 +280,7 @@ def _is_fragment(text: str, content: str) -> bool:
     """Returns whether a text begins within a sentence of its message and has no subject of its own: long sentences are
     cut at commas."""
     head = content[: max(content.find(text[:SHORTEST_HEAD]), 0)].rstrip()
-    return head.endswith(",") and not _SUBJECT.match(tidied(text))
+    return head.endswith(",") and not _SUBJECT.match(OPENING.sub("", text))
 
 
 def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:

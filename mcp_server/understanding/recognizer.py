@@ -406,7 +406,9 @@ def _postpones(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
     """Returns whether message number `place` of the user postpones the agent's proposal before it: it states an open
     item rather than a decision, and takes nothing ("I should not like to decide that over her head.")."""
     answer = messages[place]
-    if answer.role != "user" or answer.picked or not place or "decision" not in of(place - 1).found:
+    if answer.role != "user" or not place or "decision" not in of(place - 1).found:
+        return False
+    if answer.picked and messages[place - 1].has_options:
         return False
     takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
     return takes < TAKEN and LEFT_OPEN <= _likeliest(of(place), "open") > _likeliest(of(place), "decision")
