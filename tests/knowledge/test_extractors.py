@@ -69,6 +69,7 @@ def test_a_lasting_fact_about_the_user_is_on_the_users_page_and_on_no_project(sa
         "As an admin I would see all users.",
         "Let me keep it pending till I speak with them.",
         "I'm not going to explain a second migration tool to internal audit.",
+        "The course costs 6,200 because of the housing, unless I live at home.",
     ],
 )
 def test_moods_progress_and_plans_of_the_hour_do_not_fill_the_users_page(said: str) -> None:
@@ -103,15 +104,21 @@ def test_of_a_long_sentence_the_users_page_gets_the_clause_that_lasts(said: str,
     assert [line.text for line in by("people", talk(("user", said)))] == [kept]
 
 
+@pytest.mark.parametrize("kind", ["fact", "decision"])
 @pytest.mark.parametrize(
-    ("part", "kept"), [("maybe with simple printed charts of the harbor", 0), ("the charts are printed in Lisbon", 1)]
+    ("part", "kept"),
+    [
+        ("maybe with simple printed charts of the harbor", 0),
+        ("and if the lamp of the old mole is lit", 0),
+        ("the charts are printed in Lisbon", 1),
+    ],
 )
-def test_a_part_of_a_sentence_is_a_fact_only_with_its_own_subject(part: str, kept: int) -> None:
+def test_a_part_of_a_sentence_is_a_line_only_with_its_own_subject(kind: ItemKind, part: str, kept: int) -> None:
     turns, context = talk(
         ("user", f"I wonder how the boats find the mole at night, {part}, and what they need for it.")
     )
-    context = replace(context, items=(replace(rule(part), kind="fact"),))
-    assert len(REGISTRY["facts"].lines(turns, context)) == kept
+    context = replace(context, items=(replace(rule(part), kind=kind),))
+    assert len(REGISTRY[f"{kind}s"].lines(turns, context)) == kept
 
 
 def test_a_fact_that_says_more_than_who_the_user_is_stays_with_the_project() -> None:
