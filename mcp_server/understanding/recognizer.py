@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from typing import Literal
 
 from mcp_server.model import Turn
@@ -32,7 +33,7 @@ from mcp_server.understanding.features import (
     word_list,
 )
 from mcp_server.understanding.model import Logistic, Model
-from mcp_server.understanding.sentences import Sentence
+from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence
 from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
@@ -287,6 +288,8 @@ def _judged(message: Message, items: Logistic) -> _Judged:
         return _Judged((), {})
     shares = [items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
     labels = [_labeled(sentence, message.role == "user") for sentence in message.sentences]
+    clauses = {place: _clauses_after(message, place) for place, label in enumerate(labels) if label}
+    labeled = {at for places in clauses.values() for at in places}
     chosen = _chosen(message)
     found: _ByKind = {}
     for kind, least in LEAST.items():
@@ -295,9 +298,12 @@ def _judged(message: Message, items: Logistic) -> _Judged:
             for share, sentence in zip(shares, message.sentences, strict=True)
         ]
         for place, share in enumerate(left):
+            if place in labeled:
+                continue
             if label := labels[place]:
                 if label[0] == kind:
-                    found.setdefault(kind, []).append(_Found(place, label[1], 1.0, labeled=True))
+                    text = " ".join((label[1], *(message.sentences[at].text for at in clauses[place])))
+                    found.setdefault(kind, []).append(_Found(place, text, 1.0, labeled=True))
                 continue
             beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
             if share >= least or beside:
@@ -347,6 +353,17 @@ def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
         if found := label.match(text):
             return kind, text[found.end() :]
     return ("decision", text) if by_user and _DECIDED.match(text) else None
+
+
+def _clauses_after(message: Message, place: int) -> list[int]:
+    """Returns the places of the further clauses of a sentence: a long sentence is cut where they begin."""
+    found: list[int] = []
+    content = message.content[:MAX_MESSAGE]
+    for at, (one, following) in enumerate(pairwise(message.sentences[place:]), place + 1):
+        if one.text.endswith((".", "!", "?", "…", ":")) or f"{one.text} {following.text}" not in content:
+            break
+        found.append(at)
+    return found
 
 
 def _items(

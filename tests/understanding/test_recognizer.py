@@ -127,6 +127,15 @@ def test_a_label_always_counts(line: str, kind: str, text: str) -> None:
     assert (kind, text) in [(item.kind, item.text) for item in items(line, "ok")]
 
 
+def test_a_long_labeled_sentence_is_whole() -> None:
+    text = (
+        "the ledger of the cooperative stays on Postgres 15 until the audit in June, because the auditors of Rijeka "
+        "want the same version as last year, and nobody moves it before they have left, not even for the new press"
+    )
+    (item,) = items(f"Decision: {text}.\nThanks.", "ok")
+    assert item.text == f"{text}."
+
+
 @pytest.mark.parametrize(
     "line", ["Decision: should we keep it?", "TODO: **", "- [ ] [forgotten]", "```\nTODO: x y\n```"]
 )
