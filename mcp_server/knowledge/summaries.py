@@ -149,15 +149,19 @@ LEAST_ALONE = 6
 """Content words of a user's answer that can be understood without the proposal."""
 
 
-def shortened(text: str, longest: int, kind: str = "decision", core: str = "") -> str:
+SLACK = 4 / 3
+"""A line that is longer by this factor at most stays whole."""
+
+
+def shortened(text: str, longest: int, kind: str = "decision", core: str = "", slack: float = SLACK) -> str:
     """Returns the neighboring sentences of a line of this kind that fit into `longest` characters, with the `core`, the
     sentence that states the line. If the core is not known, they are those with the most content words, where the words
-    of a sentence with a cue of the kind count more. A line that is longer by a third at most stays whole; a longer
-    sentence is cut at the end of a clause.
+    of a sentence with a cue of the kind count more. A line of at most `slack` times `longest` characters stays whole; a
+    longer sentence is cut at the end of a clause.
 
     Of a proposal with an answer, it is what the user says, and the agent's words only if those of the user are too few
     to be understood alone ("20 minutes, please")."""
-    telling = TELLING.get(kind, frozenset())
+    telling, most = TELLING.get(kind, frozenset()), int(longest * slack)
 
     def says(part: str) -> tuple[bool, bool, int]:
         return bool(core) and core in part, *_says(part, telling)
@@ -166,12 +170,11 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "") -
         stated, verb, said = quoted.groups()
         own, other = (stated, said) if verb == "refused" else (said, stated)
         if len(set(content_words(own))) >= LEAST_ALONE:
-            return shortened(own, longest, kind, core)
+            return shortened(own, longest, kind, core, slack)
         own = OPENING.sub("", own).rstrip(".;, ")
-        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core)
+        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
-        return clipped(text[:1].upper() + text[1:], longest * 4 // 3)
-    most = longest * 4 // 3
+        return clipped(text[:1].upper() + text[1:], most)
     best = text if len(text) <= most else max(runs_of(text, longest), key=says)
     if len(best) > most:
         best = max(re.split(r"(?<=;)\s+", best), key=says)
@@ -239,7 +242,7 @@ def of_project(bodies: Iterable[str]) -> Summary | None:
     if newest is None:
         return None
     labeled = (("", purpose), ("decided: ", decided), ("next: ", still_open))
-    parts = [f"{label}{_said(one, LONGEST_PART)}" for label, one in labeled if one is not None]
+    parts = [f"{label}{_said(one, LONGEST_PART, slack=1)}" for label, one in labeled if one is not None]
     return Summary(newest.date, "; ".join(parts), newest.sources[0])
 
 
@@ -275,13 +278,13 @@ def _headed(body: str, block: Sequence[str]) -> str:
     return "\n".join([*rows[: title.start], "", *block, *rows[title.start :]])
 
 
-def _said(one: Entry, longest: int) -> str:
+def _said(one: Entry, longest: int, slack: float = SLACK) -> str:
     """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentence that can
     be understood alone."""
     kind = KINDS.get(one.section, "")
     runs = runs_of(one.said, longest) if one.section == FACTS else [one.said]
     opening = next((run for run in runs if len(set(content_words(SENTENCE_END.split(run)[0]))) >= LEAST_OPENING), "")
-    return _NEXT.sub("", shortened(opening or one.said, longest, kind))
+    return _NEXT.sub("", shortened(opening or one.said, longest, kind, slack=slack))
 
 
 def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
