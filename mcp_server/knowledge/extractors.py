@@ -27,14 +27,14 @@ from mcp_server.knowledge.summaries import QUOTED, shortened
 from mcp_server.model import Turn
 from mcp_server.text import entries
 from mcp_server.text.destinations import link_to
-from mcp_server.text.entries import Entry, Line, LineKind, tidied
+from mcp_server.text.entries import OPENING, Entry, Line, LineKind, tidied
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.features import Message, cues, subject_stems
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_real
+from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_question, is_real
 from mcp_server.understanding.settling import Statement, settle
 
 USER = "The user"
@@ -181,7 +181,7 @@ def is_worth_a_line(item: Item) -> bool:
     if item.probability >= LABELED:
         return True
     return not (
-        (item.text.rstrip().endswith("?") and item.kind != "rule")
+        (item.kind != "rule" and _asks(item))
         or item.text.rstrip().endswith(":")  # it announces something that is not quoted
         or _FORMULA.search(item.text)
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
@@ -190,6 +190,12 @@ def is_worth_a_line(item: Item) -> bool:
         or len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0)
         or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
     )
+
+
+def _asks(item: Item) -> bool:
+    """Returns whether an item ends with a question; of an open item, whether it only asks."""
+    parts = sentences(item.text) if item.kind == "open" else [item.text]
+    return all(map(is_question, parts))
 
 
 def _is_of_now(item: Item) -> bool:
@@ -226,11 +232,12 @@ def _of_items(kind: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]
                 changes=item.changes,
                 heard=item.heard,
                 settled_by=settled(item),
+                core=item.core,
             )
             for item in found
             if kind == "report" or is_worth_a_line(item)
             if not (kind == "fact" and item.role == "user" and _is_of_self(item.text))
-            if not (kind in ("fact", "open") and _is_fragment(item.text, by_number[item.sources[0]].content))
+            if not (kind != "rule" and _is_fragment(item.text, by_number[item.sources[0]].content))
         ]
 
     return extract
@@ -273,7 +280,7 @@ def _is_fragment(text: str, content: str) -> bool:
     """Returns whether a text begins within a sentence of its message and has no subject of its own: long sentences are
     cut at commas."""
     head = content[: max(content.find(text[:SHORTEST_HEAD]), 0)].rstrip()
-    return head.endswith(",") and not _SUBJECT.match(tidied(text))
+    return head.endswith(",") and not _SUBJECT.match(OPENING.sub("", text))
 
 
 def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
@@ -376,7 +383,7 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
 
 
 LESSONS = Extractor("lessons", 4, _lessons, ("lesson",))
-PEOPLE = Extractor("people", 7, _people, ("about", "preference", "plan", "event"))
+PEOPLE = Extractor("people", 8, _people, ("about", "preference", "plan", "event"))
 
 # ---------------------------------------------------------------- procedures
 
@@ -494,7 +501,7 @@ def _short(line: Line) -> Line:
     """Returns a line for the journal: its sentence with the most content words, and a link to its page."""
     text = line.text.partition(":")[0] if line.kind == "procedure" else line.text
     link = "" if line.kind == "report" else f" {link_to(line)}"
-    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST)}{link}"
+    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST, line.kind, line.core)}{link}"
     return replace(line, text=text, day="", file="journal")
 
 
@@ -509,7 +516,7 @@ def beyond_the_day(body: str) -> list[Entry]:
     return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
-JOURNAL = Extractor("journal", 8, _journal)
+JOURNAL = Extractor("journal", 9, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

@@ -56,7 +56,7 @@ _PREFERENCE = re.compile(
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\?|\b(?:if|would|could|might|maybe|perhaps|wonder\w*|imagine|thinking|worried|tired|sorry|trying|stuck|error"
+    r"\?|\b(?:if|unless|would|could|might|maybe|perhaps|wonder\w*|imagine|thinking|worried|tired|sorry|trying|stuck|error"
     r"|confused|tell me|please|let me)\b|\bas an? \w+ (?:user|admin|customer|developer)\b",
     re.IGNORECASE,
 )

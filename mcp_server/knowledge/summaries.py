@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
-from mcp_server.knowledge.pages import stripped, with_entry, without_empty, without_state
+from mcp_server.knowledge.pages import KINDS, stripped, with_entry, without_empty, without_state
 from mcp_server.model import slugify
 from mcp_server.text import entries
 from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
@@ -29,9 +29,10 @@ from mcp_server.text.entries import (
     without_sources,
 )
 from mcp_server.text.markdown import linked, links, sections, without_comments
-from mcp_server.text.prose import clipped, sentences
+from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding.features import cues
+from mcp_server.understanding.recognizer import clipped
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 
@@ -130,29 +131,55 @@ def _title(body: str) -> str:
 QUOTED = re.compile(r"(.*\S)\s+\((agreed|amended|answer|refused): (.*)\)", re.DOTALL)
 """A decision with the words of the other side in parentheses."""
 
+TELLING: Mapping[str, frozenset[str]] = {
+    "decision": frozenset({"propose"}),
+    "rule": frozenset({"must", "no"}),
+    "open": frozenset({"later", "must"}),
+    "report": frozenset({"done"}),
+}
+"""By kind of line, the cues of the sentence that states it; the others give reasons."""
+
+TELLS = 3
+"""The weight of the words of such a sentence; others have 1. With 2, a date or a price in a reason still outweighs a
+short rule."""
+
 LEAST_ALONE = 6
 """Content words of a user's answer that can be understood without the proposal."""
 
 
-def shortened(text: str, longest: int) -> str:
-    """Returns the neighboring sentences of a text that fit into `longest` characters and have the most content words,
-    where the words of a proposal count twice. Of a proposal with an answer, it is what the user says, and the
-    agent's words only if those of the user are too few to be understood alone ("20 minutes, please")."""
+SLACK = 4 / 3
+"""A line that is longer by this factor at most stays whole."""
+
+
+def shortened(text: str, longest: int, kind: str = "decision", core: str = "", slack: float = SLACK) -> str:
+    """Returns the neighboring sentences of a line of this kind that fit into `longest` characters, with the `core`, the
+    sentence that states the line. If the core is not known, they are those with the most content words, where the words
+    of a sentence with a cue of the kind count more. A line of at most `slack` times `longest` characters stays whole; a
+    longer sentence is cut at the end of a clause.
+
+    Of a proposal with an answer, it is what the user says, and the agent's words only if those of the user are too few
+    to be understood alone ("20 minutes, please")."""
+    telling, most = TELLING.get(kind, frozenset()), int(longest * slack)
+
+    def says(part: str) -> tuple[bool, bool, int]:
+        return bool(core) and core in part, *_says(part, telling)
+
     if quoted := QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
         own, other = (stated, said) if verb == "refused" else (said, stated)
         if len(set(content_words(own))) >= LEAST_ALONE:
-            return shortened(own, longest)
+            return shortened(own, longest, kind, core, slack)
         own = OPENING.sub("", own).rstrip(".;, ")
-        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2))
+        rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
-        return clipped(text[:1].upper() + text[1:], longest)
-    best = max(runs_of(text, longest), key=_says)
-    if len(best) > longest:
-        parts = re.split(r"(?<=;)\s+", best)
-        best = max(parts, key=_says)
+        return clipped(text[:1].upper() + text[1:], most)
+    best = text if len(text) <= most else max(runs_of(text, longest), key=says)
+    if len(best) > most:
+        best = max(re.split(r"(?<=;)\s+", best), key=says)
+    if len(best) > most and core in best:
+        best = best[best.index(core) :]
     best = OPENING.sub("", best).rstrip(".;, ")
-    return clipped(best[:1].upper() + best[1:], longest)
+    return clipped(best[:1].upper() + best[1:], most)
 
 
 def runs_of(text: str, longest: int) -> list[str]:
@@ -169,9 +196,12 @@ def runs_of(text: str, longest: int) -> list[str]:
     return runs
 
 
-def _says(text: str) -> tuple[bool, int]:
-    """Returns how much a run of sentences says; a table says least, and a proposal twice as much as its reasons."""
-    return " | " not in text, len(set(content_words(text))) * (2 if "propose" in cues(text) else 1)
+def _says(text: str, telling: Container[str] = ()) -> tuple[bool, int]:
+    """Returns how much a run of sentences says; a table says least. `telling` are the cues of sentences that count
+    `TELLS` times."""
+    told = [part for part in sentences(text) if any(cue in telling for cue in cues(part))]
+    words = set(content_words(text))
+    return " | " not in text, len(words) + (TELLS - 1) * len(words.intersection(content_words(" ".join(told))))
 
 
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
@@ -183,10 +213,11 @@ LONGEST = 140
 """Characters of what a line says of a project or person."""
 
 LONGEST_PART = 100
-"""Characters of each part of a project's line: what it is, its last decision, its next step."""
+"""Characters of each part of a project's line in MEMORY.md: what it is, its last decision, its next step. Briefs show
+the line: with 140, two of 461 prompts less get all they need (`bench push`, 2026-11)."""
 
-LEAST_OPENING = 2
-"""Content words of the sentence that says what a project is: a greeting has fewer."""
+LEAST_OPENING = 3
+"""Content words of the sentence that says what a project is: a greeting or an apology has fewer."""
 
 FIRST_TURNS = 3
 """Turns of a project's first conversation in which the user says what the project is."""
@@ -209,7 +240,7 @@ def of_project(bodies: Iterable[str]) -> Summary | None:
     if newest is None:
         return None
     labeled = (("", purpose), ("decided: ", decided), ("next: ", still_open))
-    parts = [f"{label}{_said(one, LONGEST_PART)}" for label, one in labeled if one is not None]
+    parts = [f"{label}{_said(one, LONGEST_PART, slack=1)}" for label, one in labeled if one is not None]
     return Summary(newest.date, "; ".join(parts), newest.sources[0])
 
 
@@ -245,12 +276,13 @@ def _headed(body: str, block: Sequence[str]) -> str:
     return "\n".join([*rows[: title.start], "", *block, *rows[title.start :]])
 
 
-def _said(one: Entry, longest: int) -> str:
-    """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentences that can
+def _said(one: Entry, longest: int, slack: float = SLACK) -> str:
+    """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentence that can
     be understood alone."""
-    runs = runs_of(one.said, longest) if one.section == FACTS else []
+    kind = KINDS.get(one.section, "")
+    runs = runs_of(one.said, longest) if one.section == FACTS else [one.said]
     opening = next((run for run in runs if len(set(content_words(sentences(run)[0]))) >= LEAST_OPENING), "")
-    return _NEXT.sub("", shortened(opening or one.said, longest))
+    return _NEXT.sub("", shortened(opening or one.said, longest, kind, slack=slack))
 
 
 def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:

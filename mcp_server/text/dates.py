@@ -220,7 +220,11 @@ _RULES: tuple[tuple[re.Pattern[str], _WorkOut], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), work_out)
     for pattern, work_out in (
         (rf"{_BEFORE}\bthe day before yesterday\b", _offset(-2)),
-        (r"\byesterday (?:morning|afternoon|evening|night)\b|\byesterday\b(?!['’])", _offset(-1)),
+        (
+            r"\byesterday (?:morning|afternoon|evening|night)\b"
+            r"|(?<!like )(?<!like just )(?<!like only )(?<!like it was )\byesterday\b(?!['’])",  # "feels like …"
+            _offset(-1),
+        ),
         (rf"{_BEFORE}\bthe day after tomorrow\b", _offset(2)),
         (r"\btomorrow (?:morning|afternoon|evening|night)\b|\btomorrow\b(?!['’])", _offset(1)),
         (r"\b(?:earlier )?today\b(?!['’])|\bthis (?:morning|afternoon|evening)\b", _offset(0)),

@@ -291,6 +291,8 @@ class Line:
     """Further content stems of the message that says so."""
     settled_by: tuple[int, str] | None = None
     """Number and day of the turn of the same conversation that replaced or closed it, according to a review."""
+    core: str = ""
+    """The sentence of the text that states it; short forms have it."""
 
     @property
     def source(self) -> Source:

@@ -106,7 +106,8 @@ def _visible(text: str) -> str:
     return ""
 
 
-_SENTENCE = re.compile(r"\S.*?(?:(?<![.!?…])[.!?…]++[\"”')\]*]*+(?=\s)|$)")
+_SENTENCE = re.compile(r"\S.*?(?:(?:(?<![.!?…])[.!?…]++[\"”')\]*]*+|[:;]-?\))(?=\s)|$)")
+"""A sentence ends at a mark or at an emoticon."""
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
     re.IGNORECASE,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from typing import Literal
 
 from mcp_server.model import Turn
@@ -32,7 +33,7 @@ from mcp_server.understanding.features import (
     word_list,
 )
 from mcp_server.understanding.model import Logistic, Model
-from mcp_server.understanding.sentences import Sentence, only_options, options_in
+from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, only_options, options_in
 from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
@@ -45,6 +46,10 @@ they may close."""
 
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
+
+TAKEN, LEFT_OPEN = 0.05, 0.2
+"""An answer postpones a proposal if acceptance, amendment and directive together are less likely than `TAKEN`, and an
+open item among its sentences at least as likely as `LEFT_OPEN`."""
 
 LEAST_PLAIN = 0.15
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
@@ -153,6 +158,8 @@ class Item:
     """Further content stems of the message that settled a decision or fact: what it replaces may be named there."""
     short: str = ""
     """The text without the sentences that only explain the decision; empty if it has none."""
+    core: str = ""
+    """The sentence of the text that states the item most likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +291,8 @@ def _judged(message: Message, items: Logistic) -> _Judged:
         return _Judged((), {})
     shares = [items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
     labels = [_labeled(sentence, message.role == "user") for sentence in message.sentences]
+    clauses = {place: _clauses_after(message, place) for place, label in enumerate(labels) if label}
+    labeled = {at for places in clauses.values() for at in places}
     chosen = _chosen(message)
     found: _ByKind = {}
     for kind, least in LEAST.items():
@@ -292,9 +301,12 @@ def _judged(message: Message, items: Logistic) -> _Judged:
             for share, sentence in zip(shares, message.sentences, strict=True)
         ]
         for place, share in enumerate(left):
+            if place in labeled:
+                continue
             if label := labels[place]:
                 if label[0] == kind:
-                    found.setdefault(kind, []).append(_Found(place, label[1], 1.0, labeled=True))
+                    text = " ".join((label[1], *(message.sentences[at].text for at in clauses[place])))
+                    found.setdefault(kind, []).append(_Found(place, text, 1.0, labeled=True))
                 continue
             beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
             if share >= least or beside:
@@ -346,6 +358,17 @@ def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
     return ("decision", text) if by_user and _DECIDED.match(text) else None
 
 
+def _clauses_after(message: Message, place: int) -> list[int]:
+    """Returns the places of the further clauses of a sentence: a long sentence is cut where they begin."""
+    found: list[int] = []
+    content = message.content[:MAX_MESSAGE]
+    for at, (one, following) in enumerate(pairwise(message.sentences[place:]), place + 1):
+        if one.text.endswith((".", "!", "?", "…", ":")) or f"{one.text} {following.text}" not in content:
+            break
+        found.append(at)
+    return found
+
+
 def _items(
     turns: Sequence[Turn], messages: Sequence[Message], place: int, of: Callable[[int], _Judged], model: Model
 ) -> list[Item]:
@@ -358,13 +381,16 @@ def _items(
             ]
         else:
             lines = [
-                (_told(messages, place, group, kind), max(one.probability for one in group))
+                (_told(messages, place, group, kind, of), max(one.probability for one in group))
                 for group in _groups(sentences)
             ]
         for line, probability in lines:
             if line.labeled:
                 probability = 1.0
-            elif kind == "decision" and probability < _least_of_line(line, messages):
+            elif kind == "decision" and (
+                probability < _least_of_line(line, messages)
+                or (line.settled > place and _postpones(messages, line.settled, of))
+            ):
                 continue
             if len(subject_stems(line.text.replace(MARK, " "))) < (1 if line.labeled else MIN_WORDS):
                 continue
@@ -381,6 +407,7 @@ def _items(
                     probability if kind == "report" else spoken.acts.get("revise", 0.0),
                     _heard(spoken, line.text) if kind in CHANGEABLE else (),
                     clipped(line.short.rstrip(" ,;"), LONGEST) if line.short != line.text else "",
+                    clean(max(line.group, key=lambda one: one.probability).text),
                 )
             )
     return items
@@ -389,9 +416,27 @@ def _items(
 def _least_of_line(line: _Line, messages: Sequence[Message]) -> float:
     """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
     first, last = messages[line.places[0]], messages[line.settled]
-    accepts = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.content[:CUE_HEAD])
+    says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.told[:CUE_HEAD])
+    accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
     return LEAST_PLAIN if accepts and proposes else LEAST_LINE
+
+
+def _postpones(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> bool:
+    """Returns whether message number `place` of the user postpones the agent's proposal before it: it states an open
+    item rather than a decision, and takes nothing ("I should not like to decide that over her head.")."""
+    answer = messages[place]
+    if answer.role != "user" or not place or "decision" not in of(place - 1).found:
+        return False
+    if answer.picks and messages[place - 1].has_options:
+        return False
+    takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
+    return takes < TAKEN and LEFT_OPEN <= _likeliest(of(place), "open") > _likeliest(of(place), "decision")
+
+
+def _likeliest(judged: _Judged, kind: ItemKind) -> float:
+    """Returns the probability of the sentence of a message that states an item of this kind most likely."""
+    return max((share[kind] for share in judged.shares), default=0.0)
 
 
 def decision_lines(
@@ -453,14 +498,18 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
     return lines
 
 
-def _told(messages: Sequence[Message], place: int, group: Sequence[_Found], kind: ItemKind) -> _Line:
+def _told(
+    messages: Sequence[Message], place: int, group: Sequence[_Found], kind: ItemKind, of: Callable[[int], _Judged]
+) -> _Line:
     """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
-    quoted, too: "One last thing: dates. Always with the weekday."."""
+    quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
     text, quotes = _joined(group), _at(place, group)
     if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER:
         return _Line(text, group, place, quotes)
     at, sentence = place, group[0].place - 1
-    if sentence < 0 and kind == "open" and _replies(messages, place, text):
+    if kind == "open" and _postpones(messages, place, of):
+        at, sentence = place - 1, max(of(place - 1).found["decision"], key=lambda one: one.probability).place
+    elif sentence < 0 and kind == "open" and _replies(messages, place, text):
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
     if sentence >= 0:
         told = clipped(clean(messages[at].sentences[sentence].text), LONGEST // 2)

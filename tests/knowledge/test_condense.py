@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mcp_server.knowledge import summaries
 from mcp_server.knowledge.extractors import JOURNAL_LINES, beyond_the_day
 from mcp_server.knowledge.summaries import (
@@ -36,15 +38,49 @@ def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
 
 def test_a_short_form_is_the_sentences_that_say_most() -> None:
     said = "I have the answer. Keys of the ledger are kept for 35 days in the vault. Change it."
-    assert shortened(said, 60) == "Keys of the ledger are kept for 35 days in the vault"
+    assert shortened(said, 54) == "Keys of the ledger are kept for 35 days in the vault"
     assert shortened(said, 90) == said.rstrip(".")
     chosen = "The old press is slow, loud, heavy and broken. I'd take the new press in the yard."
-    assert shortened(chosen, 60) == "I'd take the new press in the yard"
+    assert shortened(chosen, 50) == "I'd take the new press in the yard"
     aside = "I'd switch it. Printed lists of every shelf stay on paper for the first two days of the move."
-    assert shortened(aside, 80) == "Printed lists of every shelf stay on paper for the first two days of the move"
+    assert shortened(aside, 65) == "Printed lists of every shelf stay on paper for the first two days of the move"
     assert shortened("and there are no coroutines and no books; we stay on threads.", 80) == (
         "There are no coroutines and no books; we stay on threads"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "short"),
+    [
+        (
+            "rule",
+            "Two cooks of the second shift are allergic to nuts; see box G4. Always name nuts and sesame first.",
+            "Always name nuts and sesame first",
+        ),
+        (
+            "open",
+            "The old press in the yard is slow, loud, heavy and broken since May. Somebody has to oil the wheels.",
+            "Somebody has to oil the wheels",
+        ),
+    ],
+)
+def test_a_short_form_has_the_sentence_that_states_the_line(kind: str, said: str, short: str) -> None:
+    assert shortened(said, 70, kind) == short
+
+
+def test_a_short_form_has_the_sentence_that_is_known_to_state_the_line() -> None:
+    said = "The old press in the yard is slow, loud, heavy and broken since May. Lena gets the new one."
+    assert shortened(said, 60, core="Lena gets the new one.") == "Lena gets the new one"
+    told = f"{'and then she told us about her aunt in the old town ' * 3}so Lena gets the new one"
+    assert shortened(told, 80, core="so Lena gets the new one") == "Lena gets the new one"
+
+
+def test_a_short_form_is_cut_at_a_clause_and_not_after_an_abbreviation() -> None:
+    late = "The cooks meet on Thursday at 6 p.m. in the library, where the big table stands, and not in the yard."
+    assert shortened(late, 60) == "The cooks meet on Thursday at 6 p.m. in the library…"
+    doctor = "The cooks of the second shift wait for Dr. Novak in the big library of the old school. They are three."
+    assert shortened(doctor, 70).startswith("The cooks of the second shift wait for Dr. Novak")
+    assert shortened(late, 80) == late.rstrip("."), "a line that is longer by a third at most stays whole"
 
 
 def test_a_short_form_of_an_amended_proposal_is_the_amendment_with_the_proposal_if_it_is_short() -> None:

@@ -39,6 +39,7 @@ SAID = date(2023, 5, 8)  # a Monday
         ("Last week was wild", "The week before 8 May 2023 was wild", None),
         ("I saw it the other day", "I saw it the other day", None),
         ("yesterday's news", "yesterday's news", None),
+        ("It feels like just yesterday.", "It feels like just yesterday.", None),
     ],
 )
 def test_a_time_relative_to_then_becomes_one_that_lasts(said: str, told: str, day: date | None) -> None:

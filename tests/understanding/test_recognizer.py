@@ -60,6 +60,12 @@ def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> Non
     assert texts("decision", "which store?", proposal, reply, "Done.") == [proposal]
 
 
+def test_a_postponed_proposal_is_an_open_item_and_no_decision() -> None:
+    reply = "Hm, let me sleep on it."
+    found = items("and backups?", PROPOSAL, reply, "OK.")
+    assert [(item.kind, item.text, item.sources) for item in found] == [("open", f"{PROPOSAL} {reply}", (4, 5))]
+
+
 @pytest.mark.parametrize("reply", ["👍", "yes please", "agreed"])
 def test_a_proposal_may_be_a_question(reply: str) -> None:
     said = ("ok, the concert", "Dress code: all in black with a green scarf?", reply, "Noted.")
@@ -119,6 +125,15 @@ def test_an_open_item_and_the_report_that_it_is_done_are_recognized() -> None:
 )
 def test_a_label_always_counts(line: str, kind: str, text: str) -> None:
     assert (kind, text) in [(item.kind, item.text) for item in items(line, "ok")]
+
+
+def test_a_long_labeled_sentence_is_whole() -> None:
+    text = (
+        "the ledger of the cooperative stays on Postgres 15 until the audit in June, because the auditors of Rijeka "
+        "want the same version as last year, and nobody moves it before they have left, not even for the new press"
+    )
+    (item,) = items(f"Decision: {text}.\nThanks.", "ok")
+    assert item.text == f"{text}."
 
 
 @pytest.mark.parametrize(
