@@ -75,7 +75,6 @@ class Searching:
     narrow vectors have."""
 
     connection: Connection
-    ws: int
     stems: Stems
     text: str
     filters: Filters
@@ -164,7 +163,7 @@ class Searching:
         paths: list[str] = []
         marks: list[int] = []
         for kind in (SAID, LINES):
-            listed = postings.load(self.connection, self.ws, kind, numbers)
+            listed = postings.load(self.connection, kind, numbers)
             if not numbers or set(listed) != set(numbers):
                 continue
             ids = listed[numbers[0]].ids
@@ -278,7 +277,7 @@ class Searching:
         """Returns the number of passages of the scope that contain a word."""
         ids: list[int] = []
         for kind in scope.kinds:
-            listed = postings.load(self.connection, self.ws, kind, [number])
+            listed = postings.load(self.connection, kind, [number])
             ids += listed[number].ids.tolist() if number in listed else []
         return len(self._inside(ids, scope))
 
@@ -297,7 +296,7 @@ class Searching:
         """Returns the best matching passages of the scope, at most `wanted`."""
         if not words:
             return []
-        listed = postings.load(self.connection, self.ws, kind, [stem for stem, _ in words])
+        listed = postings.load(self.connection, kind, [stem for stem, _ in words])
         ((passages, total),) = self._rows("SELECT passages, words FROM totals WHERE ws = %s AND kind = %s", kind) or [
             (0, 0)
         ]
@@ -366,7 +365,7 @@ class Searching:
             "JOIN passage m ON m.ws = v.ws AND m.id = v.id "
             f"WHERE v.ws = %s AND v.kind = ANY(%s) AND {condition}) "
             "SELECT id FROM near ORDER BY distance, id LIMIT %s",
-            (literal, self.ws, scope.kinds, *values, wanted),
+            (literal, self.connection.ws, scope.kinds, *values, wanted),
             binary=True,
         ).fetchall()
         return [number for (number,) in rows]
@@ -422,7 +421,7 @@ class Searching:
         )
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        return self.connection.execute(statement, (self.ws, *values), binary=True).fetchall()
+        return self.connection.rows(statement, *values)
 
 
 def as_vector(numbers: Sequence[int]) -> str:

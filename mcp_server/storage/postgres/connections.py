@@ -20,7 +20,37 @@ from mcp_server.storage.postgres.address import Address
 if TYPE_CHECKING:
     import anyio
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that works for one workspace at a time, whose number is `ws`."""
+
+    ws: int = 0
+
+    def run(self, statement: str, *values: object) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Runs a statement whose first value is the workspace, and returns its cursor."""
+        return self.execute(statement, (self.ws, *values), binary=True)
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Returns the rows of a statement whose first value is the workspace."""
+        return self.run(statement, *values).fetchall()
+
+    def row(self, statement: str, *values: object) -> tuple[Any, ...]:
+        """Returns the first row of a statement whose first value is the workspace; an empty one without any."""
+        return self.run(statement, *values).fetchone() or ()
+
+    def count(self, name: str, more: int) -> int:
+        """Adds to a counter of the workspace, and returns its new value."""
+        statement = (
+            "INSERT INTO counter (ws, name, value) VALUES (%s, %s, %s) "
+            "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + excluded.value RETURNING value"
+        )
+        return int(self.row(statement, name, more)[0])
+
+    def lock_row(self, name: str) -> None:
+        """Locks the row of a lock until the transaction ends. The row is created the first time."""
+        while not self.row("SELECT 1 FROM lock WHERE ws = %s AND name = %s FOR UPDATE", name):
+            self.run("INSERT INTO lock (ws, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", name)
+
 
 CONNECTIONS = 16
 """Connections of one process, at most, and one more for alarms."""
@@ -51,6 +81,7 @@ class Connections:
         self.alarm = Alarm(address)
         self.pool: ConnectionPool[Connection] = ConnectionPool(
             address.connection,
+            connection_class=Connection,
             kwargs={"autocommit": True, **OPTIONS},
             min_size=1,
             max_size=CONNECTIONS,

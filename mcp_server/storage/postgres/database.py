@@ -76,11 +76,8 @@ class Database:
         """The name of this process in leases and change notices."""
         self._unit: ContextVar[Unit | None] = ContextVar("unit", default=None)
         self._leases: ContextVar[tuple[Confirm, ...]] = ContextVar("leases", default=())
-        self._begin = self._beginning()
-
-    def _beginning(self) -> str:
-        return (
-            f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL search_path = {SCHEMA}, public; SET LOCAL app.ws = '{self.ws}'; "
+        self._begin = (
+            f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL search_path = {SCHEMA}, public; SET LOCAL app.ws = '{ws}'; "
             f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'; "
             f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"
         )
@@ -128,7 +125,7 @@ class Database:
 
     def rows(self, statement: Any, *values: object) -> list[tuple[Any, ...]]:
         """Returns the rows of a query, whose first value is the workspace."""
-        return self.run(lambda connection: connection.execute(statement, (self.ws, *values)).fetchall())
+        return self.run(lambda connection: connection.rows(statement, *values))
 
     async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
         """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""
@@ -203,6 +200,7 @@ class Database:
         """Returns a connection with an open transaction. Skips connections that the server has closed."""
         for left in range(TRIES, 0, -1):
             connection = self._pool.getconn()
+            connection.ws = self.ws
             try:
                 connection.execute(self._begin)
             except psycopg.OperationalError:

@@ -73,14 +73,14 @@ def export(database: Database, folder: Path, remote: str | None, tracked: Sequen
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new: dict[str, int] = {}
-    noted, anew = database.apart(lambda open_: _write(open_, database.ws, folder, remote, tracked, new))
+    noted, anew = database.apart(lambda open_: _write(open_, folder, remote, tracked, new))
     if noted is None:
         return None
     pushed = remote is None or (noted.get("pushed") == [remote, noted["tip"]] and not new)
 
     def note(connection: Connection) -> None:
         if anew:
-            connection.execute("DELETE FROM entry WHERE ws = %s AND namespace = %s", (database.ws, IN_GIT))
+            connection.run("DELETE FROM entry WHERE ws = %s AND namespace = %s", IN_GIT)
         put_entries(connection, {(IN_GIT, path): mark for path, mark in new.items()})
         put_entries(connection, {EXPORTED: noted})
 
@@ -97,27 +97,28 @@ def export(database: Database, folder: Path, remote: str | None, tracked: Sequen
 
 
 def _write(
-    connection: Connection, ws: int, folder: Path, remote: str | None, tracked: Sequence[str], new: dict[str, int]
+    connection: Connection, folder: Path, remote: str | None, tracked: Sequence[str], new: dict[str, int]
 ) -> tuple[dict[str, Any] | None, bool]:
     """Makes the missing commits, and fills `new` with what they contain. Returns the next EXPORTED, and whether the
     repository was made anew."""
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    noted, digest = read_entries(connection, [EXPORTED]).get(EXPORTED), forgotten_digest(connection, ws)
+    noted, digest = read_entries(connection, [EXPORTED]).get(EXPORTED), forgotten_digest(connection)
     if noted is not None and noted["forgotten"] == digest and _has(folder, noted, remote):
-        known = {path: int(value) for path, value in _entries(connection, ws, IN_GIT)}
-        commits = new_commits(connection, ws, known, tracked, new)
+        marks = connection.rows("SELECT key, value FROM entry WHERE ws = %s AND namespace = %s", IN_GIT)
+        known = {path: int(value) for path, value in marks}
+        commits = new_commits(connection, known, tracked, new)
         return {**noted, "tip": fast_import(folder, commits, noted["tip"], noted["branch"])}, False
     place = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    before = imported_history(connection, ws, place)
-    branch, known = before.branch if before else BRANCH, imported_versions(connection, ws) if before else {}
+    before = imported_history(connection, place)
+    branch, known = before.branch if before else BRANCH, imported_versions(connection) if before else {}
     repository = place / "git"
     if before is not None:
         read_bundle(before.bundle, repository, branch, bare=True)
     else:
         new_repository(repository, branch)
-    tip = fast_import(repository, new_commits(connection, ws, known, tracked, new), tip_of(repository, branch), branch)
+    tip = fast_import(repository, new_commits(connection, known, tracked, new), tip_of(repository, branch), branch)
     new |= {path: mark for path, mark in known.items() if path not in new}
     if tip is not None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -127,107 +128,102 @@ def _write(
 
 
 def new_commits(
-    connection: Connection, ws: int, known: Mapping[str, int], tracked: Sequence[str], new: dict[str, int]
+    connection: Connection, known: Mapping[str, int], tracked: Sequence[str], new: dict[str, int]
 ) -> Iterator[NewCommit]:
     """Yields commits for all versions that are not `known`, oldest first, and adds their marks to `new`.
 
     Versions that may not be committed, such as those with a secret, are left out.
     """
     group: list[_New] = []
-    for one in _unknown(connection, ws, known, tracked):
+    for one in _unknown(connection, known, tracked):
         if group and (one.at - group[0].at > GATHERED or any(one.path == other.path for other in group)):
-            yield _commit(connection, ws, group)
+            yield _commit(connection, group)
             group = []
         new[one.path] = one.mark
-        if not _refused(connection, ws, one):
+        if not _refused(connection, one):
             group.append(one)
     if group:
-        yield _commit(connection, ws, group)
+        yield _commit(connection, group)
 
 
-def _unknown(connection: Connection, ws: int, known: Mapping[str, int], tracked: Sequence[str]) -> Iterator[_New]:
-    places = (ws, list(tracked), [f"{name}/" for name in tracked])
-    within: str = (
-        "(path = ANY(%s) OR EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (top) WHERE starts_with(path, top)))"
-    )
-    documents = connection.execute(
-        f"SELECT path, version, size, at FROM file_version WHERE ws = %s AND {within}", places
-    ).fetchall()
-    closed = connection.execute(
+def _unknown(connection: Connection, known: Mapping[str, int], tracked: Sequence[str]) -> Iterator[_New]:
+    places = (list(tracked), [f"{name}/" for name in tracked])
+    within = "(path = ANY(%s) OR EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (top) WHERE starts_with(path, top)))"
+    documents = connection.rows(f"SELECT path, version, size, at FROM file_version WHERE ws = %s AND {within}", *places)
+    closed = connection.rows(
         f"SELECT path, version, size, mtime_ns FROM file f WHERE ws = %s AND {within} AND starts_with(path, 'raw/') "
         "AND (sealed OR NOT EXISTS "
         "(SELECT 1 FROM session s WHERE s.ws = f.ws AND s.path = f.path AND s.status = 'open'))",
-        places,
-    ).fetchall()
+        *places,
+    )
     found = [_New(at, path, number, size, number) for path, number, size, at in documents if has_history(path)]
     found += [_New(_moment(ns), path, number, size, ns) for path, number, size, ns in closed]
     found.sort(key=lambda one: (one.at, one.path, one.version))
     return (one for one in found if one.mark > known.get(one.path, 0))
 
 
-def _commit(connection: Connection, ws: int, group: Sequence[_New]) -> NewCommit:
+def _commit(connection: Connection, group: Sequence[_New]) -> NewCommit:
     files = (
-        NewFile(one.path, one.size, () if one.size is None else stored_parts(connection, ws, one.path, one.version))
+        NewFile(one.path, one.size, () if one.size is None else stored_parts(connection, one.path, one.version))
         for one in group
     )
     return NewCommit(group[-1].at, message([one.path for one in group]), files)
 
 
-def _refused(connection: Connection, ws: int, one: _New) -> bool:
+def _refused(connection: Connection, one: _New) -> bool:
     if one.size is None or one.size > CHECKED_BYTES:
         return False
-    text = b"".join(stored_parts(connection, ws, one.path, one.version)).decode("utf-8", "replace")
+    text = b"".join(stored_parts(connection, one.path, one.version)).decode("utf-8", "replace")
     return Admission().refusal(one.path, text, None) is not None
 
 
-def imported_history(connection: Connection, ws: int, folder: Path) -> MovedHistory | None:
+def imported_history(connection: Connection, folder: Path) -> MovedHistory | None:
     """Writes the history from before the import to a file in `folder`. Returns None without one, and if a text was
     forgotten since: the history may contain it."""
     noted = read_entries(connection, [IMPORTED]).get(IMPORTED)
-    row = connection.execute("SELECT version FROM file WHERE ws = %s AND path = %s", (ws, BUNDLE)).fetchone()
-    if noted is None or row is None or noted["forgotten"] != forgotten_digest(connection, ws):
+    row = connection.row("SELECT version FROM file WHERE ws = %s AND path = %s", BUNDLE)
+    if noted is None or not row or noted["forgotten"] != forgotten_digest(connection):
         return None
     bundle = folder / "bundle"
     with bundle.open("wb") as stream:
-        for part in stored_parts(connection, ws, BUNDLE, row[0]):
+        for part in stored_parts(connection, BUNDLE, row[0]):
             stream.write(part)
     return MovedHistory(bundle, noted["branch"])
 
 
-def imported_versions(connection: Connection, ws: int) -> dict[str, int]:
+def imported_versions(connection: Connection) -> dict[str, int]:
     """Returns path and mark of the last version of each file that the import brought."""
     noted = read_entries(connection, [IMPORTED]).get(IMPORTED)
     if noted is None:
         return {}
-    found = connection.execute(
+    found = connection.rows(
         "SELECT path, max(version) FROM file_version WHERE ws = %s AND at <= %s::timestamptz GROUP BY path",
-        (ws, noted["at"]),
-    ).fetchall()
-    raw = connection.execute(
+        noted["at"],
+    )
+    raw = connection.rows(
         "SELECT path, mtime_ns FROM file WHERE ws = %s AND starts_with(path, 'raw/') "
         "AND mtime_ns <= extract(epoch FROM %s::timestamptz) * 1000000000",
-        (ws, noted["at"]),
-    ).fetchall()
+        noted["at"],
+    )
     return {path: int(mark) for path, mark in [*(row for row in found if has_history(row[0])), *raw]}
 
 
-def forgotten_digest(connection: Connection, ws: int) -> str:
+def forgotten_digest(connection: Connection) -> str:
     """Returns a digest of the requests to forget."""
-    row = connection.execute("SELECT version FROM file WHERE ws = %s AND path = %s", (ws, FORGOTTEN)).fetchone()
-    parts = stored_parts(connection, ws, FORGOTTEN, row[0]) if row else ()
+    row = connection.row("SELECT version FROM file WHERE ws = %s AND path = %s", FORGOTTEN)
+    parts = stored_parts(connection, FORGOTTEN, row[0]) if row else ()
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def stored_parts(connection: Connection, ws: int, path: str, version: int) -> Iterator[bytes]:
+def stored_parts(connection: Connection, path: str, version: int) -> Iterator[bytes]:
     """Yields the bytes of a version of a file. About PART_BYTES are in memory at a time."""
     start = 0
     while True:
-        rows = connection.execute(
+        rows = connection.rows(
             "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s AND start >= %s AND start < %s "
             "ORDER BY start",
-            (ws, path, version, start, start + PART_BYTES),
-            binary=True,
-        ).fetchall()
+            *(path, version, start, start + PART_BYTES),
+        )
         if not rows:
             return
         for (data,) in rows:
@@ -244,12 +240,6 @@ def _has(folder: Path, noted: Mapping[str, Any], remote: str | None) -> bool:
     except (GitFailed, OSError):
         return False
     return True
-
-
-def _entries(connection: Connection, ws: int, namespace: str) -> list[tuple[str, str]]:
-    return connection.execute(
-        "SELECT key, value FROM entry WHERE ws = %s AND namespace = %s", (ws, namespace)
-    ).fetchall()
 
 
 def _moment(ns: int) -> datetime:

@@ -58,16 +58,8 @@ class TeamIndex(Indexing):
             messages.extend([problem] if problem else [])
             asked = vector if usable else None
             with self._stemming:
-                searching = Searching(
-                    connection,
-                    self._database.ws,
-                    self._stemmer(),
-                    text,
-                    filters,
-                    depth,
-                    asked,
-                    self._embedding.compared,
-                )
+                compared = self._embedding.compared
+                searching = Searching(connection, self._stemmer(), text, filters, depth, asked, compared)
                 planned, found = searching.candidates(mode)
             if not planned.all_passages and self._waiting(connection):
                 return self._scan.search(text, filters, "missing")
@@ -96,7 +88,7 @@ class TeamIndex(Indexing):
             "SELECT DISTINCT n.path, n.mark, n.part, n.vector FROM unnest(%s::text[], %s::bigint[]) AS t (path, turn) "
             "JOIN passage n ON n.ws = %s AND n.path = t.path AND n.mark BETWEEN t.turn - 1 AND t.turn + 1 "
             "WHERE n.part < %s AND length(n.vector) = %s",
-            ([one.path for one in turns], [one.turn for one in turns], self._ws, EXCHANGE_PARTS, 2 * len(vector)),
+            ([one.path for one in turns], [one.turn for one in turns], connection.ws, EXCHANGE_PARTS, 2 * len(vector)),
             binary=True,
         ).fetchall()
         return exchanges_of(sorted(rows, key=lambda row: row[:3]), vector, turns)
@@ -140,13 +132,13 @@ class TeamIndex(Indexing):
                 "(SELECT coalesce(sum(length(text) + length(stems) + coalesce(length(vector), 0)), 0) "
                 "FROM passage WHERE ws = %(ws)s), current_setting('server_version'), "
                 "(SELECT extversion FROM pg_extension WHERE extname = 'vector')",
-                {"ws": self._ws},
+                {"ws": connection.ws},
             ).fetchone()
             assert row is not None
             files, passages, waiting, unindexed, size, server, vector = row
-            problems = connection.execute(
-                "SELECT problem FROM indexed_file WHERE ws = %s AND problem IS NOT NULL ORDER BY path", (self._ws,)
-            ).fetchall()
+            problems = connection.rows(
+                "SELECT problem FROM indexed_file WHERE ws = %s AND problem IS NOT NULL ORDER BY path"
+            )
             _, problem = self._usable(connection)
             messages = [*self._embedding.messages(), *([problem] if problem else [])]
             without = int(waiting) if self._embedding.dimensions else 0
@@ -183,11 +175,7 @@ class TeamIndex(Indexing):
         def compare(path: str) -> bool:
             found = self._read(path, None)[2]
             expected = {(row.mark, row.passage.part, row.digest) for row in plan(found, {}).rows}
-            stored = self._database.run(
-                lambda connection: connection.execute(
-                    "SELECT mark, part, digest FROM passage WHERE ws = %s AND path = %s", (self._ws, path), binary=True
-                ).fetchall()
-            )
+            stored = self._database.rows("SELECT mark, part, digest FROM passage WHERE ws = %s AND path = %s", path)
             return {(mark, part, bytes(digest)) for mark, part, digest in stored} == expected
 
         from anyio.to_thread import run_sync

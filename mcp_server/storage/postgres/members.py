@@ -40,6 +40,7 @@ class TeamMembers:
         prepare(address)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             address.connection,
+            connection_class=Connection,
             kwargs={"autocommit": True, **OPTIONS, "options": f"-c search_path={SCHEMA},public"},
             min_size=1,
             max_size=CONNECTIONS,

@@ -48,26 +48,25 @@ def dump(database: Database, tracked: Sequence[str], sink: Sink) -> None:
 
     def write(connection: Connection) -> None:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        ws = database.ws
         for table, columns in TABLES.items():
-            select: str = f"SELECT {', '.join(columns)} FROM {table} WHERE ws = %s ORDER BY {ORDERS[table]}"
-            for row in _streamed(connection, select, ws):
+            select = f"SELECT {', '.join(columns)} FROM {table} WHERE ws = %s ORDER BY {ORDERS[table]}"
+            for row in _streamed(connection, select):
                 if table != "entry" or row[0] not in OF_AN_ENGINE:
                     sink.row(table, row)
-        _dump_history(connection, ws, tracked, sink)
+        _dump_history(connection, tracked, sink)
         listed = "SELECT path, version, mtime_ns, sealed FROM file WHERE ws = %s ORDER BY path"
-        for path, version, mtime_ns, sealed in _streamed(connection, listed, ws):
+        for path, version, mtime_ns, sealed in _streamed(connection, listed):
             if moves(path):
-                sink.file(MovedFile(path, mtime_ns, sealed), stored_parts(connection, ws, path, version))
+                sink.file(MovedFile(path, mtime_ns, sealed), stored_parts(connection, path, version))
 
     database.apart(write)
 
 
-def _dump_history(connection: Connection, ws: int, tracked: Sequence[str], sink: Sink) -> None:
+def _dump_history(connection: Connection, tracked: Sequence[str], sink: Sink) -> None:
     with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
-        before = imported_history(connection, ws, Path(place))
-        known = imported_versions(connection, ws) if before else {}
-        commits = new_commits(connection, ws, known, tracked, {})
+        before = imported_history(connection, Path(place))
+        known = imported_versions(connection) if before else {}
+        commits = new_commits(connection, known, tracked, {})
         first = next(commits, None)
         branch, bundle = before.branch if before else BRANCH, Path(place) / "bundle"
         if first is not None:
@@ -89,40 +88,38 @@ def load(database: Database, source: Source) -> None:
     files = TeamFiles(database)
 
     def write(connection: Connection) -> None:
-        ws = database.ws
-        connection.execute("INSERT INTO lock (ws, name) VALUES (%s, 'files') ON CONFLICT DO NOTHING", (ws,))
-        connection.execute("SELECT 1 FROM lock WHERE ws = %s AND name = 'files' FOR UPDATE", (ws,))
-        _check_empty(connection, ws, database.address.shown)
+        connection.lock_row("files")
+        _check_empty(connection, database.address.shown)
         for table in ("file", "file_version", "unindexed", "entry", "directory", "access"):
-            connection.execute(f"DELETE FROM {table} WHERE ws = %s", (ws,))
-        _load_rows(connection, ws, source)
+            connection.run(f"DELETE FROM {table} WHERE ws = %s")
+        _load_rows(connection, source)
         with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
             history = source.history(Path(place))
             if history is not None:
                 repository = Path(place) / "git"
                 read_bundle(history.bundle, repository, history.branch, bare=True)
                 for one in versions(repository, history.branch, has_history):
-                    _add_version(connection, ws, one)
+                    _add_version(connection, one)
                 with history.bundle.open("rb") as stream:
                     parts = iter(lambda: stream.read(PART_BYTES), b"")
-                    _add_file(connection, ws, MovedFile(BUNDLE, 0, False), parts)
+                    _add_file(connection, MovedFile(BUNDLE, 0, False), parts)
         for found, parts in source.files():
             if not moves(found.path) or files.relative(found.path) != found.path:
                 raise Refused(f"the export has {found.path!r}, which is no file of a memory; nothing was imported")
-            _add_file(connection, ws, found, parts)
+            _add_file(connection, found, parts)
         if history is not None:
             row = connection.execute("SELECT clock_timestamp()::text").fetchone()
             assert row is not None
-            noted = {"branch": history.branch, "at": row[0], "forgotten": forgotten_digest(connection, ws)}
+            noted = {"branch": history.branch, "at": row[0], "forgotten": forgotten_digest(connection)}
             put_entries(connection, {IMPORTED: noted})
 
     database.apart(write)
 
 
-def _check_empty(connection: Connection, ws: int, name: str) -> None:
-    for path, version in connection.execute("SELECT path, version FROM file WHERE ws = %s ORDER BY path", (ws,)):
+def _check_empty(connection: Connection, name: str) -> None:
+    for path, version in connection.rows("SELECT path, version FROM file WHERE ws = %s ORDER BY path"):
         if path != SETTINGS and not path.startswith(f"{LOCAL}/"):
-            text = b"".join(stored_parts(connection, ws, path, version)).decode("utf-8", "replace")
+            text = b"".join(stored_parts(connection, path, version)).decode("utf-8", "replace")
             if not is_untouched_template(path, text):
                 raise Refused(
                     f"the memory {name} is not empty (it has {path}, for example): name a new one in the address with "
@@ -130,83 +127,82 @@ def _check_empty(connection: Connection, ws: int, name: str) -> None:
                 )
 
 
-def _load_rows(connection: Connection, ws: int, source: Source) -> None:
+def _load_rows(connection: Connection, source: Source) -> None:
     for table, rows in itertools.groupby(source.rows(), key=lambda row: row[0]):
         names = TABLES[table]
         # SQLite has no such key; the order of equal accesses does not matter.
         numbered = (*names, "id") if table == "access" else names
         marks = ", ".join(["%s"] * (len(numbered) + 1))
-        statement: str = f"INSERT INTO {table} (ws, {', '.join(numbered)}) VALUES ({marks})"
+        statement = f"INSERT INTO {table} (ws, {', '.join(numbered)}) VALUES ({marks})"
         made = (
-            (ws, *(storable(one) if isinstance(one, str) else one for one in values), number)[: len(numbered) + 1]
+            (connection.ws, *(storable(one) if isinstance(one, str) else one for one in values), number)[
+                : len(numbered) + 1
+            ]
             for number, (_, values) in enumerate(rows)
         )
         while some := list(itertools.islice(made, ROWS)):
             connection.cursor().executemany(statement, some)
 
 
-def _add_version(connection: Connection, ws: int, one: FileVersion) -> None:
+def _add_version(connection: Connection, one: FileVersion) -> None:
     """Adds an earlier version of a document from git."""
-    row = connection.execute(
+    (version,) = connection.row(
         "INSERT INTO file_version (ws, path, version, at, size) SELECT %s, %s, "
         "1 + coalesce((SELECT max(version) FROM file_version WHERE ws = %s AND path = %s), 0), "
         "least(%s, clock_timestamp()), %s RETURNING version",
-        (ws, one.path, ws, one.path, one.at, None if one.data is None else len(one.data)),
-    ).fetchone()
-    assert row is not None
-    _add_parts(connection, ws, one.path, row[0], [one.data] if one.data else [])
-
-
-def _add_file(connection: Connection, ws: int, found: MovedFile, parts: Iterable[bytes]) -> None:
-    """Adds a file. If its bytes are the last version that git had, it is that version."""
-    last = connection.execute(
-        "SELECT version, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC LIMIT 1",
-        (ws, found.path),
-    ).fetchone()
-    version = last[0] + 1 if last else 1
-    connection.execute(
-        "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), 0)",
-        (ws, found.path, version),
+        *(one.path, connection.ws, one.path, one.at, None if one.data is None else len(one.data)),
     )
-    size = _add_parts(connection, ws, found.path, version, parts)
-    if last is not None and last[1] == size and _same(connection, ws, found.path, version):
-        connection.execute(
-            "DELETE FROM file_version WHERE ws = %s AND path = %s AND version = %s", (ws, found.path, version)
-        )
+    _add_parts(connection, one.path, version, [one.data] if one.data else [])
+
+
+def _add_file(connection: Connection, found: MovedFile, parts: Iterable[bytes]) -> None:
+    """Adds a file. If its bytes are the last version that git had, it is that version."""
+    last = connection.row(
+        "SELECT version, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC LIMIT 1",
+        found.path,
+    )
+    version = last[0] + 1 if last else 1
+    connection.run(
+        "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), 0)",
+        *(found.path, version),
+    )
+    size = _add_parts(connection, found.path, version, parts)
+    if last and last[1] == size and _same(connection, found.path, version):
+        connection.run("DELETE FROM file_version WHERE ws = %s AND path = %s AND version = %s", found.path, version)
         version -= 1
     else:
         connection.execute(
             "UPDATE file_version SET size = %s WHERE ws = %s AND path = %s AND version = %s",
-            (size, ws, found.path, version),
+            (size, connection.ws, found.path, version),
         )
-    connection.execute(
+    connection.run(
         "INSERT INTO file (ws, path, version, size, mtime_ns, sealed) VALUES (%s, %s, %s, %s, %s, %s)",
-        (ws, found.path, version, size, found.mtime_ns, found.sealed),
+        *(found.path, version, size, found.mtime_ns, found.sealed),
     )
     if is_indexed(found.path):
-        connection.execute("INSERT INTO unindexed (ws, path, changes) VALUES (%s, %s, 1)", (ws, found.path))
+        connection.run("INSERT INTO unindexed (ws, path, changes) VALUES (%s, %s, 1)", found.path)
 
 
-def _same(connection: Connection, ws: int, path: str, version: int) -> bool:
+def _same(connection: Connection, path: str, version: int) -> bool:
     """Returns whether a version of a file has the same bytes as the one before."""
-    new, old = (stored_parts(connection, ws, path, number) for number in (version, version - 1))
+    new, old = (stored_parts(connection, path, number) for number in (version, version - 1))
     return b"".join(new) == b"".join(old)
 
 
-def _add_parts(connection: Connection, ws: int, path: str, version: int, parts: Iterable[bytes]) -> int:
+def _add_parts(connection: Connection, path: str, version: int, parts: Iterable[bytes]) -> int:
     size = 0
     for part in parts:
-        connection.execute(
+        connection.run(
             "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)",
-            (ws, path, version, size, part),
+            *(path, version, size, part),
         )
         size += len(part)
     return size
 
 
-def _streamed(connection: Connection, select: str, ws: int) -> Iterator[tuple[Any, ...]]:
+def _streamed(connection: Connection, select: str) -> Iterator[tuple[Any, ...]]:
     """Yields the rows of a query, of which only ROWS are in memory."""
     with connection.cursor(name="moved") as cursor:
         cursor.itersize = ROWS
-        cursor.execute(select, (ws,))
+        cursor.execute(select, (connection.ws,))
         yield from cursor
