@@ -8,7 +8,6 @@ No turn waits for it and no lock is held during the call. Without an answer the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from anyio.to_thread import run_sync
@@ -23,7 +22,6 @@ from mcp_server.knowledge import notes
 from mcp_server.llm import LlmUnavailable
 from mcp_server.llm.metered import work_off
 from mcp_server.memory import Memory
-from mcp_server.model import Turn
 from mcp_server.text.redaction import redact
 
 TEMPLATE = "enrich_checkpoint"
@@ -62,24 +60,13 @@ async def _asked(memory: Memory, checkpoint: Checkpoint) -> Enrichment | None:
         turn for turn in await sessions.session_turns(memory, checkpoint.session) if turn.number <= checkpoint.turn
     ]
 
-    def request() -> enrichment.Request:
-        return enrichment.request(
-            memory.templates(TEMPLATE),
-            checkpoint.decisions,
-            checkpoint.open_items,
-            _newest(turns),
-            memory.tokens.count,
-        )
-
-    asked = await run_sync(request)
+    entries, newest = (checkpoint.decisions, checkpoint.open_items), turns[-10 * enrichment.MOST_MESSAGES :]
+    prompt = await run_sync(
+        lambda: enrichment.request(memory.templates(TEMPLATE), *entries, newest, memory.tokens.count)
+    )
     try:
-        said = await memory.llm.complete(asked.prompt, purpose="enrichment", max_tokens=asked.answer_tokens)
+        said = await memory.llm.complete(prompt, purpose="enrichment", max_tokens=enrichment.ANSWER_TOKENS)
     except LlmUnavailable as error:
         log.info("checkpoint %s stays as it is: %s", checkpoint.id, error)
         return None
     return enrichment.parse(redact(said).text)
-
-
-def _newest(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """Returns the newest turns, enough for a request, which leaves out tools' and injected turns."""
-    return turns[-10 * enrichment.MOST_MESSAGES :]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Literal
 
 from anyio.to_thread import run_sync
 
@@ -39,71 +38,38 @@ class State:
     knowledge: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names that would be added and removed, each sorted."""
+def difference(now: State, then: State) -> str:
+    """Returns what would change if `then` replaced `now`, a line per kind; one sentence if nothing would.
 
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PathChange:
-    """A file that would change, and how many lines would be added and removed."""
-
-    path: str
-    kind: Literal["added", "removed", "changed"]
-    added: int
-    removed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The changes. An anchor counts as changed if its note or kind differs, not if its time does."""
-
-    anchors: Names = field(default_factory=Names)
-    changed_anchors: tuple[str, ...] = ()
-    topics: Names = field(default_factory=Names)
-    live: Names = field(default_factory=Names)
-    paths: tuple[PathChange, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        return self == Difference()
-
-
-def difference(now: State, then: State) -> Difference:
-    """Returns what would change if `then` replaced `now`."""
+    An anchor counts as changed if its note or kind differs, not if its time does.
+    """
     here, there = ({anchor.item: (anchor.kind, anchor.note) for anchor in state.anchors} for state in (now, then))
-    both_known = now.knowledge is not None and then.knowledge is not None
-    return Difference(
-        anchors=_names(here, there),
-        changed_anchors=tuple(sorted(item for item in here.keys() & there.keys() if here[item] != there[item])),
-        topics=_names(now.topics, then.topics),
-        live=_names(now.live, then.live),
-        paths=_paths(now.knowledge or {}, then.knowledge or {}) if both_known else (),
-    )
-
-
-def difference_text(found: Difference) -> str:
-    """Returns the changes in words, a line per kind; one sentence if there are none."""
-    if found.empty:
-        return NOTHING
     lines = [
-        *_listed("anchors set again", found.anchors.added),
-        *_listed("anchors taken away", found.anchors.removed),
-        *_listed("anchors changed", found.changed_anchors),
-        *_listed("topics active again", found.topics.added),
-        *_listed("topics no longer active", found.topics.removed),
-        *_counted("live again", found.live.added),
-        *_counted("no longer live", found.live.removed),
+        *_listed("anchors set again", there.keys() - here.keys()),
+        *_listed("anchors taken away", here.keys() - there.keys()),
+        *_listed("anchors changed", {item for item in here.keys() & there.keys() if here[item] != there[item]}),
+        *_listed("topics active again", {*then.topics} - {*now.topics}),
+        *_listed("topics no longer active", {*now.topics} - {*then.topics}),
+        *_counted("live again", {*then.live} - {*now.live}),
+        *_counted("no longer live", {*now.live} - {*then.live}),
     ]
-    if found.paths:
-        added, removed = sum(one.added for one in found.paths), sum(one.removed for one in found.paths)
-        lines.append(f"knowledge: {counted(len(found.paths), 'file')}, +{added:,} −{removed:,} lines")
-        lines += [f"  {one.path}: {one.kind}, +{one.added:,} −{one.removed:,}" for one in found.paths[:MOST_LISTED]]
-        lines += _rest(len(found.paths))
-    return "\n".join(lines)
+    if now.knowledge is not None and then.knowledge is not None:
+        lines += _changed_files(now.knowledge, then.knowledge)
+    return "\n".join(lines) or NOTHING
+
+
+def _changed_files(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
+    files: list[str] = []
+    added = removed = 0
+    for path in sorted(now.keys() | then.keys()):
+        if now.get(path) != then.get(path):
+            kind = "added" if path not in now else "removed" if path not in then else "changed"
+            came, went = line_changes(now.get(path, ""), then.get(path, ""))
+            files.append(f"  {path}: {kind}, +{came:,} −{went:,}")
+            added, removed = added + came, removed + went
+    head = [f"knowledge: {counted(len(files), 'file')}, +{added:,} −{removed:,} lines"] if files else []
+    rest = [f"  and {counted(len(files) - MOST_LISTED, 'file')} more"] if len(files) > MOST_LISTED else []
+    return [*head, *files[:MOST_LISTED], *rest]
 
 
 def line_changes(before: str, after: str) -> tuple[int, int]:
@@ -120,32 +86,13 @@ def line_changes(before: str, after: str) -> tuple[int, int]:
     return len(new) - same, len(old) - same
 
 
-def _names(now: Iterable[str], then: Iterable[str]) -> Names:
-    here, there = set(now), set(then)
-    return Names(tuple(sorted(there - here)), tuple(sorted(here - there)))
-
-
-def _paths(now: Mapping[str, str], then: Mapping[str, str]) -> tuple[PathChange, ...]:
-    changes = []
-    for path in sorted(now.keys() | then.keys()):
-        if now.get(path) != then.get(path):
-            kind: Literal["added", "removed", "changed"]
-            kind = "added" if path not in now else "removed" if path not in then else "changed"
-            changes.append(PathChange(path, kind, *line_changes(now.get(path, ""), then.get(path, ""))))
-    return tuple(changes)
-
-
-def _listed(what: str, names: Sequence[str]) -> list[str]:
+def _listed(what: str, names: Collection[str]) -> list[str]:
     more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    return [f"{what}: {', '.join(names[:MOST_LISTED])}{more}"] if names else []
+    return [f"{what}: {', '.join(sorted(names)[:MOST_LISTED])}{more}"] if names else []
 
 
-def _counted(what: str, names: Sequence[str]) -> list[str]:
+def _counted(what: str, names: Collection[str]) -> list[str]:
     return [f"{what}: {counted(len(names), 'chunk')}"] if names else []
-
-
-def _rest(count: int) -> list[str]:
-    return [f"  and {counted(count - MOST_LISTED, 'file')} more"] if count > MOST_LISTED else []
 
 
 NO_UNDO = "its undo could not bring it back"
@@ -161,7 +108,7 @@ async def diff_text(memory: Memory, number: str, other: str | None = None) -> st
     since = await stored.read(memory, other)
     before = replace(_state_of(since), knowledge=await run_sync(_texts, memory, trees, since))
     after = replace(_state_of(then), knowledge=await run_sync(_texts, memory, trees, then))
-    return difference_text(difference(before, after))
+    return difference(before, after)
 
 
 async def describe_changes(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
@@ -175,7 +122,7 @@ async def describe_changes(memory: Memory, then: Checkpoint, knowledge: bool, st
             for texts in (await run_sync(_texts_now, trees), await run_sync(_texts, memory, trees, then))
         )
     now = await _now(memory, then.session, here)
-    return difference_text(difference(now, replace(_state_of(then), knowledge=there)))
+    return difference(now, replace(_state_of(then), knowledge=there))
 
 
 async def _now(memory: Memory, session: str, knowledge: Mapping[str, str] | None) -> State:
