@@ -489,7 +489,7 @@ async def test_the_workspaces_of_a_process_share_its_connections_and_close_them(
             ]
             async with anyio.create_task_group() as tasks:
                 for storage in several:
-                    tasks.start_soon(storage.state.put, "n", "k", 1)
+                    tasks.start_soon(storage.state.name_directory, "/folder", "id")
             assert 2 <= connections() <= CONNECTIONS + 1
         assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("change ")]
         with anyio.fail_after(60):

@@ -111,7 +111,7 @@ class Worktrees:
 
     def branches(self, prefix: str) -> list[Branch]:
         """Returns the branches whose names begin with `prefix` (`explore/`)."""
-        if not self._repository.exists() or self._repository.head() is None:
+        if self._repository.head() is None:
             return []
         said = self._repository.text(
             "for-each-ref",
@@ -233,7 +233,7 @@ class Tags:
 
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]:
         """Returns the commits of the branch under these paths since a moment, with their times (UTC), oldest first."""
-        if not self._repository.exists() or self._repository.head() is None:
+        if self._repository.head() is None:
             return []
         said = self._repository.text(
             "log", "--format=%H %ct", f"--since={moment.isoformat()}", "--", *map(clean_path, paths)
