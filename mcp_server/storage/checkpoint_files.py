@@ -40,7 +40,6 @@ class CopiedTrees:
         self._files = files
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        """Returns the paths whose bytes are stored already, under any name."""
         return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
 
     def put(self, number: str, contents: Mapping[str, bytes]) -> str:
@@ -57,7 +56,6 @@ class CopiedTrees:
         return COPY + number
 
     def tree_of(self, number: str) -> str | None:
-        """Returns the name of the tree under a number; None if there is none."""
         return COPY + number if self._files.exists(_list(number)) else None
 
     def names(self, tree: str) -> dict[str, str]:
@@ -73,7 +71,6 @@ class CopiedTrees:
             ) from error
 
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
-        """Returns the bytes of these files of a tree; missing ones are left out."""
         names = self.names(tree)
         return {path: self._files.read_bytes(_place(names[path])) for path in paths if path in names}
 
@@ -83,7 +80,6 @@ class CopiedTrees:
             self._files.remove(_list(number))
 
     def numbers(self) -> frozenset[str]:
-        """Returns the numbers of all trees."""
         listed = (stat.path.removeprefix(f"{TREES}/") for stat in self._files.walk(f"{TREES}/"))
         return frozenset(name.removesuffix(".json") for name in listed if "/" not in name and name.endswith(".json"))
 

@@ -206,20 +206,31 @@ class Held(Protocol):
 class Locks(Protocol):
     """Locks among tasks and processes: each is a unit of work. Take them in this order: transcript, files, git."""
 
-    def transcript(self, session_id: str) -> AbstractAsyncContextManager[None]: ...
-    def files(self) -> AbstractAsyncContextManager[None]: ...
-    def git(self) -> AbstractAsyncContextManager[None]: ...
-    def try_maintainer(self) -> Held | None: ...
-    def share(self, name: str) -> Held | None: ...
-    def try_exclusive(self, name: str) -> Held | None: ...
+    def transcript(self, session_id: str) -> AbstractAsyncContextManager[None]:
+        """Locks a session's transcript and its rows in the state."""
+
+    def files(self) -> AbstractAsyncContextManager[None]:
+        """Locks knowledge and the other tracked files, to read, change and write them."""
+
+    def git(self) -> AbstractAsyncContextManager[None]:
+        """Locks the history, to commit."""
+
+    def try_maintainer(self) -> Held | None:
+        """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
+
+    def share(self, name: str) -> Held | None:
+        """Takes a shared lock on `name`. Returns None if it is locked exclusively. Works on a read-only disk."""
+
+    def try_exclusive(self, name: str) -> Held | None:
+        """Takes an exclusive lock on `name`. Returns None if another process has or shares it."""
 
 
 class Index(Protocol):
     """The search index: a disposable copy of the files. Without one, searches read the files and say so."""
 
-    async def candidates(
-        self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid"
-    ) -> Candidates: ...
+    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
+        """Returns the passages that may answer a query, with the raw values of every signal."""
+
     async def answer(
         self,
         query: ParsedQuery,
@@ -228,19 +239,32 @@ class Index(Protocol):
         then: Callable[[Candidates], T],
         depth: Depth = ...,
     ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them."""
+        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
 
-    def embed_ahead(self, text: str) -> None: ...
+    def embed_ahead(self, text: str) -> None:
+        """Embeds a query before it is searched. It may take long: call it in a thread."""
+
     async def settle(self, paths: Iterable[str], patience: float = ...) -> None:
         """Waits until searches see the current versions of these files, at most `patience` seconds."""
 
-    async def last_turn(self, session: str) -> int | None: ...
-    async def data_version(self) -> tuple[str, int]: ...
-    async def status(self) -> IndexStatus: ...
-    async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]: ...
+    async def last_turn(self, session: str) -> int | None:
+        """Returns the number of a session's newest indexed turn; None if searches read the files."""
+
+    async def data_version(self) -> tuple[str, int]:
+        """Returns a value that changes whenever any process changes or replaces the index."""
+
+    async def status(self) -> IndexStatus:
+        """Returns the contents and problems of the index."""
+
+    async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
+        """Reads some indexed files again and compares their passages with the index.
+
+        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
+        indexed are skipped: the next refresh indexes them.
+        """
 
     @property
     def needs_care(self) -> bool: ...
@@ -263,13 +287,20 @@ class Listener(Protocol):
 class Trees(Protocol):
     """Sets of files kept under a number, and given back byte for byte."""
 
-    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]: ...
+    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
+        """Returns the paths whose bytes are stored already, under any name."""
+
     def put(self, number: str, contents: Mapping[str, bytes]) -> str: ...
-    def tree_of(self, number: str) -> str | None: ...
+    def tree_of(self, number: str) -> str | None:
+        """Returns the name of the tree under a number; None if there is none."""
+
     def names(self, tree: str) -> dict[str, str]: ...
-    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]: ...
+    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
+        """Returns the bytes of these files of a tree; missing ones are left out."""
+
     def remove(self, number: str) -> None: ...
-    def numbers(self) -> frozenset[str]: ...
+    def numbers(self) -> frozenset[str]:
+        """Returns the numbers of all trees."""
 
 
 class ProjectFolders(Protocol):

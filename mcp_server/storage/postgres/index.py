@@ -31,7 +31,6 @@ class TeamIndex(Indexing):
     """The search index of one workspace."""
 
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """Returns the passages that may answer a query, with the raw values of every signal."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
@@ -42,7 +41,6 @@ class TeamIndex(Indexing):
         then: Callable[[Candidates], T],
         depth: Depth = USUAL,
     ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them. Raises Unavailable."""
         from anyio.to_thread import run_sync
 
         wanted = with_operators(filters or Filters(), query)
@@ -69,7 +67,6 @@ class TeamIndex(Indexing):
         return self._database.run(search)
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
         from anyio.to_thread import run_sync
 
         if not turns or not numpy_is_there.is_set():
@@ -94,12 +91,10 @@ class TeamIndex(Indexing):
         return exchanges_of(sorted(rows, key=lambda row: row[:3]), vector, turns)
 
     def embed_ahead(self, text: str) -> None:
-        """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
             self._embedding.of_query(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
-        """Waits until searches see the current versions of these files, at most `patience` seconds."""
         from anyio import move_on_after, sleep
 
         wanted = sorted({path for path in paths if is_indexed(path)})
@@ -111,18 +106,14 @@ class TeamIndex(Indexing):
                     await sleep(0.02)
 
     async def last_turn(self, session: str) -> int | None:
-        """Returns the number of a session's newest indexed turn; 0 for none."""
         rows = await self._rows("SELECT max(mark) FROM passage WHERE ws = %s AND session = %s", session)
         return int(rows[0][0] or 0)
 
     async def data_version(self) -> tuple[str, int]:
-        """Returns a value that changes whenever any process changes the index."""
         rows = await self._rows("SELECT value FROM counter WHERE ws = %s AND name = 'index'")
         return "1", int(rows[0][0]) if rows else 0
 
     async def status(self) -> IndexStatus:
-        """Returns the contents and problems of the index."""
-
         def ask(connection: Connection) -> IndexStatus:
             row = connection.execute(
                 "SELECT (SELECT count(*) FROM indexed_file WHERE ws = %(ws)s), "
@@ -161,11 +152,6 @@ class TeamIndex(Indexing):
         return await self._database.call(ask)
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
-        """Reads some indexed files again and compares their passages with the index.
-
-        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
-        indexed are skipped.
-        """
         rows = await self._rows(
             "SELECT f.path FROM indexed_file f WHERE f.ws = %s AND NOT EXISTS (SELECT 1 FROM unindexed u "
             "WHERE u.ws = f.ws AND u.path = f.path) ORDER BY random() LIMIT %s",

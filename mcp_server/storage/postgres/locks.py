@@ -124,28 +124,22 @@ class TeamLocks:
         self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks a session's transcript and its rows in the state."""
         digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return self._exclusive(_TRANSCRIPT, f"transcript-{digest}")
 
     def files(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks knowledge and the other files, to read, change and write them."""
         return self._exclusive(_FILES, "files")
 
     def git(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks the history."""
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Lease | None:
-        """Makes this process the maintainer. Returns None if another process is."""
         return self._lease(MAINTAINER, shared=False)
 
     def share(self, name: str) -> Lease | None:
-        """Takes a shared lease on `name`. Returns None if another process has it alone."""
         return self._lease(f"share-{name}", shared=True)
 
     def try_exclusive(self, name: str) -> Lease | None:
-        """Takes `name` alone. Returns None if another process has or shares it."""
         return self._lease(f"share-{name}", shared=False)
 
     @contextlib.asynccontextmanager

@@ -52,7 +52,6 @@ class TeamMembers:
 
     @property
     def workspace(self) -> str:
-        """The workspace of the address."""
         return self._address.workspace
 
     def close(self) -> None:
@@ -60,11 +59,9 @@ class TeamMembers:
         self._pool.close()
 
     def check(self) -> None:
-        """Raises Unavailable if the database does not answer."""
         self._run(lambda connection: connection.execute("SELECT 1"))
 
     def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
-        """Returns the principal with its current roles. Creates it, with a personal workspace, at its first call."""
         who = _id(issuer, subject)
 
         def read(connection: Connection) -> tuple[str, dict[str, Role], str] | None:
@@ -85,8 +82,6 @@ class TeamMembers:
         return Principal(who, subject, name, found[2], found[1])
 
     def secret(self, name: str) -> bytes:
-        """Returns a random key of 32 bytes that all replicas share."""
-
         def read(connection: Connection) -> bytes:
             connection.execute(
                 "INSERT INTO secret (name, value) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
@@ -99,8 +94,6 @@ class TeamMembers:
         return self._run(read)
 
     def record(self, workspace: str, entry: AuditEntry) -> None:
-        """Writes a line of a workspace's audit log."""
-
         def write(connection: Connection, ws: int) -> None:
             connection.execute(
                 "INSERT INTO audit (ws, at, id, principal, client, action, targets, outcome) "
@@ -114,7 +107,6 @@ class TeamMembers:
         self._within(workspace, write)
 
     def log(self, workspace: str, limit: int) -> list[AuditEntry]:
-        """Returns the last lines of the audit log, newest first, with subjects as principals."""
         rows: list[Any] = self._within(
             workspace,
             lambda connection, ws: connection.execute(
@@ -130,7 +122,6 @@ class TeamMembers:
         return [AuditEntry(at, subjects.get(who, who), *rest) for at, who, *rest in rows]
 
     def all(self, workspace: str) -> list[Member]:
-        """Returns the members of a workspace."""
         rows = self._run(
             lambda connection: connection.execute(
                 "SELECT p.subject, p.name, m.role, p.issuer, p.id FROM membership m "
@@ -142,9 +133,6 @@ class TeamMembers:
         return [Member(subject, name, role, issuer, _personal(who)) for subject, name, role, issuer, who in rows]
 
     def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
-        """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
-        issuer."""
-
         def write(connection: Connection) -> None:
             with connection.transaction():
                 who = _known(connection, issuer, subject)
@@ -157,7 +145,6 @@ class TeamMembers:
         self._run(write)
 
     def remove(self, workspace: str, subject: str) -> None:
-        """Ends a membership. Raises NotFound if there is none."""
         ended = self._run(
             lambda connection: (
                 connection.execute(

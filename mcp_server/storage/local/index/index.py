@@ -78,7 +78,6 @@ class Index(Maintenance):
         return anyio.Lock()
 
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """Returns the passages that may answer a query, with the raw values of every signal. Never raises."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
@@ -89,7 +88,6 @@ class Index(Maintenance):
         then: Callable[[Candidates], T],
         depth: Depth = USUAL,
     ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
         wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
@@ -118,7 +116,6 @@ class Index(Maintenance):
         return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, self._health.absence)))
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
         if not turns or not numpy_is_there.is_set():
             return {}
 
@@ -129,7 +126,6 @@ class Index(Maintenance):
         return await self._ask(near, {})
 
     def embed_ahead(self, text: str) -> None:
-        """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
             self._embedding.of_query(text)
 
@@ -166,11 +162,9 @@ class Index(Maintenance):
         return found
 
     async def last_turn(self, session: str) -> int | None:
-        """Returns the number of a session's newest indexed turn; None if searches read the files."""
         return await self._ask(lambda connection: lookups.last_turn(connection, session), None)
 
     async def data_version(self) -> tuple[str, int]:
-        """Returns a value that changes whenever any process changes or replaces the index."""
         try:
             async with self._reading() as opened:
                 if opened is not None:
@@ -180,7 +174,6 @@ class Index(Maintenance):
         return "none", 0
 
     async def status(self) -> IndexStatus:
-        """Returns the contents and problems of the index."""
         name, counts = self._embedding.name, await self._ask(lookups.counts, None)
         opened, health, messages = self._open, self._health, self._embedding.messages()
         if counts is None:
@@ -211,11 +204,6 @@ class Index(Maintenance):
         )
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
-        """Reads some indexed files again and compares their passages with the index.
-
-        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
-        indexed are skipped: the next refresh indexes them.
-        """
         sampled: list[str] = await self._ask(lambda connection: lookups.sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
