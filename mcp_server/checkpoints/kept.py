@@ -180,16 +180,13 @@ def _reduced(inputs: CompileInputs, memory: Memory) -> Compiled:
     count = memory.tokens.count
     whole = compile_inputs(inputs, count)
     shown = {one.id for one in whole.receipt.considered if one.included}
-    hits = tuple(one for one in inputs.hits if _id(one.hit.passage) in shown)
+    places = ((one, one.hit.passage) for one in inputs.hits)
+    hits = tuple(one for one, passage in places if f"{passage.path}:{passage.start}-{passage.end}" in shown)
     if len(hits) < len(inputs.hits):
         fewer = compile_inputs(replace(inputs, hits=hits), count)
         if fewer.sha256 == whole.sha256:
             return fewer
     return whole
-
-
-def _id(passage: Any) -> str:
-    return f"{passage.path}:{passage.start}-{passage.end}"
 
 
 def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
@@ -242,14 +239,9 @@ def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf,
 
     def turn_of(of: str) -> Mapping[str, Any] | None:
         turn = turn_at(of)
-        return None if turn is None else _as_json(turn)
+        return None if turn is None else dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
 
     return text_of, turn_of
-
-
-def _as_json(turn: Any) -> Mapping[str, Any]:
-    """Returns a turn as `CompileInputs.to_json` writes it."""
-    return dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
 
 
 # ---------------------------------------------------------------- texts
@@ -335,10 +327,10 @@ async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> Non
         return
     last = turns[0].number - 1
     for kept in KEPT:
-        namespace, key = kept.place(session)
-        value = await memory.state.get(namespace, key) if kept.last_turn else None
-        if isinstance(value, Mapping) and kept.last_turn and int(value.get(kept.last_turn, last)) < last:
-            await memory.state.put(namespace, key, {**value, kept.last_turn: last})
+        if kept.last_turn is not None:
+            value = await memory.state.get(*kept.place(session))
+            if isinstance(value, Mapping) and int(value.get(kept.last_turn, last)) < last:
+                await memory.state.put(*kept.place(session), {**value, kept.last_turn: last})
     await memory.state.remove(AS_OF, session)
 
 

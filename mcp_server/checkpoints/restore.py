@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from anyio.to_thread import run_sync
 
@@ -207,20 +208,10 @@ def _contents(memory: Memory, trees: CheckpointTrees, of: Checkpoint, intent: Re
             raise
         names = {}
     if of.knowledge_tree is None or not names:
-        return {ANCHORS: _anchors_text(of)} if of.anchors else {}
-    found = trees.read(of.knowledge_tree, [path for path in names if _is_about(path, intent)])
+        return {ANCHORS: reduce(with_entry, of.anchors, "").encode()} if of.anchors else {}
+    restored = [path for path in names if intent.knowledge and path.startswith(FOLDERS) and path not in intent.skipped]
+    found = trees.read(of.knowledge_tree, [ANCHORS, *restored])
     return {path: data for path, raw in found.items() if (data := without_forgotten(memory, path, raw)) is not None}
-
-
-def _is_about(path: str, intent: RecoveryIntent) -> bool:
-    return path == ANCHORS or (intent.knowledge and path.startswith(FOLDERS) and path not in intent.skipped)
-
-
-def _anchors_text(of: Checkpoint) -> bytes:
-    text = ""
-    for one in of.anchors:
-        text = with_entry(text, one)
-    return text.encode()
 
 
 async def commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint) -> list[str]:

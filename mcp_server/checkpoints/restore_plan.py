@@ -98,7 +98,7 @@ def _counted(what: str, names: Collection[str]) -> list[str]:
 NO_UNDO = "its undo could not bring it back"
 
 
-async def diff_text(memory: Memory, number: str, other: str | None = None) -> str:
+async def diff_text(memory: Memory, number: str, other: str | None) -> str:
     """Returns what restoring a checkpoint with its knowledge would change, compared with now or with checkpoint
     `other`. Raises as `restore` does."""
     then = await stored.read(memory, number)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.checkpoint import of_notes, summary
+from mcp_server.checkpoints.checkpoint import of_notes
 from mcp_server.checkpoints.document import Checkpoint, page, without_counts
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
@@ -64,15 +64,7 @@ async def forget(memory: Memory, session: str) -> None:
                 before = files.read(head.path)
                 seen = [turn for turn in turns if turn.number <= before.turn]
                 said = notes.noted(seen, memory.recognizer())
-                came_to = notes.outcome(said, memory.recognizer())
-                after = replace(
-                    without_counts(before),
-                    thread=summary(seen),
-                    **of_notes(came_to, seen),
-                    last_tool_call=said.last_tool_call,
-                    files=said.files,
-                )
-                files.replace(head.path, after)
+                files.replace(head.path, replace(without_counts(before), **of_notes(memory, said, seen)))
 
     async with memory.locks.files():
         await run_sync(clean)
@@ -114,12 +106,8 @@ def made_text(made: Checkpoint) -> str:
 def summary_text(made: Checkpoint) -> str:
     """Returns what a new checkpoint contains, in two lines or more."""
     kinds = (
-        (made.decisions, "decision"),
-        (made.open_items, "open item"),
-        (made.anchors, "anchor"),
-        (made.topics, "topic"),
-        (made.live, "live chunk"),
-        (made.cold, "cold chunk"),
+        *((made.decisions, "decision"), (made.open_items, "open item"), (made.anchors, "anchor")),
+        *((made.topics, "topic"), (made.live, "live chunk"), (made.cold, "cold chunk")),
     )
     held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
     knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"

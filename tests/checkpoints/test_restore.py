@@ -325,9 +325,9 @@ async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory
 async def test_two_checkpoints_are_compared(memory: Memory) -> None:
     first = await two_states(memory)
     second = await make(memory, "s", "asked")
-    assert await diff_text(memory, second.id) == "Nothing would change."
+    assert await diff_text(memory, second.id, None) == "Nothing would change."
     shown = await diff_text(memory, first.id, second.id)
-    assert shown == await diff_text(memory, first.id)
+    assert shown == await diff_text(memory, first.id, None)
     assert "knowledge: 2 files, +1 −2 lines" in shown
 
 
