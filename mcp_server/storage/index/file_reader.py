@@ -130,21 +130,16 @@ class Scan:
 
 def _inside(p: Passage, filters: Filters, mtime: float) -> bool:
     at = p.at.timestamp() if p.at else mtime
+    excluded = filters.exclude_session
     return (
         (filters.projects is None or p.project == GLOBAL or p.project in filters.projects)
         and (filters.category is None or p.category == filters.category)
         and (filters.session is None or p.session == filters.session)
-        and not _excluded(p, filters)
+        and (not excluded or p.session != excluded or (p.turn or 0) < (filters.exclude_from or 0))
         and (filters.speaker is None or p.speaker == filters.speaker)
         and (filters.since is None or at >= filters.since.timestamp())
         and (filters.until is None or at < filters.until.timestamp())
     )
-
-
-def _excluded(p: Passage, filters: Filters) -> bool:
-    if not filters.exclude_session or p.session != filters.exclude_session:
-        return False
-    return filters.exclude_from is None or (p.turn or 0) >= filters.exclude_from
 
 
 def _with_phrases(
@@ -242,9 +237,9 @@ def read_content(
     digest = hashlib.sha256(data).digest()
     seen = FileContent(path, size, mtime_ns, looked_ns, digest)
     if known is not None and known.sha256 == digest:
-        return _with(seen, same=True, so_far=known.so_far)
+        return replace(seen, same=True, so_far=known.so_far)
     if b"\0" in data[:8192]:
-        return _with(seen, problem=f"{path}: binary, or text with NUL bytes; it is not searched")
+        return replace(seen, problem=f"{path}: binary, or text with NUL bytes; it is not searched")
     if path.startswith("raw/"):
         return _read_transcript(seen, data, known.so_far if known else None)
     try:
@@ -253,7 +248,7 @@ def read_content(
         text = data.decode("utf-8", "replace")
         problem = f"{path}: byte {error.start} is not UTF-8; it is searched with � in its place. Save the file as UTF-8"
     if (line := marked_line(text)) is not None:
-        return _with(
+        return replace(
             seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
         )
     return _read_document(seen, text.replace("\r\n", "\n"), problem)
@@ -268,7 +263,7 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
     except ContextManagerError as error:
         problem = f"{error}. Its text is searched all the same"
         body, line = text, 1  # what was meant as front matter stays findable
-    return _with(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
+    return replace(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
 def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition | None) -> FileContent:
@@ -280,7 +275,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         problem = f"{error}. Its text is searched all the same"
-        return _with(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
+        return replace(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
     head = whole.head
     so_far = TranscriptPosition(
         end=whole.complete_bytes,
@@ -294,7 +289,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
         title=head.title,
         started=head.started,
     )
-    return _with(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
+    return replace(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
 
 
 def read_tail(
@@ -304,7 +299,7 @@ def read_tail(
     be parsed whole."""
     digest = hashlib.sha256(known.sha256 + tail).digest() if tail else known.sha256
     seen = FileContent(path, size, mtime_ns, looked_ns, digest)
-    return _parsed_tail(seen, tail, so_far) if tail else _with(seen, same=True, so_far=so_far)
+    return _parsed_tail(seen, tail, so_far) if tail else replace(seen, same=True, so_far=so_far)
 
 
 def _read_appended(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
@@ -314,7 +309,7 @@ def _read_appended(seen: FileContent, data: bytes, so_far: TranscriptPosition) -
     found = _parsed_tail(seen, data[so_far.end :], so_far)
     if found is None or found.so_far is None:
         return None
-    return _with(found, so_far=replace(found.so_far, prefix_sha256=_prefix(data, found.so_far.end)))
+    return replace(found, so_far=replace(found.so_far, prefix_sha256=_prefix(data, found.so_far.end)))
 
 
 def _parsed_tail(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
@@ -334,12 +329,8 @@ def _parsed_tail(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> 
         last_number=tail.turns[-1].turn.number if tail.turns else so_far.last_number,
         last_at=tail.last_at or so_far.last_at,
     )
-    return _with(seen, passages=of_turns(seen.path, head, tail.turns, so_far.turns), grown=True, so_far=read)
+    return replace(seen, passages=of_turns(seen.path, head, tail.turns, so_far.turns), grown=True, so_far=read)
 
 
 def _prefix(data: bytes, end: int) -> bytes:
     return hashlib.sha256(memoryview(data)[:end]).digest()
-
-
-def _with(seen: FileContent, **changes: Any) -> FileContent:
-    return replace(seen, **changes)

@@ -43,6 +43,11 @@ class Plan:
     drop: tuple[int, ...] = ()
 
 
+def transcripts_last(path: str) -> tuple[bool, str]:
+    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
+    return path.startswith("raw/"), path
+
+
 def mark_of(passage: Passage) -> int:
     """Returns the number at the end of a passage's unit."""
     return int(passage.unit.rpartition("#")[2])

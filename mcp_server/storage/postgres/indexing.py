@@ -21,7 +21,7 @@ from mcp_server.storage.index.file_reader import (
     read_content,
     read_tail,
 )
-from mcp_server.storage.index.plans import Plan, Row, Signals, mark_of, plan, signals_of
+from mcp_server.storage.index.plans import Plan, Row, Signals, mark_of, plan, signals_of, transcripts_last
 from mcp_server.storage.index.scoring import passage_of
 from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
 from mcp_server.storage.ports import Progress
@@ -145,7 +145,7 @@ class Indexing:
     def _indexed(self, paths: Sequence[str], progress: Progress | None) -> int:
         """Indexes these files, in batches of about BATCH passages. Blocks: call it in a worker thread."""
         import_numpy()
-        ordered = sorted(paths, key=lambda path: (path.startswith("raw/"), path))
+        ordered = sorted(paths, key=transcripts_last)
         self._building = (0, len(ordered)) if len(ordered) > 1 else None
         changed = done = 0
         try:

@@ -133,12 +133,7 @@ class Committer:
             left_out = self._take_in(paths, index)
             now = self._repository.staged(paths, index)
             left_out |= self._refused(paths, before, now, admission)
-            restored = [f"{before[path]}\t{path}" for path in left_out if path in before]
-            removed = [path for path in left_out if path not in before]
-            if restored:
-                self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(restored))
-            if removed:
-                self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+            self._repository.set_entries(index, {path: before.get(path, "") for path in left_out})
             tree = self._repository.text("write-tree", index=index)
         changed = {path: (before.get(path, ""), now.get(path, "")) for path in paths if path not in left_out}
         changed = {path: entries for path, entries in changed.items() if entries[0] != entries[1]}

@@ -241,14 +241,6 @@ class Survey:
     remotes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """The number of rewritten commits, and the objects (hashes) and files that still contain the text."""
-
-    commits: int
-    left: tuple[str, ...] = ()
-
-
 class History:
     """The history of the repository in `root/.git`."""
 
@@ -267,11 +259,11 @@ class History:
             for commit in order:
                 writer.commit(commit)
             own = [commit for commit in order if commit in writer.holding]
+            remotes = tuple(self._repository.text("remote").split())
             if not own:
-                return Survey(0, remotes=tuple(self._repository.text("remote").split()))
+                return Survey(0, remotes=remotes)
             when = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", objects.read(own[0])[1], re.MULTILINE)
             at = moment_of(when[1].decode()) if when else None
-            remotes = tuple(self._repository.text("remote").split())
             return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), remotes)
 
     def texts(self) -> Iterator[tuple[str, str]]:
@@ -326,8 +318,9 @@ class History:
         if any((self._folder / "worktrees").glob("*")):
             raise Refused("other worktrees are linked to this repository; `git worktree remove` them first")
 
-    def rewrite(self, request: Forgotten) -> Rewritten:
-        """Removes a request's text from all history. Raises Refused as `check` does, Unavailable if git fails."""
+    def rewrite(self, request: Forgotten) -> list[str]:
+        """Removes a request's text from all history. Returns the objects (hashes) and files that still contain it.
+        Raises Refused as `check` does, Unavailable if git fails."""
         self.check()
         with Objects(self._root) as objects:
             writer = Rewriter(objects, request, self._folder / "objects")
@@ -342,7 +335,7 @@ class History:
                 leftover.unlink()
         self._git("gc", "--quiet", "--prune=now")
         self._git("prune", "--expire=now")
-        return Rewritten(len(writer.holding), tuple(self._left(request)))
+        return list(self._left(request))
 
     # ------------------------------------------------------------ reading
 
@@ -360,11 +353,7 @@ class History:
     def _refs(self) -> list[tuple[str, str, str]]:
         """Returns (name, object, target of a symbolic ref or "")."""
         listed = self._text("for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)")
-        found: list[tuple[str, str, str]] = []
-        for line in listed.split("\n") if listed else ():
-            name, oid, symbolic = line.split("\0")
-            found.append((name, oid, symbolic))
-        return found
+        return [tuple(line.split("\0")) for line in listed.split("\n") if line]  # type: ignore[misc]
 
     def _reflogs(self) -> list[Path]:
         return sorted(path for path in (self._folder / "logs").rglob("*") if path.is_file())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, nul, plain_environment
+from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, plain_environment
 
 REFS = "refs/memory/checkpoints/"
 PREFIX = "git:"
@@ -109,8 +109,7 @@ class GitTrees:
 
     def _tree(self, names: Mapping[str, str]) -> str:
         with self._repository.index_of(None) as index:
-            lines = [f"100644 {name}\t{path}" for path, name in names.items()]
-            self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
+            self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})
             return self._repository.text(*_ON_DISK, "write-tree", index=index)
 
 

@@ -197,6 +197,15 @@ class Repository:
             for leftover in (index, index.with_name(index.name + ".lock")):
                 leftover.unlink(missing_ok=True)
 
+    def set_entries(self, index: Path, entries: Mapping[str, str]) -> None:
+        """Sets paths of a private index to their `mode blob`; an empty entry removes a path."""
+        removed = [path for path, entry in entries.items() if not entry]
+        lines = [f"{entry}\t{path}" for path, entry in entries.items() if entry]
+        if removed:
+            self.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+        if lines:
+            self.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
+
     def text(self, *arguments: str, **options: Any) -> str:
         """Runs a git command and returns its output as text."""
         return self.run(*arguments, **options).decode("utf-8", "replace").strip()

@@ -22,7 +22,7 @@ from mcp_server.search.ranking import matching_best
 from mcp_server.storage.index.query_plan import QueryPlan, Scope
 from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.local.index import vectors
-from mcp_server.storage.local.index.generations import OpenReader
+from mcp_server.storage.local.index.generations import Opened
 from mcp_server.storage.local.index.query_plan import fetch_by_words, in_scope, plan_query, scope_of
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
@@ -46,7 +46,7 @@ class Search:
     """A search in an open index. `embed` returns the query's vector, on the second connection's thread; None for a
     search by words alone."""
 
-    opened: OpenReader
+    opened: Opened
     text: str
     filters: Filters
     mode: Mode

@@ -24,7 +24,7 @@ from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
 from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.candidates import Search, search
-from mcp_server.storage.local.index.generations import OpenReader, open_reader
+from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
@@ -69,7 +69,7 @@ class Index(Maintenance):
     ) -> None:
         super().__init__(files, locks, folder, Embedding(embedder, name, dimensions))
         self._scan = Scan(files, lambda path: read_file(files, path, None))
-        self._open: OpenReader | None = None
+        self._open: Opened | None = None
 
     @cached_property
     def _opening(self) -> anyio.Lock:
@@ -96,7 +96,9 @@ class Index(Maintenance):
                     return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        return await self._scanned(query.text, wanted, then)
+        from anyio import to_thread
+
+        return await to_thread.run_sync(lambda: then(self._scan.search(query.text, wanted, self._health.absence)))
 
     async def _search(self, wanted: Search, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
@@ -109,11 +111,6 @@ class Index(Maintenance):
             return then(as_candidates(planned, found, wanted.mode, vector is not None, number, messages))
 
         return await search(wanted, candidates)
-
-    async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
-        from anyio import to_thread
-
-        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, self._health.absence)))
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         if not turns or not numpy_is_there.is_set():
@@ -235,7 +232,7 @@ class Index(Maintenance):
             return otherwise
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[OpenReader | None]:
+    async def _reading(self) -> AsyncIterator[Opened | None]:
         """Yields the live generation, reopened if another one is live; None if none can be read."""
         opened = await self._opened()
         if opened is None:
@@ -249,7 +246,7 @@ class Index(Maintenance):
             if opened.retired and opened.users == 0:
                 await opened.close()
 
-    async def _opened(self) -> OpenReader | None:
+    async def _opened(self) -> Opened | None:
         if self._open is not None and self._is_live(self._open):
             return self._open
         async with self._opening:
