@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_server.checkpoints.enrichment import merge
 from mcp_server.checkpoints.kept import referring, resolved, sources
-from mcp_server.checkpoints.restore_plan import NOTHING, State, difference, line_changes
+from mcp_server.checkpoints.restore import NOTHING, State, difference, line_changes
 from mcp_server.context.inputs import Candidate, CompileInputs, LastSession
 from mcp_server.knowledge.anchors import Anchor
 from mcp_server.knowledge.duplicates import covered, is_duplicate, normalised

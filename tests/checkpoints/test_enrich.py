@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mcp_server.app import maintain, open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import ENRICHING, make
-from mcp_server.checkpoints.enrich import enrich, enrich_all
 from mcp_server.checkpoints.enrichment import Enrichment, is_entry, merged, parse, request
+from mcp_server.checkpoints.stored import enrich, enrich_all
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound

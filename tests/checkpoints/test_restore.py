@@ -12,8 +12,7 @@ from mcp_server.app import catch_up
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.document import Checkpoint, render
-from mcp_server.checkpoints.restore import finish
-from mcp_server.checkpoints.restore_plan import diff_text
+from mcp_server.checkpoints.restore import diff_text, finish
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe

@@ -22,8 +22,7 @@ from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
 from mcp_server.storage.postgres import locks, migrate, postings
-from mcp_server.storage.postgres.address import parse
-from mcp_server.storage.postgres.connections import CONNECTIONS
+from mcp_server.storage.postgres.connections import CONNECTIONS, parse
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, SHARED_TABLES, prepare

@@ -3,6 +3,8 @@
 Of a transcript that only grew, only the new part is parsed. Other files are parsed as a whole. A file that cannot be
 read gives a sentence about the problem. A search without an index ranks all files with rank-bm25: it is slow for many
 files, but always possible.
+
+`plan` compares the passages of a file with those that are indexed: what has to be written and deleted.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
+from mcp_server.search.ranking import ends_with_question, first_person, tells_time
 from mcp_server.storage.files import Files
 from mcp_server.storage.index.scoring import Found
 from mcp_server.storage.index.vectors import import_numpy
@@ -334,3 +337,85 @@ def _parsed_tail(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> 
 
 def _prefix(data: bytes, end: int) -> bytes:
     return hashlib.sha256(memoryview(data)[:end]).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A passage to write. Its words are computed just before writing, because they take ten times its memory."""
+
+    passage: Passage
+    mark: int
+    digest: bytes
+    chars: int
+    ends_with_question: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """The values that are computed from a passage's text."""
+
+    text: str
+    words: tuple[str, ...]
+    tells_time: bool
+    first_person: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changes for a file: rows to add, and units (by mark) to delete first."""
+
+    look: FileContent
+    rows: tuple[Row, ...] = ()
+    drop: tuple[int, ...] = ()
+
+
+def transcripts_last(path: str) -> tuple[bool, str]:
+    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
+    return path.startswith("raw/"), path
+
+
+def mark_of(passage: Passage) -> int:
+    """Returns the number at the end of a passage's unit."""
+    return int(passage.unit.rpartition("#")[2])
+
+
+def digest_of(unit: tuple[Passage, ...]) -> bytes:
+    """Returns an 8-byte digest of a unit's `repr`, computed part by part because a message may have many megabytes."""
+    digest = hashlib.blake2b(b"(", digest_size=8)
+    for number, part in enumerate(unit):
+        digest.update(f"{', ' if number else ''}{part!r}".encode("utf-8", "replace"))
+    digest.update(b",)" if len(unit) == 1 else b")")
+    return digest.digest()
+
+
+def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
+    """Compares a file's passages with its indexed units."""
+    rows: list[Row] = []
+    seen: set[int] = set()
+    for _, group in groupby(look.passages, key=lambda passage: passage.unit):
+        unit = tuple(group)
+        mark, digest = mark_of(unit[0]), digest_of(unit)
+        if mark in seen:  # a transcript edited by hand may repeat a turn number; the first one counts
+            continue
+        seen.add(mark)
+        if before.get(mark) == digest:
+            continue
+        chars = sum(len(own_text(part)) for part in unit)
+        asks = ends_with_question(own_text(unit[-1])[-2000:])
+        for part in unit:
+            rows.append(Row(part, mark, digest, chars, asks))
+    changed = {row.mark for row in rows}
+    if look.grown or look.same:
+        drop = [mark for mark in before if mark in changed]
+    else:
+        drop = [mark for mark in before if mark in changed or mark not in seen]
+    return Plan(look, tuple(rows), tuple(drop))
+
+
+def signals_of(row: Row) -> Signals:
+    """Computes a passage's words and signals. This is most of the work of indexing; it runs outside the database's
+    thread."""
+    text = indexed_text(row.passage)
+    own = own_text(row.passage)
+    spoken, head = words(own), text[: len(text) - len(own)]
+    return Signals(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))

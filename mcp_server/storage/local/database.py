@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Driver, driver
 
@@ -327,14 +328,6 @@ async def _alone(locks: Locks) -> Held:
         if held is not None:
             return held
         await sleep(0.01)
-
-
-def inode_of(path: Path) -> int:
-    """Returns the inode of a file; 0 if it is gone."""
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
 
 
 def _move_aside(path: Path) -> Path:

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.index import query_plan
-from mcp_server.storage.index.query_plan import (
+from mcp_server.storage.index import scoring
+from mcp_server.storage.index.scoring import (
+    FILLING_PARTS,
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
+    Found,
     QueryPlan,
     SmallScope,
+    attach_lines,
     planned,
+    score,
 )
-from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
@@ -60,7 +63,7 @@ class Names(dict[Any, str]):
 NAMES = Names()
 
 
-class Scope(query_plan.Scope):
+class Scope(scoring.Scope):
     """Filters as SQL. `condition` is about a row `m` of `passage`."""
 
     @property

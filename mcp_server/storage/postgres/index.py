@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.model import Exchange
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.index.plans import plan
+from mcp_server.storage.index.file_reader import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
 from mcp_server.storage.postgres.candidates import Searching

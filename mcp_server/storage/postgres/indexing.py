@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcp_server.storage.index.file_reader import (
     FileContent,
     IndexedFile,
+    Plan,
+    Row,
     Scan,
+    Signals,
     TranscriptPosition,
+    mark_of,
+    plan,
     read_content,
     read_tail,
+    signals_of,
+    transcripts_last,
 )
-from mcp_server.storage.index.plans import Plan, Row, Signals, mark_of, plan, signals_of, transcripts_last
 from mcp_server.storage.index.scoring import passage_of
 from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
 from mcp_server.storage.ports import Progress
@@ -134,8 +140,7 @@ class Indexing:
         await self.refresh(progress)
         return count
 
-    async def renew(self, progress: Progress | None = None, patience: float = 0.0) -> tuple[str, ...]:
-        """Rebuilds the index."""
+    async def renew(self, progress: Progress | None = None) -> tuple[str, ...]:
         await self.rebuild(progress)
         return ()
 

@@ -185,9 +185,10 @@ class TeamLocks:
             ok = True
         finally:
             self._held.set(held)
-            if inner:
+            if inner:  # a block that failed is rolled back alone, so that the outer one can go on
+                ended = f"{'RELEASE' if ok else 'ROLLBACK TO'} SAVEPOINT block_{level}"
                 with anyio.CancelScope(shield=True):
-                    await run_sync(self._end_inner, level, ok)
+                    await run_sync(self._database.run, lambda connection: connection.execute(ended))
 
     @contextlib.asynccontextmanager
     async def _within_process(self, name: str) -> AsyncIterator[None]:
@@ -217,12 +218,6 @@ class TeamLocks:
             connection.lock_row(name)
 
         self._database.run(take)
-
-    def _end_inner(self, level: int, ok: bool) -> None:
-        """Ends an inner block. A block that failed is rolled back alone, so that the outer one can go on."""
-        mark = f"block_{level}"
-        statement = f"RELEASE SAVEPOINT {mark}" if ok else f"ROLLBACK TO SAVEPOINT {mark}"
-        self._database.run(lambda connection: connection.execute(statement))
 
     def _lease(self, name: str, *, shared: bool) -> Lease | None:
         holder = f"{self._database.process}-{secrets.token_hex(4)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.query_plan import K1, B, idf
+from mcp_server.storage.index.scoring import K1, B, idf
 from mcp_server.storage.postgres.connections import Connection
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from mcp_server.errors import Unavailable
 from mcp_server.storage.index.vectors import import_numpy
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.database import Database, DatabaseBroken, inode_of
+from mcp_server.storage.local.database import Database, DatabaseBroken
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.vectors import SCHEMA, Matrix
 from mcp_server.storage.sqlite import Stems
@@ -81,7 +81,7 @@ class Opened:
 
 async def open_reader(generation: Generation) -> Opened:
     """Opens a generation for searching. Raises DatabaseBroken if it is damaged or incomplete."""
-    inode = inode_of(generation.path)
+    inode = durable.inode_of(generation.path)
     words = await connect(generation.path, numpy=False)
     try:
         return Opened(generation, inode, words, await connect(generation.path, numpy=False))
@@ -92,7 +92,7 @@ async def open_reader(generation: Generation) -> Opened:
 
 async def open_writer(generation: Generation) -> Opened:
     """Opens a generation for writing, and fills a stale vector table. Raises DatabaseBroken as `open_reader` does."""
-    inode = inode_of(generation.path)
+    inode = durable.inode_of(generation.path)
     to = await connect(generation.path)
     try:
         if to.loads_vectors:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile
-from mcp_server.storage.index.plans import transcripts_last
+from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.vectors import Embedding
-from mcp_server.storage.local.database import inode_of
-from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.index import vectors as schema
+from mcp_server.storage.local.index.candidates import counts, without_vector
 from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
-from mcp_server.storage.local.index.writer import Indexer, known_files, known_paths
+from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FOLDERS, is_indexed
@@ -164,7 +163,7 @@ class Maintenance:
             await to.database.outside(lambda c: schema.create(c, name, numbers, to.loads_vectors))
             filling = Indexer(to, self._files, self._embedding)
             await filling.run(paths, {}, progress)
-            await to.database.write(lookups.complete)
+            await to.database.write(complete)
         finally:
             await to.database.close()
 
@@ -232,15 +231,13 @@ class Maintenance:
 
         to = writing.words
         while self._embedding.embedder is not None:
-            waiting = await to.database.read(lambda connection: lookups.without_vector(connection, 1_000))
+            waiting = await to.database.read(lambda connection: without_vector(connection, 1_000))
             vectors = await to_thread.run_sync(self._embedding.of, [text for _, text in waiting])
             if vectors is None:
                 return
             ids = [number for number, _ in waiting]
             await to.database.write(
-                lambda connection, ids=ids, vectors=vectors: lookups.add_vectors(
-                    connection, ids, vectors, to.loads_vectors
-                )  # type: ignore[misc]
+                lambda connection, ids=ids, vectors=vectors: add_vectors(connection, ids, vectors, to.loads_vectors)  # type: ignore[misc]
             )
             await self._let_others(writing)
 
@@ -268,7 +265,7 @@ class Maintenance:
     async def _judge(self, writing: Opened, error: Unavailable) -> None:
         """Marks the index as broken if it is damaged. Otherwise (a full or read-only disk) raises the error."""
         try:
-            await writing.words.database.read(lookups.counts)
+            await writing.words.database.read(counts)
         except (Unavailable, driver().error):
             self._health.broken = str(error)
             return

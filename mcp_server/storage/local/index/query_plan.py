@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
-from mcp_server.storage.index.query_plan import (
+from mcp_server.storage.index.scoring import (
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,

@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING
 
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition, read_content
-from mcp_server.storage.index.plans import Plan, Row, Signals, plan, signals_of
+from mcp_server.storage.index.file_reader import (
+    RACY_NS,
+    FileContent,
+    IndexedFile,
+    Plan,
+    Row,
+    Signals,
+    TranscriptPosition,
+    plan,
+    read_content,
+    signals_of,
+)
 from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
@@ -345,3 +355,27 @@ def storable(text: str) -> str:
 
 def _marks(count: int) -> str:
     return ", ".join("?" * count)
+
+
+def complete(connection: sqlite3.Connection) -> None:
+    """Marks the first filling as done."""
+    for table in ("knowledge_fts", "lines_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+    connection.execute("ANALYZE knowledge_meta")
+    connection.execute("UPDATE index_state SET value = '1' WHERE key = 'complete'")
+
+
+def add_vectors(
+    connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
+) -> None:
+    """Adds vectors to passages without one."""
+    wide, small = packed_vectors(vectors, compared(state(connection)))
+    connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
+    if not can_load:
+        connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
+        return
+    connection.executemany(
+        "INSERT INTO knowledge_vec (rowid, project, session, embedding) "
+        f"SELECT id, project, iif(derived, {LINES}, session), vec_int8(?) FROM knowledge_meta WHERE id = ?",
+        zip(small, ids, strict=True),
+    )
