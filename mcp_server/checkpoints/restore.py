@@ -234,7 +234,9 @@ async def commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint,
                 lambda: [*_contents(memory, trees, own, intent), *_contents(memory, trees, then, intent)]
             )
             head = await run_sync(memory.git.head)
-            tagged = head is not None and await run_sync(memory.git.tags.create_new, tag, head)
+            tagged = head is not None and not await run_sync(memory.git.tags.all, tag)
+            if head is not None and tagged:
+                await run_sync(memory.git.tags.create, tag, head)
             commit = await run_sync(memory.git.commit, known, message)
             if commit is None and tagged:
                 await run_sync(memory.git.tags.remove, tag)

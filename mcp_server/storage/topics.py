@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
@@ -100,7 +100,7 @@ async def deliver(
             if after != before:
                 written[ACTIVE, session] = after.to_json()
         if not changes and events:
-            known = [*_list(stored.get(waiting)), *map(_as_json, events)]
+            known = [*_list(stored.get(waiting)), *map(asdict, events)]
             written[waiting] = known[-MOST_WAITING:]
         return True, written
 
@@ -146,15 +146,6 @@ def _moment(stored: Any) -> datetime | None:
 
 def _list(stored: Any) -> list[Any]:
     return list(stored) if isinstance(stored, list) else []
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    sent = event.payload
-    return {
-        "topic": event.topic,
-        "by": event.by,
-        "payload": sent and {"sender": sent.sender, "at": sent.at, "text": sent.text},
-    }
 
 
 def _event(stored: Any) -> Event | None:

@@ -114,28 +114,21 @@ class Searching:
         filters = self.filters
         where: list[str] = []
         values: list[Any] = []
-        columns: tuple[tuple[str, str | None], ...] = (
+        since, until = (moment and moment.timestamp() for moment in (filters.since, filters.until))
+        for condition, value in (
             ("m.session = %s", filters.session),
             ("m.category = %s", filters.category),
             ("m.speaker = %s", filters.speaker),
-        )
-        for condition, name in columns:
-            if name is not None:
+            ("coalesce(m.at, m.file_at) >= %s", since),
+            ("coalesce(m.at, m.file_at) < %s", until),
+        ):
+            if value is not None:
                 where.append(condition)
-                values.append(name)
-        if filters.since is not None:
-            where.append("coalesce(m.at, m.file_at) >= %s")
-            values.append(filters.since.timestamp())
-        if filters.until is not None:
-            where.append("coalesce(m.at, m.file_at) < %s")
-            values.append(filters.until.timestamp())
-        units: str = "IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
-        for sequence in filters.phrases:
-            where.append(f"(m.path, m.mark) {units}")
-            values += self._units_with(sequence)
-        for sequence in filters.excluded:
-            where.append(f"(m.path, m.mark) NOT {units}")
-            values += self._units_with(sequence)
+                values.append(value)
+        for wanted, sequences in (("IN", filters.phrases), ("NOT IN", filters.excluded)):
+            for sequence in sequences:
+                where.append(f"(m.path, m.mark) {wanted} (SELECT * FROM unnest(%s::text[], %s::bigint[]))")
+                values += self._units_with(sequence)
         other = bool(where)
         projects = None if filters.projects is None else tuple(sorted(filters.projects | {GLOBAL}))
         if projects is not None and not self._covers_all(projects):
@@ -156,7 +149,9 @@ class Searching:
         return Scope(joined, tuple(values), projects, without or None, other, not where, lines)
 
     def _covers_all(self, projects: Sequence[str]) -> bool:
-        return not self._rows("SELECT 1 FROM speaker WHERE ws = %s AND project <> ALL(%s) LIMIT 1", list(projects))
+        return not self.connection.rows(
+            "SELECT 1 FROM speaker WHERE ws = %s AND project <> ALL(%s) LIMIT 1", list(projects)
+        )
 
     def _units_with(self, sequence: Sequence[str]) -> list[list[Any]]:
         """Returns paths and marks of the units with a sequence of words in one of their passages."""
@@ -172,7 +167,9 @@ class Searching:
             ids = listed[numbers[0]].ids
             for number in numbers[1:]:
                 ids = np.intersect1d(ids, listed[number].ids)
-            rows = self._rows("SELECT path, mark, stems FROM passage WHERE ws = %s AND id = ANY(%s)", ids.tolist())
+            rows = self.connection.rows(
+                "SELECT path, mark, stems FROM passage WHERE ws = %s AND id = ANY(%s)", ids.tolist()
+            )
             for path, mark, stored in rows:
                 stems = np.frombuffer(stored, dtype="<u4")
                 at = np.flatnonzero(stems == numbers[0])
@@ -192,7 +189,7 @@ class Searching:
         """Returns those of these passages that fulfill a condition, in the same order."""
         if not ids:
             return []
-        rows = self._rows(
+        rows = self.connection.rows(
             f"SELECT m.id FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) AND {condition}", list(ids), *values
         )
         kept = {number for (number,) in rows}
@@ -208,7 +205,7 @@ class Searching:
         said, lines = (self._documents(kind, numbers) for kind in (SAID, LINES))
         totals = {
             kind: (passages, words)
-            for kind, passages, words in self._rows("SELECT kind, passages, words FROM totals WHERE ws = %s")
+            for kind, passages, words in self.connection.rows("SELECT kind, passages, words FROM totals WHERE ws = %s")
         }
         all_passages, total_words = totals.get(SAID, (0, 0))
         line_passages, line_words = totals.get(LINES, (0, 0))
@@ -230,17 +227,14 @@ class Searching:
         return plan, {SAID: fetching, LINES: of_lines if line_passages else []}
 
     def _speakers(self, projects: tuple[str, ...] | None) -> list[str]:
-        if projects is None:
-            rows = self._rows("SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> '' ORDER BY 1")
-        else:
-            rows = self._rows(
-                "SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> '' AND project = ANY(%s) ORDER BY 1",
-                list(projects),
-            )
+        where, values = ("", []) if projects is None else (" AND project = ANY(%s)", [list(projects)])
+        rows = self.connection.rows(
+            f"SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> ''{where} ORDER BY 1", *values
+        )
         return [name for (name,) in rows]
 
     def _documents(self, kind: int, numbers: Sequence[int]) -> tuple[int, ...]:
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT stem, df FROM term WHERE ws = %s AND kind = %s AND stem = ANY(%s)", kind, sorted(set(numbers))
         )
         known = dict(rows)
@@ -249,7 +243,7 @@ class Searching:
     def _count(self, scope: Scope, all_passages: int) -> int:
         """Returns the number of passages in a scope."""
         if scope.other:
-            rows = self._rows(
+            rows = self.connection.rows(
                 f"SELECT count(*) FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) AND {scope.condition}",
                 scope.kinds,
                 *scope.values,
@@ -257,24 +251,22 @@ class Searching:
             return int(rows[0][0])
         counted = all_passages
         if scope.projects is not None:
-            rows = self._rows(
+            rows = self.connection.rows(
                 "SELECT coalesce(sum(passages), 0) FROM speaker WHERE ws = %s AND project = ANY(%s) AND kind = ANY(%s)",
                 list(scope.projects),
                 scope.kinds,
             )
             counted = int(rows[0][0])
         if scope.without_session is not None:
-            rows = self._rows("SELECT count(*) FROM passage WHERE ws = %s AND session = %s", scope.without_session)
+            rows = self.connection.rows(
+                "SELECT count(*) FROM passage WHERE ws = %s AND session = %s", scope.without_session
+            )
             counted -= int(rows[0][0])
         return max(0, counted)
 
     def _small(self, scope: Scope) -> SmallScope:
-        rows = self._rows(
-            f"SELECT m.id, m.stems FROM passage m WHERE m.ws = %s AND m.kind = {SAID} AND {scope.condition} "
-            "ORDER BY m.id",
-            *scope.values,
-        )
-        return SmallScope.of(rows)
+        select = f"SELECT m.id, m.stems FROM passage m WHERE m.ws = %s AND m.kind = {SAID} AND {scope.condition}"
+        return SmallScope.of(self.connection.rows(f"{select} ORDER BY m.id", *scope.values))
 
     def _counted(self, number: int, scope: Scope) -> int:
         """Returns the number of passages of the scope that contain a word."""
@@ -300,9 +292,8 @@ class Searching:
         if not words:
             return []
         listed = postings.load(self.connection, kind, [stem for stem, _ in words])
-        ((passages, total),) = self._rows("SELECT passages, words FROM totals WHERE ws = %s AND kind = %s", kind) or [
-            (0, 0)
-        ]
+        of_kind = "SELECT passages, words FROM totals WHERE ws = %s AND kind = %s"
+        passages, total = self.connection.row(of_kind, kind) or (0, 0)
         ordered = postings.best(listed, words, passages, total / passages if passages else 1.0).tolist()
         share = plan.passages / plan.all_passages if plan.all_passages else 1.0
         likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
@@ -343,7 +334,7 @@ class Searching:
 
     def _nearest(self, wanted: int, scope: Scope, literal: str) -> list[int]:
         """Returns the nearest of all passages."""
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT v.id FROM passage_vector v WHERE v.ws = %s AND v.kind = ANY(%s) "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
             scope.kinds,
@@ -375,7 +366,7 @@ class Searching:
 
     def _is_small(self, scope: Scope) -> bool:
         """Returns whether a scope has at most SMALL_SCOPE passages, without counting more."""
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
             f"AND {scope.condition} LIMIT %s) AS counted",
             scope.kinds,
@@ -391,7 +382,7 @@ class Searching:
         wanted = sorted({source for one in found for source in one.sources[:1]}, key=lambda one: (one.path, one.turn))
         if not wanted:
             return {}
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT m.path, m.mark, m.id FROM passage m WHERE m.ws = %s AND m.part = 0 AND "
             "(m.path, m.mark) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))",
             [one.path for one in wanted],
@@ -404,7 +395,7 @@ class Searching:
         """Returns the passages of the turns next to the best units, at most two turns away, if not found yet."""
         ids = {id(one.candidate): one.source or one.row_id for one in found}
         best = matching_best(plan.asked, [one.candidate for one in found], self.depth.around)
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT DISTINCT n.id FROM passage b JOIN passage n ON n.ws = b.ws AND n.path = b.path "
             "AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
             "WHERE b.ws = %s AND b.id = ANY(%s) AND n.mark <> b.mark AND n.session = b.session AND n.part < %s "
@@ -419,12 +410,9 @@ class Searching:
         """Returns the rows of these passages, ordered by id; deleted ones are left out."""
         if not ids:
             return []
-        return self._rows(
+        return self.connection.rows(
             f"SELECT {COLUMNS} FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) ORDER BY m.id", sorted(set(ids))
         )
-
-    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        return self.connection.rows(statement, *values)
 
 
 def as_vector(numbers: Sequence[int]) -> str:

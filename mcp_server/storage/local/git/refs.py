@@ -218,14 +218,7 @@ class Tags:
             # Not signed, as our commits are not: nobody could type a passphrase.
             self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
         else:
-            self._point(name, commit)
-
-    def create_new(self, name: str, commit: str) -> bool:
-        """Creates a tag. Returns False if the name is taken. Raises Unavailable."""
-        if self._repository.text("tag", "--list", name):
-            return False
-        self._point(name, commit)
-        return True
+            self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
 
     def remove(self, name: str) -> None:
         """Deletes a tag. Raises Unavailable."""
@@ -241,6 +234,3 @@ class Tags:
         # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])
-
-    def _point(self, name: str, commit: str) -> None:
-        self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
