@@ -249,7 +249,7 @@ def summary(turns: Sequence[Turn]) -> str:
     said = [turn for turn in _beginnings(turns) if is_real_user(turn.role, turn.content)]
     if not said:
         return ""
-    about = [turn for turn in said if _is_about_something(turn)] or said
+    about = [turn for turn in said if turn.important or len(content_words(turn.content)) >= LEAST_WORDS] or said
     first, last = about[0], about[-1]
     lines = [f"Began with: {clipped(first.content, LONGEST_SUMMARY_PART)}"]
     if last is not first:
@@ -281,7 +281,3 @@ def _announces(text: str) -> bool:
 
 def _beginnings(turns: Sequence[Turn]) -> list[Turn]:
     return [turn if len(turn.content) <= MAX_READ else replace(turn, content=turn.content[:MAX_READ]) for turn in turns]
-
-
-def _is_about_something(turn: Turn) -> bool:
-    return turn.important or len(content_words(turn.content)) >= LEAST_WORDS

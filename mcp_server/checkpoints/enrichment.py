@@ -75,7 +75,8 @@ def request(
     count: Callable[[str], int],
 ) -> str:
     """Returns the prompt: the template, filled in. `count` counts tokens; `turns` are in order, newest last."""
-    shown = [_shown(turn) for turn in turns if _is_said(turn)][-MOST_MESSAGES:]
+    said = [turn for turn in turns if turn.role != "system" and turn.content.strip() and not is_injected(turn.content)]
+    shown = [_shown(turn) for turn in said[-MOST_MESSAGES:]]
     texts = {"decisions": _listed(decisions), "open_items": _listed(open_items)}
 
     def filled(messages: Sequence[str]) -> str:
@@ -143,10 +144,6 @@ def _from_lists(text: str) -> tuple[list[str], list[str]] | None:
 def _cleaned(entries: Iterable[str]) -> tuple[str, ...]:
     cleaned = (entry(one) for one in entries if not is_injected(one))
     return tuple(dict.fromkeys(one for one in cleaned if one.strip(" .()").lower() not in ("", *_NONE)))
-
-
-def _is_said(turn: Turn) -> bool:
-    return turn.role != "system" and bool(turn.content.strip()) and not is_injected(turn.content)
 
 
 def _shown(turn: Turn) -> str:

@@ -96,15 +96,9 @@ def resolved(given: Any, text_of: TextOf, turn_of: TurnOf) -> Any:
 
 def sources(given: Any) -> frozenset[str]:
     """Returns the files and turns that a document refers to, as in `of`."""
-    if isinstance(given, list):
-        return frozenset().union(*(sources(inner) for inner in given))
-    if not isinstance(given, Mapping):
-        return frozenset()
-    if given.keys() == {"of", "at"}:
-        return frozenset((given["of"],))
-    if given.keys() == {"turn_of"}:
-        return frozenset((given["turn_of"],))
-    return frozenset().union(*(sources(inner) for inner in given.values()))
+    found: set[str] = set()
+    resolved(given, found.add, found.add)
+    return frozenset(found)
 
 
 _TRANSCRIPTS = "raw/"

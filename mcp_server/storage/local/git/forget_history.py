@@ -342,7 +342,8 @@ class History:
     def _commits(self, objects: Objects) -> list[str]:
         """Returns every commit that is reachable from a ref, a stash, a reflog or HEAD, parents first."""
         roots = {oid for _, oid, _ in self._refs()}
-        roots.update(oid for file in self._reflogs() for line in _lines(file) for oid in _oids_of(line))
+        named = (part for file in self._reflogs() for line in _lines(file) for part in line.split(" ", 2)[:2])
+        roots.update(oid for oid in named if re.fullmatch(r"[0-9a-f]{40,64}", oid) and oid.strip("0"))
         roots.add(self._text("rev-parse", "--quiet", "--verify", "HEAD", fails=True))
         tips = sorted({tip for root in roots if root and (tip := objects.commit_of(root))})
         if not tips:
@@ -470,7 +471,3 @@ class History:
 def _lines(file: Path) -> list[str]:
     """Returns the lines of a reflog. Only line feeds end them, because a subject may contain other line ends."""
     return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
-
-
-def _oids_of(line: str) -> list[str]:
-    return [part for part in line.split(" ", 2)[:2] if re.fullmatch(r"[0-9a-f]{40,64}", part) and part.strip("0")]
