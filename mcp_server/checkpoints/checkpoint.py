@@ -19,7 +19,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.kept import Stored, notes_of, snapshot, stored, topic_names, without_notes_texts
+from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
 from mcp_server.context.compile import CompileRequest, gather
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations import sessions
@@ -130,10 +130,10 @@ def _drafted(
     session, chunks = row.session, state.chunks
     placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
     turns = [said for _, said in placed if said.number <= turn]
-    inputs: Stored | None = None
+    document, sha256, files = None, None, tuple[str, ...]()
     try:
         if gathered is not None:
-            inputs = stored(memory, gathered, {said.number: path for path, said in placed})
+            document, sha256, files = stored(memory, gathered, {said.number: path for path, said in placed})
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     notes = notes_of(state, session, turn, turns, memory.recognizer())
@@ -148,11 +148,11 @@ def _drafted(
         gauges=full,
         live=tuple(chunk.id for chunk in chunks if chunk.form != "cold"),
         cold=tuple(chunk.id for chunk in chunks if chunk.form == "cold"),
-        compile_inputs=inputs.document if inputs else None,
-        compiled_sha256=inputs.sha256 if inputs else None,
+        compile_inputs=document,
+        compiled_sha256=sha256,
         state=without_notes_texts(state, session).to_json(),
     )
-    return checkpoint, inputs.files if inputs else ()
+    return checkpoint, files
 
 
 def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:

@@ -125,18 +125,11 @@ class Verified:
         return f"compiling its inputs gives another context than then; what differs: {what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Compile inputs for a checkpoint: the document, and the hash of the compiled text. `files` are the files it refers
-    to, without transcripts."""
-
-    document: Mapping[str, Any]
-    sha256: str
-    files: tuple[str, ...]
-
-
-def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -> Stored:
-    """Returns inputs as a checkpoint stores them, without hits that did not change the text. Reads files.
+def stored(
+    memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]
+) -> tuple[Mapping[str, Any], str, tuple[str, ...]]:
+    """Returns inputs as a checkpoint stores them, without hits that did not change the text; the hash of the compiled
+    text; and the files that the inputs refer to, without transcripts. Reads files.
 
     `place_of` maps each turn's number to the path of its transcript.
     """
@@ -144,7 +137,7 @@ def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -
     text_of, turn_of = _now(memory)
     given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
     files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
-    return Stored({"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files))
+    return {"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files)
 
 
 async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:

@@ -172,14 +172,11 @@ class Worktrees:
         this one's index."""
         command = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(self._repository.root), *arguments]
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=plain_environment()
-            )
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, env=plain_environment())
         except FileNotFoundError as error:
             raise Unavailable(NEEDS_GIT) from error
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()
-            raise Failed(" ".join(arguments[:2]), said)
+        except subprocess.CalledProcessError as error:
+            raise Failed(" ".join(arguments[:2]), error.stderr.decode("utf-8", "replace").strip()) from None
 
 
 class Tags:
