@@ -246,11 +246,10 @@ def _write_blocks(connection: Connection, kind: int, blocks: Sequence[tuple[int,
     connection.run(
         "INSERT INTO posting_block (ws, kind, stem, first, n, ids, tfs, lens) SELECT %s, %s, * FROM "
         "unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::bytea[], %s::bytea[], %s::bytea[])",
-        *(kind, list(stems), [int(one[0]) for one in ids], list(map(len, ids))),
-        *(
-            [one.astype(number).tobytes() for one in some]
-            for some, number in ((ids, "<i8"), (tfs, "<i4"), (lens, "<i4"))
-        ),
+        *(kind, list(stems), [int(one[0]) for one in ids], [len(one) for one in ids]),
+        [one.astype("<i8").tobytes() for one in ids],
+        [one.astype("<i4").tobytes() for one in tfs],
+        [one.astype("<i4").tobytes() for one in lens],
     )
 
 
