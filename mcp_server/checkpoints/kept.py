@@ -238,35 +238,26 @@ TOPICS = "topics"
 """Namespace of the state: session → its active topics by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An entry of the state, with the key `prefix` + session.
-
-    `last_turn` is the field of its value, if any, with the number of the last processed turn. Later turns are processed
-    when the entry is read.
-    """
-
-    namespace: str
-    prefix: str = ""
-    last_turn: str | None = None
-
-    def place(self, session: str) -> Place:
-        return self.namespace, self.prefix + session
-
-
-KEPT = (
-    Kept(clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
-    Kept(clarity.NAMESPACE, f"{clarity.PRUNED}:"),
-    Kept(session_notes.NAMESPACE, "", "turn"),
-    Kept(TOPICS),
-    Kept(READINGS),
-    Kept(STEPS),
+KEPT: tuple[tuple[str, str, str | None], ...] = (
+    (clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
+    (clarity.NAMESPACE, f"{clarity.PRUNED}:", None),
+    (session_notes.NAMESPACE, "", "turn"),
+    (TOPICS, "", None),
+    (READINGS, "", None),
+    (STEPS, "", None),
 )
+"""The entries of the state that belong to a session: the namespace, the beginning of the key, which ends with the
+session, and the field, if any, with the number of the last processed turn. Later turns are processed when it is read.
+"""
+
+
+def _places(session: str) -> list[Place]:
+    return [(namespace, prefix + session) for namespace, prefix, _ in KEPT]
 
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
     """Returns the session's state as of this moment."""
-    return await memory.live.read_state(session, [kept.place(session) for kept in KEPT])
+    return await memory.live.read_state(session, _places(session))
 
 
 def without_notes_texts(state: SessionState, session: str) -> SessionState:
@@ -287,7 +278,7 @@ async def replace_state(
 
     `turn` is the last turn of the stored state; of the session's `turns` turns the later ones are hidden.
     """
-    places = [kept.place(session) for kept in KEPT] + [(AS_OF, session)]
+    places = [*_places(session), (AS_OF, session)]
     said = await sessions.session_turns(memory, session)
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
     if turn < turns:
@@ -313,11 +304,11 @@ async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> Non
     if hidden is None:
         return
     last = turns[0].number - 1
-    for kept in KEPT:
-        if kept.last_turn is not None:
-            value = await memory.state.get(*kept.place(session))
-            if isinstance(value, Mapping) and int(value.get(kept.last_turn, last)) < last:
-                await memory.state.put(*kept.place(session), {**value, kept.last_turn: last})
+    for namespace, prefix, field in KEPT:
+        if field is not None:
+            value = await memory.state.get(namespace, prefix + session)
+            if isinstance(value, Mapping) and int(value.get(field, last)) < last:
+                await memory.state.put(namespace, prefix + session, {**value, field: last})
     await memory.state.remove(AS_OF, session)
 
 

@@ -9,6 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, get_args
@@ -21,10 +22,11 @@ from mcp_server.text.forgotten import Forgotten
 
 T = TypeVar("T")
 
-_SESSION = "session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size"
-_KEY = "number, role, sha, nth, turn_id"
-_SET_SESSION = ", ".join(f"{name} = excluded.{name}" for name in _SESSION.split(", ")[1:])
-_SET_KEY = ", ".join(f"{name} = excluded.{name}" for name in _KEY.split(", ")[1:])
+SESSION_COLUMNS = tuple(field.name for field in fields(SessionRow))
+KEY_COLUMNS = tuple(field.name for field in fields(TurnKey))
+_SESSION, _KEY = ", ".join(SESSION_COLUMNS), ", ".join(KEY_COLUMNS)
+_SET_SESSION = ", ".join(f"{name} = excluded.{name}" for name in SESSION_COLUMNS[1:])
+_SET_KEY = ", ".join(f"{name} = excluded.{name}" for name in KEY_COLUMNS[1:])
 _PUT = (
     "INSERT INTO {entry} ({ws_}namespace, key, value) VALUES ({ws}?, ?, ?) "
     "ON CONFLICT ({ws_}namespace, key) DO UPDATE SET value = excluded.value"
@@ -474,18 +476,9 @@ def _session_row(transaction: Transaction, session: str) -> SessionRow | None:
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size = row
-    return SessionRow(
-        session=session,
-        path=path,
-        status=status,
-        project=project,
-        kind=kind if kind in get_args(Kind) else None,
-        delivery=delivery if delivery in get_args(Delivery) else None,
-        title=title,
-        opened=datetime.fromisoformat(opened),
-        last_arrival=datetime.fromisoformat(last_arrival),
-        turns=turns,
-        last_at=datetime.fromisoformat(last_at) if last_at else None,
-        size=size,
-    )
+    stored = dict(zip(SESSION_COLUMNS, row, strict=True))
+    for name in ("opened", "last_arrival", "last_at"):
+        stored[name] = datetime.fromisoformat(stored[name]) if stored[name] else None
+    for name, known in (("kind", get_args(Kind)), ("delivery", get_args(Delivery))):
+        stored[name] = stored[name] if stored[name] in known else None
+    return SessionRow(**stored)

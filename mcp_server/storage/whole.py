@@ -25,14 +25,12 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from mcp_server.errors import Invalid, Unavailable
+from mcp_server.storage.state import KEY_COLUMNS, SESSION_COLUMNS
 from mcp_server.storage.values import CHUNK_COLUMNS, LOCAL
 
 TABLES: Mapping[str, tuple[str, ...]] = {
-    "session": (
-        *("session", "path", "status", "project", "kind", "delivery", "title", "opened", "last_arrival", "turns"),
-        *("last_at", "size"),
-    ),
-    "turn_key": ("session", "number", "role", "sha", "nth", "turn_id"),
+    "session": SESSION_COLUMNS,
+    "turn_key": ("session", *KEY_COLUMNS),
     "access": ("path", "at", "kind"),
     "directory": ("folder", "id"),
     "entry": ("namespace", "key", "value"),
