@@ -295,7 +295,7 @@ def open_members(address: str) -> Iterator[Members]:
     """Opens the members of all workspaces of a team's database, and creates the workspace of the address. Blocks.
     Raises as `open_memory` does."""
     with needs_extra():
-        from mcp_server.storage.postgres.address import parse
+        from mcp_server.storage.postgres.connections import parse
         from mcp_server.storage.postgres.members import TeamMembers
     members = TeamMembers(parse(address))
     try:

@@ -113,7 +113,7 @@ class Server:
 
     @cache  # noqa: B019 - there is one server
     def _prepared(self) -> str:
-        from mcp_server.storage.postgres.address import parse
+        from mcp_server.storage.postgres.connections import parse
         from mcp_server.storage.postgres.migrate import prepare
 
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:

@@ -13,24 +13,24 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.kept import Stored, notes_of, snapshot, stored, topic_names, without_notes_texts
+from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
 from mcp_server.context.compile import CompileRequest, gather
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.anchor import anchors
-from mcp_server.knowledge.notes import Outcome
+from mcp_server.knowledge.notes import Noted
 from mcp_server.knowledge.notes import outcome as outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
-from mcp_server.relevance.chunks import Gauges, LiveChunk
+from mcp_server.relevance.chunks import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees, new_id
 from mcp_server.storage.values import Change, SessionRow, SessionState
@@ -101,12 +101,8 @@ async def sweep(memory: Memory) -> int:
         return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A checkpoint without its knowledge tree, and the files besides the knowledge that its compile inputs refer to."""
-
-    checkpoint: Checkpoint
-    files: tuple[str, ...]
+_Draft = tuple[Checkpoint, tuple[str, ...]]
+"""A checkpoint without its knowledge tree, and the files besides the knowledge that its compile inputs refer to."""
 
 
 async def _draft(memory: Memory, row: SessionRow) -> _Draft:
@@ -121,58 +117,53 @@ async def _draft(memory: Memory, row: SessionRow) -> _Draft:
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     state = await snapshot(memory, session)
-    chunks = state.chunks or await live_set(memory, session)
+    if not state.rows:  # the stored set was lost: make it again
+        state = state.with_chunks(await live_set(memory, session))
     full = await gauges(memory, session)
-    return await run_sync(_drafted, memory, row, turn, gathered, state.with_chunks(chunks), chunks, full)
+    return await run_sync(_drafted, memory, row, turn, gathered, state, full)
 
 
 def _drafted(
-    memory: Memory,
-    row: SessionRow,
-    turn: int,
-    gathered: CompileInputs | None,
-    state: SessionState,
-    chunks: Sequence[LiveChunk],
-    full: Gauges,
+    memory: Memory, row: SessionRow, turn: int, gathered: CompileInputs | None, state: SessionState, full: Gauges
 ) -> _Draft:
     """Reads the transcripts and makes the draft of all that is known."""
-    session, recognizer = row.session, memory.recognizer()
+    session, chunks = row.session, state.chunks
     placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
     turns = [said for _, said in placed if said.number <= turn]
-    inputs: Stored | None = None
+    document, sha256, files = None, None, tuple[str, ...]()
     try:
         if gathered is not None:
-            inputs = stored(memory, gathered, {said.number: path for path, said in placed})
+            document, sha256, files = stored(memory, gathered, {said.number: path for path, said in placed})
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
-    notes = notes_of(state, session, turn, turns, recognizer)
-    outcome = outcome_of(notes, recognizer)
+    notes = notes_of(state, session, turn, turns, memory.recognizer())
     checkpoint = Checkpoint(
         id=new_id(),
         session=session,
         at=row.last_arrival,  # until it is saved
         turn=turn,
         project=row.project,
-        thread=summary(turns),
-        **of_notes(outcome, turns),
-        last_tool_call=notes.last_tool_call,
-        files=notes.files,
+        **of_notes(memory, notes, turns),
         topics=topic_names(state.entries, session),
         gauges=full,
         live=tuple(chunk.id for chunk in chunks if chunk.form != "cold"),
         cold=tuple(chunk.id for chunk in chunks if chunk.form == "cold"),
-        compile_inputs=inputs.document if inputs else None,
-        compiled_sha256=inputs.sha256 if inputs else None,
+        compile_inputs=document,
+        compiled_sha256=sha256,
         state=without_notes_texts(state, session).to_json(),
     )
-    return _Draft(checkpoint, inputs.files if inputs else ())
+    return checkpoint, files
 
 
-def of_notes(outcome: Outcome, turns: Sequence[Turn]) -> dict[str, Any]:
+def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
     """Returns the fields of a checkpoint that follow from the session's notes. `turns` are those up to the
     checkpoint."""
+    outcome = outcome_of(notes, memory.recognizer())
     next_step = announced(turns, outcome.open_items)
     return {
+        "thread": summary(turns),
+        "last_tool_call": notes.last_tool_call,
+        "files": notes.files,
         "decisions": outcome.decisions,
         "replaced": outcome.replaced,
         "rules": outcome.rules,
@@ -186,16 +177,16 @@ async def _save(
     memory: Memory, draft: _Draft, reason: Reason, note: str, recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
     """Completes the draft and writes it to disk."""
-    now = memory.clock()
-    state = draft.checkpoint.state or {}
+    now, (unnamed, files) = memory.clock(), draft
+    state = unnamed.state or {}
     named = replace(
-        draft.checkpoint,
+        unnamed,
         at=now.replace(microsecond=now.microsecond // 1000 * 1000),  # the precision of the file
         reason=reason,
         note=clipped(redact(note).text, LONGEST_NOTE),
         state=state if recovery is None else {**state, "recovery": dict(recovery)},
     )
-    checkpoint, changed = await run_sync(_write, memory, named, draft.files)
+    checkpoint, changed = await run_sync(_write, memory, named, files)
     if reason != "recovery" and memory.llm is not None:
         await memory.state.put(ENRICHING, checkpoint.id, {"session": checkpoint.session})
     for path in changed:
@@ -208,13 +199,9 @@ def _write(memory: Memory, draft: Checkpoint, more: Sequence[str]) -> tuple[Chec
     while (held := memory.locks.share(LOCK)) is None:  # another process sweeps
         time.sleep(0.005)
     try:
-        taken = CheckpointTrees(memory.files, memory.git).take(draft.id, more)
-        checkpoint = replace(
-            draft,
-            anchors=tuple(replace(one, place=-1) for one in anchors(memory)),
-            knowledge_tree=taken.tree,
-            left_out=taken.left_out,
-        )
+        tree, left_out = CheckpointTrees(memory.files, memory.git).take(draft.id, more)
+        anchored = tuple(replace(one, place=-1) for one in anchors(memory))
+        checkpoint = replace(draft, anchors=anchored, knowledge_tree=tree, left_out=left_out)
         path = CheckpointFiles(memory.files).write(checkpoint)
     finally:
         held.release()
@@ -262,7 +249,7 @@ def summary(turns: Sequence[Turn]) -> str:
     said = [turn for turn in _beginnings(turns) if is_real_user(turn.role, turn.content)]
     if not said:
         return ""
-    about = [turn for turn in said if _is_about_something(turn)] or said
+    about = [turn for turn in said if turn.important or len(content_words(turn.content)) >= LEAST_WORDS] or said
     first, last = about[0], about[-1]
     lines = [f"Began with: {clipped(first.content, LONGEST_SUMMARY_PART)}"]
     if last is not first:
@@ -294,7 +281,3 @@ def _announces(text: str) -> bool:
 
 def _beginnings(turns: Sequence[Turn]) -> list[Turn]:
     return [turn if len(turn.content) <= MAX_READ else replace(turn, content=turn.content[:MAX_READ]) for turn in turns]
-
-
-def _is_about_something(turn: Turn) -> bool:
-    return turn.important or len(content_words(turn.content)) >= LEAST_WORDS

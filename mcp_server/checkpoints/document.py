@@ -289,10 +289,6 @@ def _read_tool_call(lines: Sequence[str]) -> ToolCall | None:
     return ToolCall(name, summary, result, _read_bullets(line.removeprefix("  ") for line in lines[1:]))
 
 
-def _anchors(anchors: Sequence[Anchor]) -> list[str]:
-    return [_row(anchor.item, anchor.kind, anchor.at, anchor.note) for anchor in anchors]
-
-
 def _read_anchors(lines: Sequence[str]) -> tuple[Anchor, ...]:
     found = []
     for line in lines:
@@ -303,8 +299,8 @@ def _read_anchors(lines: Sequence[str]) -> tuple[Anchor, ...]:
     return tuple(found)
 
 
-def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    return [_row(*pair) for pair in pairs]
+def _rows(rows: Iterable[Sequence[str]]) -> list[str]:
+    return [_row(*row) for row in rows]
 
 
 def _read_pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -352,10 +348,12 @@ _SECTIONS = (
     _Section("Last tool call", "last_tool_call", _tool_call, _read_tool_call, 1),
     _Section("Files touched", "files", _bullets, _read_bullets, 5),
     _Section("Topics", "topics", _bullets, _read_bullets),
-    _Section("Anchors", "anchors", _anchors, _read_anchors, 100),
+    _Section(
+        "Anchors", "anchors", lambda all_: _rows((a.item, a.kind, a.at, a.note) for a in all_), _read_anchors, 100
+    ),
     _Section("Live chunks", "live", _bullets, _read_bullets),
     _Section("Cold chunks", "cold", _bullets, _read_bullets),
-    _Section("Left out", "left_out", _pairs, _read_pairs),
+    _Section("Left out", "left_out", _rows, _read_pairs),
     _Section("Compile inputs", "compile_inputs", _block, _read_block),
     _Section("State", "state", _block, _read_block),
 )

@@ -60,15 +60,6 @@ _NONE = frozenset(("none", "n/a", "-", "nothing"))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A request to the LLM; `messages` is the number of messages that it shows."""
-
-    prompt: str
-    answer_tokens: int
-    messages: int
-
-
-@dataclass(frozen=True, slots=True)
 class Enrichment:
     """Decisions and open items, from a model or after the merge."""
 
@@ -82,9 +73,10 @@ def request(
     open_items: Iterable[str],
     turns: Sequence[Turn],
     count: Callable[[str], int],
-) -> Request:
-    """Fills in the template. `count` counts tokens; `turns` are in order, newest last."""
-    shown = [_shown(turn) for turn in turns if _is_said(turn)][-MOST_MESSAGES:]
+) -> str:
+    """Returns the prompt: the template, filled in. `count` counts tokens; `turns` are in order, newest last."""
+    said = [turn for turn in turns if turn.role != "system" and turn.content.strip() and not is_injected(turn.content)]
+    shown = [_shown(turn) for turn in said[-MOST_MESSAGES:]]
     texts = {"decisions": _listed(decisions), "open_items": _listed(open_items)}
 
     def filled(messages: Sequence[str]) -> str:
@@ -93,10 +85,7 @@ def request(
         return _PLACE.sub(lambda place: values[place[1]], template)
 
     prompt = filled(shown)
-    if count(prompt) > LONG_PROMPT:
-        shown = shown[-FEWER_MESSAGES:]
-        prompt = filled(shown)
-    return Request(prompt, ANSWER_TOKENS, len(shown))
+    return filled(shown[-FEWER_MESSAGES:]) if count(prompt) > LONG_PROMPT else prompt
 
 
 def parse(answer: str) -> Enrichment | None:
@@ -155,10 +144,6 @@ def _from_lists(text: str) -> tuple[list[str], list[str]] | None:
 def _cleaned(entries: Iterable[str]) -> tuple[str, ...]:
     cleaned = (entry(one) for one in entries if not is_injected(one))
     return tuple(dict.fromkeys(one for one in cleaned if one.strip(" .()").lower() not in ("", *_NONE)))
-
-
-def _is_said(turn: Turn) -> bool:
-    return turn.role != "system" and bool(turn.content.strip()) and not is_injected(turn.content)
 
 
 def _shown(turn: Turn) -> str:

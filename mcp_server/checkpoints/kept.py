@@ -96,15 +96,9 @@ def resolved(given: Any, text_of: TextOf, turn_of: TurnOf) -> Any:
 
 def sources(given: Any) -> frozenset[str]:
     """Returns the files and turns that a document refers to, as in `of`."""
-    if isinstance(given, list):
-        return frozenset().union(*(sources(inner) for inner in given))
-    if not isinstance(given, Mapping):
-        return frozenset()
-    if given.keys() == {"of", "at"}:
-        return frozenset((given["of"],))
-    if given.keys() == {"turn_of"}:
-        return frozenset((given["turn_of"],))
-    return frozenset().union(*(sources(inner) for inner in given.values()))
+    found: set[str] = set()
+    resolved(given, found.add, found.add)
+    return frozenset(found)
 
 
 _TRANSCRIPTS = "raw/"
@@ -131,18 +125,11 @@ class Verified:
         return f"compiling its inputs gives another context than then; what differs: {what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Compile inputs for a checkpoint: the document, and the hash of the compiled text. `files` are the files it refers
-    to, without transcripts."""
-
-    document: Mapping[str, Any]
-    sha256: str
-    files: tuple[str, ...]
-
-
-def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -> Stored:
-    """Returns inputs as a checkpoint stores them, without hits that did not change the text. Reads files.
+def stored(
+    memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]
+) -> tuple[Mapping[str, Any], str, tuple[str, ...]]:
+    """Returns inputs as a checkpoint stores them, without hits that did not change the text; the hash of the compiled
+    text; and the files that the inputs refer to, without transcripts. Reads files.
 
     `place_of` maps each turn's number to the path of its transcript.
     """
@@ -150,7 +137,7 @@ def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -
     text_of, turn_of = _now(memory)
     given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
     files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
-    return Stored({"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files))
+    return {"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files)
 
 
 async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
@@ -180,16 +167,13 @@ def _reduced(inputs: CompileInputs, memory: Memory) -> Compiled:
     count = memory.tokens.count
     whole = compile_inputs(inputs, count)
     shown = {one.id for one in whole.receipt.considered if one.included}
-    hits = tuple(one for one in inputs.hits if _id(one.hit.passage) in shown)
+    places = ((one, one.hit.passage) for one in inputs.hits)
+    hits = tuple(one for one, passage in places if f"{passage.path}:{passage.start}-{passage.end}" in shown)
     if len(hits) < len(inputs.hits):
         fewer = compile_inputs(replace(inputs, hits=hits), count)
         if fewer.sha256 == whole.sha256:
             return fewer
     return whole
-
-
-def _id(passage: Any) -> str:
-    return f"{passage.path}:{passage.start}-{passage.end}"
 
 
 def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
@@ -242,14 +226,9 @@ def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf,
 
     def turn_of(of: str) -> Mapping[str, Any] | None:
         turn = turn_at(of)
-        return None if turn is None else _as_json(turn)
+        return None if turn is None else dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
 
     return text_of, turn_of
-
-
-def _as_json(turn: Any) -> Mapping[str, Any]:
-    """Returns a turn as `CompileInputs.to_json` writes it."""
-    return dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
 
 
 # ---------------------------------------------------------------- texts
@@ -259,35 +238,26 @@ TOPICS = "topics"
 """Namespace of the state: session → its active topics by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An entry of the state, with the key `prefix` + session.
-
-    `last_turn` is the field of its value, if any, with the number of the last processed turn. Later turns are processed
-    when the entry is read.
-    """
-
-    namespace: str
-    prefix: str = ""
-    last_turn: str | None = None
-
-    def place(self, session: str) -> Place:
-        return self.namespace, self.prefix + session
-
-
-KEPT = (
-    Kept(clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
-    Kept(clarity.NAMESPACE, f"{clarity.PRUNED}:"),
-    Kept(session_notes.NAMESPACE, "", "turn"),
-    Kept(TOPICS),
-    Kept(READINGS),
-    Kept(STEPS),
+KEPT: tuple[tuple[str, str, str | None], ...] = (
+    (clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
+    (clarity.NAMESPACE, f"{clarity.PRUNED}:", None),
+    (session_notes.NAMESPACE, "", "turn"),
+    (TOPICS, "", None),
+    (READINGS, "", None),
+    (STEPS, "", None),
 )
+"""The entries of the state that belong to a session: the namespace, the beginning of the key, which ends with the
+session, and the field, if any, with the number of the last processed turn. Later turns are processed when it is read.
+"""
+
+
+def _places(session: str) -> list[Place]:
+    return [(namespace, prefix + session) for namespace, prefix, _ in KEPT]
 
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
     """Returns the session's state as of this moment."""
-    return await memory.live.read_state(session, [kept.place(session) for kept in KEPT])
+    return await memory.live.read_state(session, _places(session))
 
 
 def without_notes_texts(state: SessionState, session: str) -> SessionState:
@@ -308,7 +278,7 @@ async def replace_state(
 
     `turn` is the last turn of the stored state; of the session's `turns` turns the later ones are hidden.
     """
-    places = [kept.place(session) for kept in KEPT] + [(AS_OF, session)]
+    places = [*_places(session), (AS_OF, session)]
     said = await sessions.session_turns(memory, session)
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
     if turn < turns:
@@ -334,11 +304,11 @@ async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> Non
     if hidden is None:
         return
     last = turns[0].number - 1
-    for kept in KEPT:
-        namespace, key = kept.place(session)
-        value = await memory.state.get(namespace, key) if kept.last_turn else None
-        if isinstance(value, Mapping) and kept.last_turn and int(value.get(kept.last_turn, last)) < last:
-            await memory.state.put(namespace, key, {**value, kept.last_turn: last})
+    for namespace, prefix, field in KEPT:
+        if field is not None:
+            value = await memory.state.get(namespace, prefix + session)
+            if isinstance(value, Mapping) and int(value.get(field, last)) < last:
+                await memory.state.put(namespace, prefix + session, {**value, field: last})
     await memory.state.remove(AS_OF, session)
 
 

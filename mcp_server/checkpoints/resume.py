@@ -31,7 +31,7 @@ and open items fit (`benchmarks continuity`: after a compaction rules .78 instea
 
 
 async def left_off(
-    memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None = None
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None
 ) -> LeftOff | None:
     """Returns the state of a session before its window was compacted, from its last checkpoint.
 
@@ -61,7 +61,7 @@ async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:
 
 def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
     """Returns the parts of a checkpoint that a context shows."""
-    said = _notes(checkpoint)
+    said = notes.from_dict((checkpoint.state or {}).get("entries", {}).get(notes.NAMESPACE, {}).get(checkpoint.session))
     return LeftOff(
         id=checkpoint.id,
         path=f"{folder_of(checkpoint.session)}/{checkpoint.id}.md",
@@ -80,12 +80,6 @@ def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
         ),
         possible=tuple(one.text for one in said.likely),
     )
-
-
-def _notes(checkpoint: Checkpoint) -> notes.Noted:
-    """Returns the notes of a checkpoint's session; empty ones if the checkpoint has none."""
-    stored = (checkpoint.state or {}).get("entries", {}).get(notes.NAMESPACE, {}).get(checkpoint.session)
-    return notes.from_dict(stored)
 
 
 NOTE = "before it was resumed elsewhere"

@@ -1,23 +1,33 @@
-"""Checkpoints on disk: reads, lists, rewrites and shows them. `checkpoint` makes one, `restore` restores one."""
+"""Checkpoints on disk: reads, lists, rewrites and shows them. `checkpoint` makes one, `restore` restores one.
+
+An LLM reviews the decisions and open items of a checkpoint that is already on disk (`enrich`). No turn waits for it,
+and no lock is held during the call. Without an answer the checkpoint does not change.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.checkpoint import of_notes, summary
+from mcp_server.checkpoints import enrichment
+from mcp_server.checkpoints.checkpoint import ENRICHING, of_notes
 from mcp_server.checkpoints.document import Checkpoint, page, without_counts
+from mcp_server.checkpoints.enrichment import Enrichment
 from mcp_server.conversations import sessions
-from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.errors import Conflict, ContextManagerError, Invalid
 from mcp_server.knowledge import notes
+from mcp_server.llm import LlmUnavailable
+from mcp_server.llm.metered import work_off
 from mcp_server.memory import Memory
 from mcp_server.storage.checkpoint_files import CheckpointFiles, Head
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
+from mcp_server.text.redaction import redact
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:
@@ -64,15 +74,7 @@ async def forget(memory: Memory, session: str) -> None:
                 before = files.read(head.path)
                 seen = [turn for turn in turns if turn.number <= before.turn]
                 said = notes.noted(seen, memory.recognizer())
-                came_to = notes.outcome(said, memory.recognizer())
-                after = replace(
-                    without_counts(before),
-                    thread=summary(seen),
-                    **of_notes(came_to, seen),
-                    last_tool_call=said.last_tool_call,
-                    files=said.files,
-                )
-                files.replace(head.path, after)
+                files.replace(head.path, replace(without_counts(before), **of_notes(memory, said, seen)))
 
     async with memory.locks.files():
         await run_sync(clean)
@@ -114,12 +116,8 @@ def made_text(made: Checkpoint) -> str:
 def summary_text(made: Checkpoint) -> str:
     """Returns what a new checkpoint contains, in two lines or more."""
     kinds = (
-        (made.decisions, "decision"),
-        (made.open_items, "open item"),
-        (made.anchors, "anchor"),
-        (made.topics, "topic"),
-        (made.live, "live chunk"),
-        (made.cold, "cold chunk"),
+        *((made.decisions, "decision"), (made.open_items, "open item"), (made.anchors, "anchor")),
+        *((made.topics, "topic"), (made.live, "live chunk"), (made.cold, "cold chunk")),
     )
     held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
     knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"
@@ -151,3 +149,50 @@ def reason_text(head: Head) -> str:
     """Returns the last turn and the reason of a checkpoint."""
     why = WHY.get(head.reason, head.reason)
     return f"after turn {head.turn}, {why}" + (f": {head.note}" if head.note else "")
+
+
+TEMPLATE = "enrich_checkpoint"
+
+log = logging.getLogger(__name__)
+
+
+async def enrich(memory: Memory, number: str) -> bool:
+    """Asks the LLM to review a checkpoint and stores the result. Returns False if nothing changed: there is no LLM, or
+    no usable answer. Raises NotFound if the checkpoint was deleted."""
+    before = await read(memory, number)
+    answer = await _asked(memory, before)
+    if answer is None:
+        return False
+    found = await run_sync(enrichment.merged, before.decisions, before.open_items, answer)
+    if (found.decisions, found.open_items) == (before.decisions, before.open_items):
+        return False
+    try:
+        await rewrite(memory, before, replace(before, decisions=found.decisions, open_items=found.open_items))
+    except Conflict:  # another program changed it: keep that
+        return False
+    await notes.learn(memory, before.session, before.turn, answer)
+    return True
+
+
+async def enrich_all(memory: Memory) -> int:
+    """Reviews every waiting checkpoint once and returns how many changed."""
+    return await work_off(memory, ENRICHING, lambda number, _: enrich(memory, number))
+
+
+async def _asked(memory: Memory, checkpoint: Checkpoint) -> Enrichment | None:
+    if memory.llm is None:
+        return None
+    turns = [
+        turn for turn in await sessions.session_turns(memory, checkpoint.session) if turn.number <= checkpoint.turn
+    ]
+
+    entries, newest = (checkpoint.decisions, checkpoint.open_items), turns[-10 * enrichment.MOST_MESSAGES :]
+    prompt = await run_sync(
+        lambda: enrichment.request(memory.templates(TEMPLATE), *entries, newest, memory.tokens.count)
+    )
+    try:
+        said = await memory.llm.complete(prompt, purpose="enrichment", max_tokens=enrichment.ANSWER_TOKENS)
+    except LlmUnavailable as error:
+        log.info("checkpoint %s stays as it is: %s", checkpoint.id, error)
+        return None
+    return enrichment.parse(redact(said).text)

@@ -36,8 +36,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
     """Save the state of a conversation."""
     from mcp_server.checkpoints.checkpoint import make
     from mcp_server.checkpoints.document import Checkpoint
-    from mcp_server.checkpoints.enrich import enrich_all
-    from mcp_server.checkpoints.stored import read, summary_text
+    from mcp_server.checkpoints.stored import enrich_all, read, summary_text
     from mcp_server.memory import Memory
     from mcp_server.relevance.clarity import session_meant
 
@@ -88,7 +87,7 @@ def show(checkpoint: str, as_json: bool) -> None:
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """Show the changes from now, or from OTHER, to CHECKPOINT."""
-    from mcp_server.checkpoints.restore_plan import diff_text
+    from mcp_server.checkpoints.restore import diff_text
 
     found = with_memory(lambda memory: diff_text(memory, checkpoint, other))
     print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found, as_json)

@@ -396,9 +396,8 @@ async def _in_git(run: _Run, left: list[str]) -> Receipt:
             run.step("backup of the history")
             await run_sync(past.back_up, place)
             run.step("rewriting the history")
-            done = await run_sync(past.rewrite, request)
+            left += [f"git still holds it in {what}" for what in await run_sync(past.rewrite, request)]
             backup, rewritten = str(place), True
-            left += [f"git still holds it in {what}" for what in done.left]
         survey = await run_sync(past.survey, request)
     return Receipt(request.id, True, (), 0, survey, rewritten, backup, commit, left=tuple(left))
 

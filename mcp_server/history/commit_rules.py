@@ -127,10 +127,8 @@ class FileChange:
     """The transcript of the conversation that wrote it, if known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
+_Lines = tuple[list[str], list[str]]
+"""The lines that a change adds, and those that it removes."""
 
 
 def group_by_type(changes: Iterable[FileChange], branch: str | None) -> dict[Type, list[FileChange]]:
@@ -160,8 +158,7 @@ def _type_of(change: FileChange, archives: bool) -> Type:
         return "identity"
     if change.path.startswith("archive/") or change.path in _SETTINGS:
         return "maintenance"
-    lines = _changed_lines(change)
-    said = [line for line in lines.added if _words(line)]
+    said = [line for line in _changed_lines(change)[0] if _words(line)]
     if archives and not said:
         return "maintenance"
     return "extract" if said and all(_SOURCE.search(line) for line in said) else "memory"
@@ -200,7 +197,7 @@ def trailers(changes: Iterable[FileChange]) -> list[str]:
             found[change.path] = None
         if change.session:
             found[change.session] = None
-        for line in _changed_lines(change).added:
+        for line in _changed_lines(change)[0]:
             found.update(dict.fromkeys(_SOURCE.findall(line)))
     shown = [f"Session: {path}" for path in found if path.isprintable()][:MOST_SESSIONS]
     return ["", *shown] if shown else []
@@ -229,12 +226,8 @@ def request(template: str, kind: Type, changes: Sequence[FileChange]) -> str:
     """Returns the prompt that asks an LLM for a better message: a template with the diff as data."""
     lines: list[str] = []
     for change in changes:
-        compared = _changed_lines(change)
-        lines += [
-            f"--- {change.path}",
-            *(f"-{line}" for line in compared.removed),
-            *(f"+{line}" for line in compared.added),
-        ]
+        added, removed = _changed_lines(change)
+        lines += [f"--- {change.path}", *(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
     diff = neutralise(redact("\n".join(lines)).text[:DIFF_CHARACTERS])
     return template.replace("{type}", kind).replace("{diff}", diff)
 
@@ -260,20 +253,18 @@ def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str |
 def _changed_lines(change: FileChange) -> _Lines:
     """Returns the lines that a change adds and removes. Leaves out front matter, which changes with every write."""
     if change.path.startswith(CONVERSATIONS):
-        return _Lines((), ())  # what was said is in the file itself
+        return [], []  # what was said is in the file itself
     before, after = _body(change.before), _body(change.after)
     if max(len(change.before or ""), len(change.after or "")) > LONGEST_COMPARED:
         old, new = set(before), set(after)
-        return _Lines(
-            tuple(line for line in after if line not in old), tuple(line for line in before if line not in new)
-        )
+        return [line for line in after if line not in old], [line for line in before if line not in new]
     added: list[str] = []
     removed: list[str] = []
     for verb, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if verb != "equal":
             removed += before[a:b]
             added += after[c:d]
-    return _Lines(tuple(added), tuple(removed))
+    return added, removed
 
 
 def _body(text: str | None) -> list[str]:
@@ -297,10 +288,9 @@ def _quotes(lines: Iterable[str]) -> list[str]:
 
 def _summary(change: FileChange, lines: _Lines) -> str:
     """Returns the change of one file in a few words, for the subject of a commit that changes only this file."""
-    said = _quotes(lines.added)
+    said, gone = map(_quotes, lines)
     if said:
         return said[0] + (f" (+{len(said) - 1})" if len(said) > 1 else "")
-    gone = _quotes(lines.removed)
     if change.after is None:
         return "moved to the archive" if change.path == ARCHIVE else "deleted"
     if gone:
@@ -315,10 +305,11 @@ def _file_lines(change: FileChange, lines: _Lines, quoted: bool) -> list[str]:
     path = _printable(change.path)
     if change.path.startswith(CONVERSATIONS):
         return [f"- {path}{how}"]
-    quotes = _quotes(lines.added) if quoted else []
+    added, removed = lines
+    quotes = _quotes(added) if quoted else []
     said = [f"  - {_cut(quote, LINE)}" for quote in quotes[:MOST_QUOTES]]
     said += [f"  - and {len(quotes) - MOST_QUOTES} more"] if len(quotes) > MOST_QUOTES else []
-    return [f"- {path}{how} +{len(lines.added)} -{len(lines.removed)}", *said]
+    return [f"- {path}{how} +{len(added)} -{len(removed)}", *said]
 
 
 def _printable(path: str) -> str:

@@ -45,19 +45,9 @@ from mcp_server.text.redaction import redact
 log = logging.getLogger(__name__)
 
 OURS = (
-    "knowledge",
-    "topics",
-    "archive",
-    "checkpoints",
-    "attachments",
-    "raw/conversations",
-    "anchors.yaml",
-    "forgotten.jsonl",
-    "memory-config.yaml",
-    "lexicon.yaml",
-    ".gitignore",
-    ".gitattributes",
-    ".gitmodules",
+    *("knowledge", "topics", "archive", "checkpoints", "attachments", "raw/conversations"),
+    *("anchors.yaml", "forgotten.jsonl", "memory-config.yaml", "lexicon.yaml"),
+    *(".gitignore", ".gitattributes", ".gitmodules"),
 )
 """Paths that are committed automatically. The owner commits everything else in the workspace."""
 
@@ -239,10 +229,8 @@ async def tag_days(memory: Memory) -> list[str]:
     today = now.date().isoformat()
     if not memory.settings.git.auto_tag_daily or await memory.state.get(STATE, TAGGED) == today:
         return []
-    since = now - timedelta(days=CAUGHT_UP_DAYS)
-    commits = [
-        (oid, at.astimezone(now.tzinfo)) for oid, at in await run_sync(memory.git.tags.commits_since, since, OURS)
-    ]
+    found = await run_sync(memory.git.tags.commits_since, now - timedelta(days=CAUGHT_UP_DAYS), OURS)
+    commits = [(oid, at.astimezone(now.tzinfo)) for oid, at in found]
     existing = {found.name for found in await tags(memory)} if commits else set()
     made: list[str] = []
     for name, commit in due(commits, existing, now.date()):

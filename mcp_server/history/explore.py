@@ -63,7 +63,7 @@ class BranchFolders:
         held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
         if held is None:
             raise taken
-        try:
+        with held:
             place = self._place(memory, name)
             async with memory.locks.git():
                 head = await run_sync(memory.git.head)
@@ -72,18 +72,16 @@ class BranchFolders:
                 known = await run_sync(memory.git.worktrees.branches, self.prefix)
                 if place.exists() or any(one.name == self.prefix + name for one in known):
                     raise taken
-                await run_sync(_mark, _beside(place, MAKING))
+                await run_sync(lambda: durable.put(beside(place, MAKING), b"", name, new=False, mode=0o600))
             try:
                 async with memory.locks.git():
                     await run_sync(memory.git.worktrees.add, self.prefix + name, place, head)
                 yield place
-                await run_sync(_beside(place, MAKING).unlink)
+                await run_sync(beside(place, MAKING).unlink)
             except BaseException:
                 with CancelScope(shield=True):
                     await self._cleared(memory, name)
                 raise
-        finally:
-            held.release()
 
     async def all(self, memory: Memory) -> list[Branch]:
         """Returns all branches of this kind. Raises Unavailable without git."""
@@ -92,12 +90,10 @@ class BranchFolders:
 
     async def find(self, memory: Memory, name: str) -> Branch:
         """Returns the branch of this name. Raises NotFound naming the existing ones, Unavailable without git."""
-        branches = await self.all(memory)
-        found = next((one for one in branches if one.name == self.prefix + name), None)
-        if found is None:
-            known = ", ".join(map(self.short, branches)) or "none"
-            raise NotFound(f"no {self.noun} {name!r}; there are: {known} ({self.command} list)")
-        return found
+        branches = {self.short(one): one for one in await self.all(memory)}
+        if name not in branches:
+            raise NotFound(f"no {self.noun} {name!r}; there are: {', '.join(branches) or 'none'} ({self.command} list)")
+        return branches[name]
 
     def short(self, branch: Branch) -> str:
         """Returns a branch's name for people."""
@@ -114,33 +110,23 @@ class BranchFolders:
             name = mark.name.removesuffix(MAKING)
             held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
             if held is not None:
-                try:
+                with held:
                     await self._cleared(memory, name)
-                finally:
-                    held.release()
 
     async def _cleared(self, memory: Memory, name: str) -> None:
         place = self._place(memory, name)
         async with memory.locks.git():
             await run_sync(memory.git.worktrees.remove, self.prefix + name, place)
-        await run_sync(lambda: shutil.rmtree(_beside(place, LOCAL), ignore_errors=True))
-        await run_sync(lambda: _beside(place, MAKING).unlink(missing_ok=True))
+        await run_sync(lambda: shutil.rmtree(beside(place, LOCAL), ignore_errors=True))
+        await run_sync(lambda: beside(place, MAKING).unlink(missing_ok=True))
 
     def _place(self, memory: Memory, name: str) -> Path:
         return memory.disk.local / self.prefix / name
 
 
-def local_folder(place: Path) -> Path:
-    """Returns the folder for the state and locks of a branch while it is made."""
-    return _beside(place, LOCAL)
-
-
-def _beside(place: Path, ending: str) -> Path:
+def beside(place: Path, ending: str) -> Path:
+    """Returns the place next to the folder of a branch with an ending: LOCAL or MAKING."""
     return place.with_name(place.name + ending)
-
-
-def _mark(place: Path) -> None:
-    durable.put(place, b"", place.name, new=False, mode=0o600)
 
 
 log = logging.getLogger(__name__)
@@ -273,12 +259,6 @@ def _shown(git: History, branch: Branch, begun: str | None) -> Exploration:
     since = datetime.fromisoformat(begun) if begun else branch.at
     place: Path | None = branch.place
     uncommitted = len(git.in_folder(place).uncommitted(OURS)) if place is not None else 0
-    last = max(since, branch.at) if branch.ahead else since
-    return Exploration(
-        EXPLORATIONS.short(branch),
-        str(place) if place is not None else None,
-        since,
-        branch.ahead,
-        uncommitted,
-        last + timedelta(days=DAYS),
-    )
+    until = (max(since, branch.at) if branch.ahead else since) + timedelta(days=DAYS)
+    name, shown = EXPLORATIONS.short(branch), None if place is None else str(place)
+    return Exploration(name, shown, since, branch.ahead, uncommitted, until)

@@ -91,18 +91,11 @@ class Changed:
 async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
     """Returns when a text, ignoring case, was added to or removed from knowledge, oldest first. Raises Invalid for an
     empty text, Unavailable without git."""
-    found = await run_sync(memory.git.past.occurrences, text, KNOWLEDGE, limit)
-    happened = [
-        Happening(
-            _verb(one.before, one.after),
-            one.path,
-            one.commit.at,
-            one.commit.id,
-            memory.forgotten.clean(one.commit.subject),
-            _sources(one.lines, one.commit),
-        )
-        for one in found
-    ]
+    happened: list[Happening] = []
+    for one in await run_sync(memory.git.past.occurrences, text, KNOWLEDGE, limit):
+        commit, said = one.commit, memory.forgotten.clean(one.commit.subject)
+        what, sources = _verb(one.before, one.after), _sources(one.lines, one.commit)
+        happened.append(Happening(what, one.path, commit.at, commit.id, said, sources))
     needle = text.lower()
     for change in await run_sync(memory.git.changes, KNOWLEDGE):
         before, after = ((version or "").lower().count(needle) for version in (change.before, change.after))
@@ -167,10 +160,10 @@ def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
         at = f"{one.at:%Y-%m-%d %H:%M} UTC" if one.at else "not committed yet"
         commit = f" ({one.commit[:10]}: {one.subject})" if one.commit else ""
         if isinstance(one, Origin):
-            said = f"{one.path}:{one.line} {one.text.strip()}"
-            lines.append(f"- {said}\n  written {at}{commit}" + "".join(f"\n  from {s}" for s in one.sources))
+            lines += [f"- {one.path}:{one.line} {one.text.strip()}", f"  written {at}{commit}"]
         else:
-            lines.append(f"- {at}: {one.what} {one.path}{commit}" + "".join(f"\n  from {s}" for s in one.sources))
+            lines.append(f"- {at}: {one.what} {one.path}{commit}")
+        lines += [f"  from {source}" for source in one.sources]
     return neutralise("\n".join(lines) or "nothing was found; `search` looks into conversations, too")
 
 
@@ -187,18 +180,14 @@ async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]])
         lines = (await run_sync(memory.files.read_text, path)).split("\n")
         numbers = (number for first, last in ranges for number in range(first, last + 1))
         blamed = [BlamedLine(number, lines[number - 1], None) for number in numbers]
-    return [
-        Origin(
-            path,
-            line.number,
-            memory.forgotten.clean(line.text),
-            line.commit.at if line.commit else None,
-            line.commit.id if line.commit else None,
-            memory.forgotten.clean(line.commit.subject) if line.commit else "not committed yet",
-            _sources((line.text,), line.commit),
-        )
-        for line in blamed
-    ]
+    found: list[Origin] = []
+    for line in blamed:
+        at, commit, subject = None, None, "not committed yet"
+        if line.commit is not None:
+            at, commit, subject = line.commit.at, line.commit.id, memory.forgotten.clean(line.commit.subject)
+        text = memory.forgotten.clean(line.text)
+        found.append(Origin(path, line.number, text, at, commit, subject, _sources((line.text,), line.commit)))
+    return found
 
 
 def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import sha256
 from typing import TypeVar
 from zoneinfo import ZoneInfo
@@ -56,15 +55,9 @@ def hold(memory: Memory, plan: Plan, remote: str) -> frozenset[str]:
     asked = memory.settings.knowledge.approve
     held = {path for path in plan.changed if path in known or (asked and _waits(memory, path))}
     for path in sorted(held - known):
-        proposal = Proposal(
-            id=f"sync_{sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}",
-            at=memory.clock(),
-            path=path,
-            fact={"action": ACTION, "base": plan.changed[path][0]},
-            base=hash_of(_here(memory, path)),
-            by=remote,
-        )
-        pending.add(proposal)
+        number = f"sync_{sha256(_data(path)).hexdigest()[:8]}"
+        fact = {"action": ACTION, "base": plan.changed[path][0]}
+        pending.add(Proposal(number, memory.clock(), path, fact, hash_of(_here(memory, path)), by=remote))
     return frozenset(held)
 
 
@@ -111,9 +104,8 @@ def accept(memory: Memory, proposal: Proposal) -> str:
     if after is None and before is not None:
         memory.files.remove(path)
     elif after is not None and after != before:
-        data = after.encode("utf-8", "surrogateescape")
-        old = None if before is None else before.encode("utf-8", "surrogateescape")
-        memory.files.write_bytes_atomic(path, data, old, new=before is None)
+        old = None if before is None else _data(before)
+        memory.files.write_bytes_atomic(path, _data(after), old, new=before is None)
     release(memory, proposal)
     memory.changes.publish(Change("file", path))
     return diff
@@ -127,11 +119,11 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
         raise Refused(f"{path} is not a file whose incoming changes wait; reject {proposal.id}")
     here, there = _here(memory, path), _there(memory, path)
     entry = proposal.fact.get("base") or ""
-    base = _text_or_none(memory.git.merging.content(path, entry) if entry else None)
+    base = _text_or_none(memory.git.merging.content(path, entry))
     if here is None or there is None or here == base:
         return there
     day = memory.local_date(memory.clock())
-    return merged(path, base, here, there, (day, day)).text
+    return merged(path, base, here, there, (day, day))[0]
 
 
 def release(memory: Memory, proposal: Proposal) -> None:
@@ -269,7 +261,9 @@ def resolver(
     It adds files that both sides edited in the same place to `contested`. Versions that cannot be merged into one file,
     such as pictures, are added to `beside` under a second name.
     """
-    days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
+    zone, past = ZoneInfo(memory.timezone), memory.git.past
+    ours_at, theirs_at = (past.commit(oid).at.astimezone(zone).date().isoformat() for oid in (ours, theirs))
+    days = (ours_at, theirs_at)
 
     def resolve(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
         is_transcript = path.startswith("raw/")
@@ -284,11 +278,9 @@ def resolver(
                 beside[_other_name(path, other, days[1])] = other
             contested.update(() if is_transcript else (path,))
             return one
-        before = None if base is None else _text(base)
-        found = merged(path, before, _text(one), _text(other), days)
-        if found.contested:
-            contested.add(path)
-        return found.text.encode("utf-8", "surrogateescape")
+        text, places = merged(path, _text_or_none(base), _text(one), _text(other), days)
+        contested.update((path,) if places else ())
+        return _data(text)
 
     return resolve
 
@@ -312,10 +304,9 @@ def _forgotten(memory: Memory, plan: Plan) -> dict[str, bytes | None]:
         data = memory.git.merging.content(path, new)
         if data is None or b"\0" in data or path == "forgotten.jsonl":
             continue
-        text = data.decode("utf-8", "surrogateescape")
-        without = memory.forgotten.document(path, text)
-        if without != text:
-            cleaned[path] = None if without is None else without.encode("utf-8", "surrogateescape")
+        without = memory.forgotten.document(path, _text(data))
+        if without != _text(data):
+            cleaned[path] = None if without is None else _data(without)
     return cleaned
 
 
@@ -330,9 +321,9 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def _data(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _text_or_none(data: bytes | None) -> str | None:
     return None if data is None else _text(data)
-
-
-def _day(memory: Memory, at: datetime) -> str:
-    return at.astimezone(ZoneInfo(memory.timezone)).date().isoformat()

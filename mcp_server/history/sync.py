@@ -155,18 +155,9 @@ async def _synced(
     changed = {path for one in joined for path in one.paths}
     contested = {path for one in joined for path in one.contested}
     left_out = tuple(f"{path}: {reason}" for path, reason in swept.left_out.items())
-    return Synced(
-        name,
-        branch,
-        swept.commits,
-        received,
-        tuple(sorted(changed)),
-        tuple(sorted(contested)),
-        pushed,
-        left_out,
-        tuple(f"{one.path}: context-manager approve {one.id}" for one in waiting),
-        tuple(refused),
-    )
+    asked = tuple(f"{one.path}: context-manager approve {one.id}" for one in waiting)
+    paths = tuple(sorted(changed)), tuple(sorted(contested))
+    return Synced(name, branch, swept.commits, received, *paths, pushed, left_out, asked, tuple(refused))
 
 
 def _count(number: int, noun: str) -> str:

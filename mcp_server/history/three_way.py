@@ -83,21 +83,15 @@ _LIST = re.compile(r"\[(.*)\]\s*")
 _ITEM = re.compile(r"item:\s*(\"[^\"]*\"|'[^']*'|[^,}\s][^,}]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The merged text, and the number of places that both sides edited."""
+def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str, str]) -> tuple[str, int]:
+    """Merges two versions of a text. Returns the text, and the number of places that both sides edited.
 
-    text: str
-    contested: int = 0
-
-
-def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str, str]) -> Merged:
-    """Merges two versions of a text. `base` is their common ancestor, if any; `days` are the dates of ours and theirs
-    (YYYY-MM-DD)."""
+    `base` is their common ancestor, if any; `days` are the dates of ours and theirs (YYYY-MM-DD).
+    """
     if ours == theirs or theirs == base:
-        return Merged(ours)
+        return ours, 0
     if ours == base:
-        return Merged(theirs)
+        return theirs, 0
     end = "\r\n" if "\r\n" in ours and "\r\n" in theirs else "\n"
     texts = [None if text is None else text.replace("\r\n", "\n") for text in (base, ours, theirs)]
     before, one, other = ([] if text is None else text.split("\n") for text in texts)
@@ -105,13 +99,11 @@ def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str,
         lines, contested = _merged_lines(path, before if base is not None else common(one, other), one, other, days)
     else:
         cuts = [(text, _head_lines(text)) for text in (before, one, other)]
-        heads, bodies = [text[:cut] for text, cut in cuts], [text[cut:] for text, cut in cuts]
-        start = bodies[0] if base is not None else common(bodies[1], bodies[2])
-        lines, contested = _merged_lines(
-            path, start, bodies[1], _without_added_twice(start, bodies[1], bodies[2]), days
-        )
+        heads, (before, one, other) = [text[:cut] for text, cut in cuts], (text[cut:] for text, cut in cuts)
+        start = before if base is not None else common(one, other)
+        lines, contested = _merged_lines(path, start, one, _without_added_twice(start, one, other), days)
         lines = [*_merged_head(heads[0], heads[1], heads[2], days), *lines]
-    return Merged(end.join(lines), contested)
+    return end.join(lines), contested
 
 
 def _merged_lines(

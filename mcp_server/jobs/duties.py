@@ -22,7 +22,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, restore
-from mcp_server.checkpoints.enrich import enrich_all
+from mcp_server.checkpoints.stored import enrich_all
 from mcp_server.context import briefs, windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError

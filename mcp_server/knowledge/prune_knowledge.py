@@ -309,7 +309,7 @@ def _moved(memory: Memory, report: Pruned, why: str) -> Pruned:
             if archived is None:
                 files.move(path, archived_path(path))
             else:
-                both = merged(path, None, archived, text, (today, today)).text
+                both = merged(path, None, archived, text, (today, today))[0]
                 files.write_atomic(archived_path(path), both, archived)
                 if files.read_text(path) != text:
                     raise Conflict("it was changed while it was archived")

@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS
-from mcp_server.history.explore import BranchFolders, local_folder
+from mcp_server.history.explore import LOCAL, BranchFolders, beside
 from mcp_server.history.merging import Joined, join
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.derive import chosen, versions
@@ -298,7 +298,7 @@ async def branch_of(memory: Memory, name: str) -> Branch:
 async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
     """Copies uncommitted changes into the new folder and commits them there. Returns the commit to begin from. Changes
     that may not be committed are copied too, so that no comparison reports them as lost."""
-    git, there = Git(place, memory.git.clock), WorkspaceFiles(place, local_folder(place))
+    git, there = Git(place, memory.git.clock), WorkspaceFiles(place, beside(place, LOCAL))
 
     def copied() -> list[str]:
         paths = [path for path in memory.git.differing(OURS) if not (memory.disk.root / path).is_dir()]
@@ -345,7 +345,7 @@ async def _made(
 @asynccontextmanager
 async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator[Memory]:
     """Yields the memory of another work tree with its own files, state and locks."""
-    local = local_folder(place)
+    local = beside(place, LOCAL)
     files = WorkspaceFiles(place, local)
     locks = Locks(local)
     state = await LocalState.open(local / "state.db", locks)

@@ -12,8 +12,7 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 
 from mcp_server.checkpoints import stored
-from mcp_server.checkpoints.restore import restore
-from mcp_server.checkpoints.restore_plan import NOTHING
+from mcp_server.checkpoints.restore import NOTHING, restore
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import history

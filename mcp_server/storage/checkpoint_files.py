@@ -16,6 +16,7 @@ import json
 import logging
 import lzma
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_hex
@@ -40,24 +41,21 @@ class CopiedTrees:
         self._files = files
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        """Returns the paths whose bytes are stored already, under any name."""
         return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
 
     def put(self, number: str, contents: Mapping[str, bytes]) -> str:
         """Stores these files durably under a number. Returns the name of the tree."""
-        names = {path: _sha(data) for path, data in contents.items()}
+        known, names = self.known(contents), {path: _sha(data) for path, data in contents.items()}
         folders: dict[str, dict[str, bytes]] = {}
-        for path, name in names.items():
-            if not self._files.exists(_place(name)):
-                folder, _, file = _place(name).rpartition("/")
-                folders.setdefault(folder, {})[file] = contents[path]
+        for path in contents.keys() - known:
+            folder, _, file = _place(names[path]).rpartition("/")
+            folders.setdefault(folder, {})[file] = contents[path]
         for folder, some in folders.items():
             self._files.write_all_atomic(folder, some)
         self._files.write_atomic(_list(number), json.dumps(names, ensure_ascii=True, indent=1, sort_keys=True))
         return COPY + number
 
     def tree_of(self, number: str) -> str | None:
-        """Returns the name of the tree under a number; None if there is none."""
         return COPY + number if self._files.exists(_list(number)) else None
 
     def names(self, tree: str) -> dict[str, str]:
@@ -73,7 +71,6 @@ class CopiedTrees:
             ) from error
 
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
-        """Returns the bytes of these files of a tree; missing ones are left out."""
         names = self.names(tree)
         return {path: self._files.read_bytes(_place(names[path])) for path in paths if path in names}
 
@@ -83,7 +80,6 @@ class CopiedTrees:
             self._files.remove(_list(number))
 
     def numbers(self) -> frozenset[str]:
-        """Returns the numbers of all trees."""
         listed = (stat.path.removeprefix(f"{TREES}/") for stat in self._files.walk(f"{TREES}/"))
         return frozenset(name.removesuffix(".json") for name in listed if "/" not in name and name.endswith(".json"))
 
@@ -117,14 +113,6 @@ LARGEST = 5_000_000
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The name of a stored tree, and the files that it does not contain, each with the reason."""
-
-    tree: str
-    left_out: tuple[tuple[str, str], ...] = ()
-
-
 class CheckpointTrees:
     """The checkpoint trees of a workspace. Methods are synchronous and need no lock: they touch no branch, index or
     file of others."""
@@ -134,15 +122,16 @@ class CheckpointTrees:
         self._copies = CopiedTrees(files)
         self._git = git
 
-    def take(self, number: str, more: Iterable[str] = ()) -> Taken:
+    def take(self, number: str, more: Iterable[str] = ()) -> tuple[str, tuple[tuple[str, str], ...]]:
         """Stores the current knowledge under a checkpoint's number, with the files `more`. Uses git if it works, else
-        copies. Raises Unavailable if the disk refuses both."""
+        copies. Returns the name of the tree, and the files that it lacks, each with the reason. Raises Unavailable if
+        the disk refuses both."""
         contents, left_out = self._contents(more)
         for trees in self._places():
             try:
                 secret = _with_secrets(trees, contents)
                 wanted = {path: data for path, data in contents.items() if path not in secret}
-                return Taken(trees.put(number, wanted), tuple(sorted({**left_out, **secret}.items())))
+                return trees.put(number, wanted), tuple(sorted({**left_out, **secret}.items()))
             except Unavailable as error:
                 if trees is self._copies:
                     raise
@@ -206,8 +195,13 @@ class CheckpointTrees:
         return stale
 
     def current(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Returns the bytes of these files as they are now; missing ones are left out."""
-        return {path: data for path in paths if (data := self._bytes(path)) is not None}
+        """Returns the bytes of these files as they are now; missing and unreadable ones are left out."""
+        found: dict[str, bytes] = {}
+        for path in paths:
+            with suppress(ContextManagerError):
+                if (data := self._files.bytes_or_none(path)) is not None:
+                    found[path] = data
+        return found
 
     def paths(self) -> list[str]:
         """Returns the paths of all current files of the knowledge."""
@@ -245,12 +239,6 @@ class CheckpointTrees:
                 "install git (https://git-scm.com), or recover the repository, and try again"
             )
         return in_git
-
-    def _bytes(self, path: str) -> bytes | None:
-        try:
-            return self._files.bytes_or_none(path)
-        except ContextManagerError:  # gone since it was listed, or not ours to read
-            return None
 
 
 def _with_secrets(trees: Trees, contents: Mapping[str, bytes]) -> dict[str, str]:
@@ -296,11 +284,11 @@ class CheckpointFiles:
         """Writes a checkpoint durably and returns its path. Raises Conflict if the page is not that of `before`, or
         exists without it."""
         path = f"{folder_of(checkpoint.session)}/{checkpoint.id}.md"
-        expected = None if before is None else page(before)
         if before is None:
             self._put(path, render(checkpoint))
-        self._files.write_atomic(path, page(checkpoint), expected, new=before is None)
-        if before is not None:
+            self._files.write_atomic(path, page(checkpoint), new=True)
+        else:
+            self._files.write_atomic(path, page(checkpoint), page(before))
             self._put(path, render(checkpoint))
         return path
 
@@ -375,8 +363,7 @@ class CheckpointFiles:
         if not fields or fields.get("schema") != SCHEMA or at is None:
             return None
         turn = fields.get("turn")
-        texts = (str(fields.get(name) or "") for name in ("id", "session", "reason", "note"))
-        number, session, reason, note = texts
+        number, session, reason, note = (str(fields.get(name) or "") for name in ("id", "session", "reason", "note"))
         return Head(number, session, at, reason, turn if isinstance(turn, int) else 0, note, path)
 
     def _pages(self, folder: str) -> Iterator[FileStat]:

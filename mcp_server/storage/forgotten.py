@@ -114,18 +114,9 @@ def _by_salt(requests: Sequence[Forgotten]) -> tuple[Forgotten, ...]:
     """Merges requests with the same salt, so that one search of a text finds the words of all."""
     found: dict[bytes, Forgotten] = {}
     for request in requests:
-        known = found.get(request.salt)
-        found[request.salt] = (
-            request
-            if known is None
-            else replace(
-                known,
-                at=max(known.at, request.at),
-                windows=known.windows | request.windows,
-                sessions=known.sessions | request.sessions,
-                turns=known.turns | request.turns,
-                paths=known.paths | request.paths,
-                sources=known.sources | request.sources,
-            )
-        )
+        if known := found.get(request.salt):
+            names = ("windows", "sessions", "turns", "paths", "sources")
+            both = {name: getattr(known, name) | getattr(request, name) for name in names}
+            request = replace(known, at=max(known.at, request.at), **both)
+        found[request.salt] = request
     return tuple(found.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from types import MappingProxyType
@@ -64,7 +64,7 @@ class LiveSets(Tables):
         rows = await self.rows("SELECT DISTINCT session FROM {live_chunk} WHERE {here}true ORDER BY session")
         return [session for (session,) in rows]
 
-    async def whole(self, session: str | None = None) -> frozenset[str]:
+    async def whole(self, session: str | None) -> frozenset[str]:
         """Returns the ids of the chunks that are whole, of one session or of all."""
         statement = "SELECT id FROM {live_chunk} WHERE {here}form = 'whole'"
         given = () if session is None else (session,)
@@ -74,7 +74,7 @@ class LiveSets(Tables):
         """Returns the number of live tokens: cold chunks have none."""
         return int(await self.value(_COUNTS, session))
 
-    async def add(
+    def add(
         self,
         session: str,
         turn: int,
@@ -83,7 +83,7 @@ class LiveSets(Tables):
         client: int | None,
         keep: timedelta,
         entries: Mapping[Place, Any] = MappingProxyType({}),
-    ) -> LiveSetCounts | None:
+    ) -> Awaitable[LiveSetCounts | None]:
         """Adds the chunks of turn number `turn`, and notes the gauges; earlier readings are kept for `keep`. Returns
         None, and adds no chunk, if the set does not hold the turn before: then it was lost, or never made.
 
@@ -104,13 +104,13 @@ class LiveSets(Tables):
             put_entries(transaction, {(READINGS, session): listed})
             return LiveSetCounts(now, tuple(kept), live, cold, shortened)
 
-        return await self.write(write, waits=False)  # rebuilt from the transcript if lost
+        return self.write(write, waits=False)  # rebuilt from the transcript if lost
 
-    async def readings(self, session: str) -> list[Reading]:
+    def readings(self, session: str) -> Awaitable[list[Reading]]:
         """Returns the last gauge readings, oldest first."""
-        return await self.read(lambda transaction: _readings(transaction, session))
+        return self.read(lambda transaction: _readings(transaction, session))
 
-    async def counts(self, session: str) -> LiveSetCounts:
+    def counts(self, session: str) -> Awaitable[LiveSetCounts]:
         """Returns the readings and counts of the live set as it is now."""
 
         def ask(transaction: Transaction) -> LiveSetCounts:
@@ -118,9 +118,9 @@ class LiveSets(Tables):
             *earlier, last = _readings(transaction, session) or [Reading(datetime.fromtimestamp(0, UTC), 0)]
             return LiveSetCounts(Reading(last.at, int(tokens), last.client), tuple(earlier), live, cold, shortened)
 
-        return await self.read(ask)
+        return self.read(ask)
 
-    async def shortened_chunks(self, session: str) -> list[Standing] | None:
+    def shortened_chunks(self, session: str) -> Awaitable[list[Standing] | None]:
         """Returns the chunks of a session that are not whole, in their order; None if it has no live set."""
         select = f"SELECT id, kind, turn, part, form, shown, name {_OF} AND form <> 'whole' {_ORDER}"
 
@@ -129,7 +129,7 @@ class LiveSets(Tables):
                 return None
             return [Standing(*row) for row in transaction.rows(select, session)]
 
-        return await self.read(ask)
+        return self.read(ask)
 
     async def cold_turns(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
         """Returns the id of the cold chunk of each of these turns (session, number); other turns are left out."""
@@ -157,11 +157,11 @@ class LiveSets(Tables):
         if rows:
             await self.write(lambda transaction: transaction.each(_INSERT, rows))
 
-    async def clear(self, session: str) -> None:
+    def clear(self, session: str) -> Awaitable[None]:
         """Deletes the live set of a session that has ended."""
-        await self.replace_state(session, [(READINGS, session), (STEPS, session)], {}, ())
+        return self.replace_state(session, [(READINGS, session), (STEPS, session)], {}, ())
 
-    async def read_state(self, session: str, places: Sequence[Place]) -> SessionState:
+    def read_state(self, session: str, places: Sequence[Place]) -> Awaitable[SessionState]:
         """Returns the session's live chunks and the entries at these places, as of one moment."""
 
         def ask(transaction: Transaction) -> SessionState:
@@ -172,15 +172,15 @@ class LiveSets(Tables):
                     entries.setdefault(namespace, {})[key] = stored[namespace, key]
             return SessionState(entries, rows=tuple(transaction.rows(_ALL, session)))
 
-        return await self.read(ask)
+        return self.read(ask)
 
-    async def replace_state(
+    def replace_state(
         self,
         session: str,
         places: Sequence[Place],
         entries: Mapping[str, Mapping[str, Any]],
         chunks: Sequence[LiveChunk],
-    ) -> None:
+    ) -> Awaitable[None]:
         """Replaces the live chunks and the entries at these places, in one transaction. Missing entries are deleted."""
 
         def write(transaction: Transaction) -> None:
@@ -188,7 +188,7 @@ class LiveSets(Tables):
             transaction.run("DELETE FROM {live_chunk} WHERE {here}session = ?", session)
             transaction.each(_INSERT, _rows(session, chunks))
 
-        await self.write(write)
+        return self.write(write)
 
 
 def _rows(session: str, chunks: Iterable[LiveChunk]) -> list[tuple[Any, ...]]:

@@ -34,13 +34,8 @@ class Spent:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.calls + other.calls,
-            self.failed + other.failed,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            round(self.usd + other.usd, 9),
-        )
+        tokens = self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+        return Spent(self.calls + other.calls, self.failed + other.failed, *tokens, round(self.usd + other.usd, 9))
 
 
 class LlmLedger:
@@ -59,11 +54,8 @@ class LlmLedger:
         """
 
         def reserved(stored: Entries) -> tuple[Literal["tokens", "usd"] | None, Entries]:
-            kept = {
-                other: one
-                for other, one in _by_name(stored.get((RESERVED, day))).items()
-                if datetime.fromisoformat(one["until"]) > now
-            }
+            others = _by_name(stored.get((RESERVED, day))).items()
+            kept = {other: one for other, one in others if datetime.fromisoformat(one["until"]) > now}
             spent = _of_llm(_by_name(stored.get((NAMESPACE, day)))) + most
             spent = sum((_read(one) for one in kept.values()), spent)
             if spent.tokens > tokens or spent.usd > usd:

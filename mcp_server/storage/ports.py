@@ -54,7 +54,6 @@ class Tags(Protocol):
 
     def all(self, prefix: str = ...) -> list[Tag]: ...
     def create(self, name: str, commit: str, message: str = "") -> None: ...
-    def create_new(self, name: str, commit: str) -> bool: ...
     def remove(self, name: str) -> None: ...
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]: ...
 
@@ -206,20 +205,31 @@ class Held(Protocol):
 class Locks(Protocol):
     """Locks among tasks and processes: each is a unit of work. Take them in this order: transcript, files, git."""
 
-    def transcript(self, session_id: str) -> AbstractAsyncContextManager[None]: ...
-    def files(self) -> AbstractAsyncContextManager[None]: ...
-    def git(self) -> AbstractAsyncContextManager[None]: ...
-    def try_maintainer(self) -> Held | None: ...
-    def share(self, name: str) -> Held | None: ...
-    def try_exclusive(self, name: str) -> Held | None: ...
+    def transcript(self, session_id: str) -> AbstractAsyncContextManager[None]:
+        """Locks a session's transcript and its rows in the state."""
+
+    def files(self) -> AbstractAsyncContextManager[None]:
+        """Locks knowledge and the other tracked files, to read, change and write them."""
+
+    def git(self) -> AbstractAsyncContextManager[None]:
+        """Locks the history, to commit."""
+
+    def try_maintainer(self) -> Held | None:
+        """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
+
+    def share(self, name: str) -> Held | None:
+        """Takes a shared lock on `name`. Returns None if it is locked exclusively. Works on a read-only disk."""
+
+    def try_exclusive(self, name: str) -> Held | None:
+        """Takes an exclusive lock on `name`. Returns None if another process has or shares it."""
 
 
 class Index(Protocol):
     """The search index: a disposable copy of the files. Without one, searches read the files and say so."""
 
-    async def candidates(
-        self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid"
-    ) -> Candidates: ...
+    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
+        """Returns the passages that may answer a query, with the raw values of every signal."""
+
     async def answer(
         self,
         query: ParsedQuery,
@@ -228,19 +238,32 @@ class Index(Protocol):
         then: Callable[[Candidates], T],
         depth: Depth = ...,
     ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them."""
+        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
 
-    def embed_ahead(self, text: str) -> None: ...
+    def embed_ahead(self, text: str) -> None:
+        """Embeds a query before it is searched. It may take long: call it in a thread."""
+
     async def settle(self, paths: Iterable[str], patience: float = ...) -> None:
         """Waits until searches see the current versions of these files, at most `patience` seconds."""
 
-    async def last_turn(self, session: str) -> int | None: ...
-    async def data_version(self) -> tuple[str, int]: ...
-    async def status(self) -> IndexStatus: ...
-    async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]: ...
+    async def last_turn(self, session: str) -> int | None:
+        """Returns the number of a session's newest indexed turn; None if searches read the files."""
+
+    async def data_version(self) -> tuple[str, int]:
+        """Returns a value that changes whenever any process changes or replaces the index."""
+
+    async def status(self) -> IndexStatus:
+        """Returns the contents and problems of the index."""
+
+    async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
+        """Reads some indexed files again and compares their passages with the index.
+
+        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
+        indexed are skipped: the next refresh indexes them.
+        """
 
     @property
     def needs_care(self) -> bool: ...
@@ -248,7 +271,12 @@ class Index(Protocol):
     async def apply(self, paths: Iterable[str]) -> int: ...
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]: ...
     async def rebuild(self, progress: Progress | None = None) -> int: ...
-    async def renew(self, progress: Progress | None = None, patience: float = ...) -> tuple[str, ...]: ...
+    async def renew(self, progress: Progress | None = None) -> tuple[str, ...]:
+        """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
+
+        Returns the names of files that another process still uses; that process deletes them when it closes them.
+        """
+
     async def close(self) -> None: ...
 
 
@@ -263,13 +291,20 @@ class Listener(Protocol):
 class Trees(Protocol):
     """Sets of files kept under a number, and given back byte for byte."""
 
-    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]: ...
+    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
+        """Returns the paths whose bytes are stored already, under any name."""
+
     def put(self, number: str, contents: Mapping[str, bytes]) -> str: ...
-    def tree_of(self, number: str) -> str | None: ...
+    def tree_of(self, number: str) -> str | None:
+        """Returns the name of the tree under a number; None if there is none."""
+
     def names(self, tree: str) -> dict[str, str]: ...
-    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]: ...
+    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
+        """Returns the bytes of these files of a tree; missing ones are left out."""
+
     def remove(self, number: str) -> None: ...
-    def numbers(self) -> frozenset[str]: ...
+    def numbers(self) -> frozenset[str]:
+        """Returns the numbers of all trees."""
 
 
 class ProjectFolders(Protocol):

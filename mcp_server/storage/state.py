@@ -9,6 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, get_args
@@ -21,10 +22,11 @@ from mcp_server.text.forgotten import Forgotten
 
 T = TypeVar("T")
 
-_SESSION = "session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size"
-_KEY = "number, role, sha, nth, turn_id"
-_SET_SESSION = ", ".join(f"{name} = excluded.{name}" for name in _SESSION.split(", ")[1:])
-_SET_KEY = ", ".join(f"{name} = excluded.{name}" for name in _KEY.split(", ")[1:])
+SESSION_COLUMNS = tuple(field.name for field in fields(SessionRow))
+KEY_COLUMNS = tuple(field.name for field in fields(TurnKey))
+_SESSION, _KEY = ", ".join(SESSION_COLUMNS), ", ".join(KEY_COLUMNS)
+_SET_SESSION = ", ".join(f"{name} = excluded.{name}" for name in SESSION_COLUMNS[1:])
+_SET_KEY = ", ".join(f"{name} = excluded.{name}" for name in KEY_COLUMNS[1:])
 _PUT = (
     "INSERT INTO {entry} ({ws_}namespace, key, value) VALUES ({ws}?, ?, ?) "
     "ON CONFLICT ({ws_}namespace, key) DO UPDATE SET value = excluded.value"
@@ -107,13 +109,13 @@ class Tables:
         """Returns the rows of a query."""
         return self.read(lambda transaction: transaction.rows(statement, *values))
 
-    async def value(self, statement: str, *values: object) -> Any:
+    def value(self, statement: str, *values: object) -> Awaitable[Any]:
         """Returns the first value of a query that has a row."""
-        return (await self.rows(statement, *values))[0][0]
+        return self.read(lambda transaction: transaction.rows(statement, *values)[0][0])
 
-    async def run(self, statement: str, *values: object) -> None:
+    def run(self, statement: str, *values: object) -> Awaitable[None]:
         """Runs a statement in a transaction of its own."""
-        await self.write(lambda transaction: transaction.run(statement, *values) and None)
+        return self.write(lambda transaction: transaction.run(statement, *values) and None)
 
 
 class State(Tables, ABC):
@@ -127,18 +129,18 @@ class State(Tables, ABC):
         """Returns False until the transcripts were read back into a new or emptied state."""
 
     @abstractmethod
-    async def completed(self) -> None:
+    def completed(self) -> Awaitable[None]:
         """Records that the transcripts were read back."""
 
     @abstractmethod
-    async def data_version(self) -> int:
+    def data_version(self) -> Awaitable[int]:
         """Returns a number that changes when another process changes something."""
 
     # sessions and source keys
 
-    async def session(self, session: str) -> SessionRow | None:
+    def session(self, session: str) -> Awaitable[SessionRow | None]:
         """Returns a session; None if it is unknown."""
-        return await self.read(lambda transaction: _session_row(transaction, session))
+        return self.read(lambda transaction: _session_row(transaction, session))
 
     async def sessions(self, open_only: bool = False) -> list[SessionRow]:
         """Returns all sessions, or the open ones, oldest first."""
@@ -146,9 +148,9 @@ class State(Tables, ABC):
         rows = await self.rows(f"SELECT {_SESSION} FROM {{session}} WHERE {{here}}{where} ORDER BY opened, session")
         return [_session(row) for row in rows]
 
-    async def save_session(
+    def save_session(
         self, row: SessionRow, keys: Sequence[TurnKey] = (), entries: Mapping[Place, Any] = MappingProxyType({})
-    ) -> None:
+    ) -> Awaitable[None]:
         """Writes the session's row, adds the keys of newly recorded turns, and writes small values by place."""
         values = (
             *(row.session, row.path, row.status, row.project, row.kind, row.delivery, storable(row.title)),
@@ -169,24 +171,22 @@ class State(Tables, ABC):
             )
             put_entries(transaction, entries)
 
-        await self.write(save)
+        return self.write(save)
 
     async def keys(self, session: str) -> list[TurnKey]:
         """Returns the keys of all turns of a session, ordered by number."""
         statement = f"SELECT {_KEY} FROM {{turn_key}} WHERE {{here}}session = ? ORDER BY number"
         return [TurnKey(*row) for row in await self.rows(statement, session)]
 
-    async def last_number(self, session: str) -> int:
+    def last_number(self, session: str) -> Awaitable[int]:
         """Returns the number of the last turn with known keys; 0 for none."""
-        statement = "SELECT coalesce(max(number), 0) FROM {turn_key} WHERE {here}session = ?"
-        return int(await self.value(statement, session))
+        return self.value("SELECT coalesce(max(number), 0) FROM {turn_key} WHERE {here}session = ?", session)
 
-    async def count_turns(self, session: str, role: Role) -> int:
+    def count_turns(self, session: str, role: Role) -> Awaitable[int]:
         """Returns the number of a session's turns of one role."""
-        statement = "SELECT count(*) FROM {turn_key} WHERE {here}session = ? AND role = ?"
-        return int(await self.value(statement, session, role))
+        return self.value("SELECT count(*) FROM {turn_key} WHERE {here}session = ? AND role = ?", session, role)
 
-    async def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Recorded:
+    def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Awaitable[Recorded]:
         """Returns what is needed to record an arriving turn, and to tell whether it is a repeat."""
         one = f"SELECT {_KEY} FROM {{turn_key}} WHERE {{here}}session = ?"
 
@@ -198,9 +198,11 @@ class State(Tables, ABC):
             known, newest = (TurnKey(*rows[0]) if rows else None for rows in (same, last))
             return Recorded(_session_row(transaction, session), known, newest, int(nth))
 
-        return await self.read(ask)
+        return self.read(ask)
 
-    async def known(self, session: str, arriving: Sequence[tuple[Role, str, str]], *, anywhere: bool = False) -> Known:
+    def known(
+        self, session: str, arriving: Sequence[tuple[Role, str, str]], *, anywhere: bool = False
+    ) -> Awaitable[Known]:
         """Returns the recorded turns that match an arriving sequence of `(role, sha, turn_id)`.
 
         With `anywhere`, ids are unique beyond the session: other sessions are searched too.
@@ -230,31 +232,28 @@ class State(Tables, ABC):
                 frozenset(turn_id for (turn_id,) in elsewhere),
             )
 
-        return await self.read(ask)
+        return self.read(ask)
 
-    async def name_turns(self, session: str, named: Sequence[tuple[int, str]]) -> None:
+    def name_turns(self, session: str, named: Sequence[tuple[int, str]]) -> Awaitable[None]:
         """Adds ids to recorded turns that have none: pairs of number and id."""
         statement = "UPDATE {turn_key} SET turn_id = ? WHERE {here}session = ? AND number = ? AND turn_id IS NULL"
         values = [(turn_id, session, number) for number, turn_id in named]
-        await self.write(lambda transaction: transaction.each(statement, values))
+        return self.write(lambda transaction: transaction.each(statement, values))
 
-    async def forget_keys(self, session: str) -> None:
+    def forget_keys(self, session: str) -> Awaitable[None]:
         """Deletes the keys of a session whose transcripts were rewritten."""
-        await self.run("DELETE FROM {turn_key} WHERE {here}session = ?", session)
+        return self.run("DELETE FROM {turn_key} WHERE {here}session = ?", session)
 
     # forgetting
 
-    async def held(self, request: Forgotten) -> dict[str, int]:
+    def held(self, request: Forgotten) -> Awaitable[dict[str, int]]:
         """Returns for each table the number of rows that contain text of a request."""
 
         def count(transaction: Transaction) -> dict[str, int]:
-            return {
-                table: len(stale)
-                for table in self._tables(transaction)
-                if (stale := _stale(transaction, table, request)[1])
-            }
+            found = {table: len(_stale(transaction, table, request)[1]) for table in self._tables(transaction)}
+            return {table: number for table, number in found.items() if number}
 
-        return await self.read(count)
+        return self.read(count)
 
     async def scrub(self, request: Forgotten) -> str:
         """Removes the text of a request from all rows, and from the disk what deleted rows left there.
@@ -279,7 +278,7 @@ class State(Tables, ABC):
         """Returns the names of all tables with texts."""
 
     @abstractmethod
-    async def _wipe(self) -> str:
+    def _wipe(self) -> Awaitable[str]:
         """Overwrites the space of deleted rows, as far as the engine can. Returns as `scrub`."""
 
     async def empty(self, kept: Iterable[str]) -> None:
@@ -305,7 +304,7 @@ class State(Tables, ABC):
     # references
 
     @abstractmethod
-    async def log_access(self, path: str, kind: str, at: datetime) -> None:
+    def log_access(self, path: str, kind: str, at: datetime) -> Awaitable[None]:
         """Records that a file was read or recovered."""
 
     async def references(self, paths: Iterable[str]) -> dict[str, int]:
@@ -338,55 +337,53 @@ class State(Tables, ABC):
 
     # small values
 
-    async def get(self, namespace: str, key: str) -> Any:
+    def get(self, namespace: str, key: str) -> Awaitable[Any]:
         """Returns a stored value, or None."""
-        return (await self.get_all([(namespace, key)]))[0]
+        place = (namespace, key)
+        return self.read(lambda transaction: read_entries(transaction, [place]).get(place))
 
-    async def get_all(self, places: Sequence[Place]) -> list[Any]:
+    def get_all(self, places: Sequence[Place]) -> Awaitable[list[Any]]:
         """Returns the values at these places (namespace and key), in their order, as of one moment; None if missing."""
-        found = await self.read(lambda transaction: read_entries(transaction, places))
-        return [found.get(place) for place in places]
 
-    async def entries(self, namespace: str) -> dict[str, Any]:
+        def ask(transaction: Transaction) -> list[Any]:
+            return list(map(read_entries(transaction, places).get, places))
+
+        return self.read(ask)
+
+    def entries(self, namespace: str) -> Awaitable[dict[str, Any]]:
         """Returns the values of a namespace by key."""
-        return (await self.entries_of(namespace))[0]
+        return self.read(lambda transaction: _entries(transaction, namespace))
 
-    async def entries_of(self, *namespaces: str) -> list[dict[str, Any]]:
+    def entries_of(self, *namespaces: str) -> Awaitable[list[dict[str, Any]]]:
         """Returns the values of each of these namespaces by key, as of one moment."""
-        statement = "SELECT key, value FROM {entry} WHERE {here}namespace = ? ORDER BY key"
-
-        def ask(transaction: Transaction) -> list[dict[str, Any]]:
-            found = (transaction.rows(statement, namespace) for namespace in namespaces)
-            return [{key: json.loads(value) for key, value in rows} for rows in found]
-
-        return await self.read(ask)
+        return self.read(lambda transaction: [_entries(transaction, namespace) for namespace in namespaces])
 
     async def keys_of(self, namespace: str) -> list[str]:
         """Returns the keys of a namespace."""
         statement = "SELECT key FROM {entry} WHERE {here}namespace = ? ORDER BY key"
         return [key for (key,) in await self.rows(statement, namespace)]
 
-    async def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> None:
+    def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> Awaitable[None]:
         """Stores a JSON value. Without `waits` a power cut may lose it, a crash of the process cannot."""
         stored = json.dumps(value)
-        await self.write(lambda transaction: transaction.run(_PUT, namespace, key, stored) and None, waits=waits)
+        return self.write(lambda transaction: transaction.run(_PUT, namespace, key, stored) and None, waits=waits)
 
-    async def add(self, namespace: str, key: str, value: Any, most: int) -> None:
+    def add(self, namespace: str, key: str, value: Any, most: int) -> Awaitable[None]:
         """Appends to a list of JSON values and keeps the last `most`. Does not wait for the disk."""
 
         def appended(stored: Mapping[Place, Any]) -> tuple[None, Mapping[Place, Any]]:
             listed = stored.get((namespace, key))
             return None, {(namespace, key): [*(listed if isinstance(listed, list) else []), value][-most:]}
 
-        await self.change_entries([(namespace, key)], appended, waits=False)
+        return self.change_entries([(namespace, key)], appended, waits=False)
 
-    async def change_entries(
+    def change_entries(
         self,
         places: Iterable[Place],
         change: Callable[[Mapping[Place, Any]], tuple[T, Mapping[Place, Any]]],
         *,
         waits: bool = True,
-    ) -> T:
+    ) -> Awaitable[T]:
         """Reads and writes several values in one transaction; other processes wait meanwhile.
 
         `change` gets the stored values by place, and returns a result and the values to write; None deletes one. It
@@ -399,7 +396,7 @@ class State(Tables, ABC):
             put_entries(transaction, changed)
             return result
 
-        return await self.write(apply, waits=waits)
+        return self.write(apply, waits=waits)
 
     def _locked(self, transaction: Transaction, places: Sequence[Place]) -> dict[Place, Any]:
         """Returns the stored values at these places, which no other transaction changes meanwhile."""
@@ -408,7 +405,6 @@ class State(Tables, ABC):
     async def session_entry(self, namespace: str, session: str, waiting: str) -> tuple[Any, int, tuple[str, str], bool]:
         """Returns an entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn
         ("" for none), and whether the namespace `waiting` has entries, as of one moment."""
-
         turns = "FROM {turn_key} WHERE {here}session = ?"
         rows = await self.rows(
             "SELECT (SELECT value FROM {entry} WHERE {here}namespace = ? AND key = ?), "
@@ -421,9 +417,14 @@ class State(Tables, ABC):
         value, users, role, sha, waits = rows[0]
         return (None if value is None else json.loads(value)), int(users), (role or "", sha or ""), bool(waits)
 
-    async def remove(self, namespace: str, *keys: str) -> None:
+    def remove(self, namespace: str, *keys: str) -> Awaitable[None]:
         """Removes values; missing ones are skipped."""
-        await self.run("DELETE FROM {entry} WHERE {here}namespace = ? AND key {among}", namespace, list(keys))
+        return self.run("DELETE FROM {entry} WHERE {here}namespace = ? AND key {among}", namespace, list(keys))
+
+
+def _entries(transaction: Transaction, namespace: str) -> dict[str, Any]:
+    rows = transaction.rows("SELECT key, value FROM {entry} WHERE {here}namespace = ? ORDER BY key", namespace)
+    return {key: json.loads(value) for key, value in rows}
 
 
 def read_entries(transaction: Transaction, places: Sequence[Place], lock: str = "") -> dict[Place, Any]:
@@ -475,18 +476,9 @@ def _session_row(transaction: Transaction, session: str) -> SessionRow | None:
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    session, path, status, project, kind, delivery, title, opened, last_arrival, turns, last_at, size = row
-    return SessionRow(
-        session=session,
-        path=path,
-        status=status,
-        project=project,
-        kind=kind if kind in get_args(Kind) else None,
-        delivery=delivery if delivery in get_args(Delivery) else None,
-        title=title,
-        opened=datetime.fromisoformat(opened),
-        last_arrival=datetime.fromisoformat(last_arrival),
-        turns=turns,
-        last_at=datetime.fromisoformat(last_at) if last_at else None,
-        size=size,
-    )
+    stored = dict(zip(SESSION_COLUMNS, row, strict=True))
+    for name in ("opened", "last_arrival", "last_at"):
+        stored[name] = datetime.fromisoformat(stored[name]) if stored[name] else None
+    for name, known in (("kind", get_args(Kind)), ("delivery", get_args(Delivery))):
+        stored[name] = stored[name] if stored[name] in known else None
+    return SessionRow(**stored)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
@@ -94,13 +94,9 @@ async def deliver(
             if done is not None and done >= ran[1]:
                 return False, {}
             written[SCHEDULE, ran[0]] = ran[1].isoformat()
-        for session, how in changes.items():
-            before = Activations.from_json(stored.get((ACTIVE, session)))
-            after = how(before)
-            if after != before:
-                written[ACTIVE, session] = after.to_json()
+        written |= _changed(stored, changes)
         if not changes and events:
-            known = [*_list(stored.get(waiting)), *map(_as_json, events)]
+            known = [*_list(stored.get(waiting)), *map(asdict, events)]
             written[waiting] = known[-MOST_WAITING:]
         return True, written
 
@@ -128,13 +124,21 @@ async def take(state: State, session: str, projects: Iterable[str], how: Callabl
         events = [event for place in waiting for one in _list(stored.get(place)) if (event := _event(one))]
         written: dict[Place, Any] = dict.fromkeys(waiting)
         if events:
-            before = Activations.from_json(stored.get((ACTIVE, session)))
-            after = how(events)(before)
-            if after != before:
-                written[ACTIVE, session] = after.to_json()
+            written |= _changed(stored, {session: how(events)})
         return bool(events), written
 
     return await state.change_entries([*waiting, (ACTIVE, session)], taken)
+
+
+def _changed(stored: Entries, changes: Mapping[str, Change]) -> dict[Place, Any]:
+    """Returns the new entries of the sessions, with their changes, whose active topics differ afterwards."""
+    written: dict[Place, Any] = {}
+    for session, how in changes.items():
+        before = Activations.from_json(stored.get((ACTIVE, session)))
+        after = how(before)
+        if after != before:
+            written[ACTIVE, session] = after.to_json()
+    return written
 
 
 def _moment(stored: Any) -> datetime | None:
@@ -146,15 +150,6 @@ def _moment(stored: Any) -> datetime | None:
 
 def _list(stored: Any) -> list[Any]:
     return list(stored) if isinstance(stored, list) else []
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    sent = event.payload
-    return {
-        "topic": event.topic,
-        "by": event.by,
-        "payload": sent and {"sender": sent.sender, "at": sent.at, "text": sent.text},
-    }
 
 
 def _event(stored: Any) -> Event | None:

@@ -2,23 +2,35 @@
 
 engine.dump(sink)        calls `sink.row` for all rows, `sink.history`, then `sink.file` for all files, in order
 engine.load(source)      stores the same in an empty workspace
+
+Histories of git move as files and streams:
+
+write_bundle(repository, target)       all branches and tags; equal histories give equal bytes
+read_bundle(bundle, folder, branch)    a new repository
+versions(repository)                   each version of each file, oldest first
+fast_import(repository, …)             commits, without a work tree
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
+from mcp_server.errors import Invalid, Unavailable
+from mcp_server.storage.state import KEY_COLUMNS, SESSION_COLUMNS
 from mcp_server.storage.values import CHUNK_COLUMNS, LOCAL
 
 TABLES: Mapping[str, tuple[str, ...]] = {
-    "session": (
-        *("session", "path", "status", "project", "kind", "delivery", "title", "opened", "last_arrival", "turns"),
-        *("last_at", "size"),
-    ),
-    "turn_key": ("session", "number", "role", "sha", "nth", "turn_id"),
+    "session": SESSION_COLUMNS,
+    "turn_key": ("session", *KEY_COLUMNS),
     "access": ("path", "at", "kind"),
     "directory": ("folder", "id"),
     "entry": ("namespace", "key", "value"),
@@ -92,3 +104,235 @@ def moves(path: str) -> bool:
     if first == LOCAL:
         return path.startswith(tuple(f"{folder}/" for folder in MOVED_LOCAL))
     return first not in (".git", EXPORT)
+
+
+BRANCH = "main"
+AUTHOR = "context-manager <context-manager@localhost>"
+_PLAIN = tuple(
+    part
+    for name in ("core.quotePath=false", "pack.threads=1", "pack.useBitmaps=false", "log.showRoot=true", "gc.auto=0")
+    for part in ("-c", name)
+)
+_PART = 1 << 20
+NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com)"
+LAST_SECOND = 253_000_000_000
+"""Seconds since 1970 in the year 9987: a commit may have any date, and a later one is no date of Python's."""
+MOST_NAMED = 20
+"""Files that a commit message names."""
+
+
+class GitFailed(Unavailable):
+    """A git command failed. `said` is its stderr."""
+
+    def __init__(self, command: str, said: bytes) -> None:
+        self.said = said.decode("utf-8", "replace").strip()
+        super().__init__(f"git {command} failed: {self.said}")
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """A file's bytes after a commit; `data` is None if the commit deleted it."""
+
+    path: str
+    at: datetime
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A changed file of a new commit: its size and bytes, or None for both if it was deleted."""
+
+    path: str
+    size: int | None
+    parts: Iterable[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommit:
+    """A commit to be made. `files` is read once, in order."""
+
+    at: datetime
+    message: str
+    files: Iterable[NewFile]
+
+
+def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+    """Returns git's output in a repository. Raises GitFailed if git refuses, Unavailable without git."""
+    try:
+        done = subprocess.run(
+            ["git", *_PLAIN, *arguments], cwd=folder, input=stdin, capture_output=True, check=False, env=_environment()
+        )
+    except OSError as error:
+        raise Unavailable(NEEDS_GIT) from error
+    if done.returncode:
+        raise GitFailed(arguments[0], done.stderr)
+    return done.stdout
+
+
+def refs(folder: Path) -> list[tuple[str, str]]:
+    """Returns object and name of each branch and tag, ordered by name."""
+    said = git(folder, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
+    return sorted((tuple(line.split(" ", 1)) for line in said.decode().splitlines()), key=lambda ref: ref[1])  # type: ignore[misc]
+
+
+def write_bundle(folder: Path, target: Path) -> bool:
+    """Writes all branches and tags of a repository to a file. Returns False, and writes nothing, if there is none.
+
+    Nothing of the repository's own packs is reused, so that equal histories give equal bytes.
+    """
+    named = refs(folder)
+    if not named:
+        return False
+    with target.open("wb") as out:
+        lines = [b"# v2 git bundle", *(f"{oid} {name}".encode() for oid, name in named), b"", b""]
+        out.write(b"\n".join(lines))
+        out.flush()
+        wanted = "".join(f"{oid}\n" for oid, _ in named).encode()
+        options = ("--revs", "--stdout", "--quiet", "--no-reuse-delta", "--no-reuse-object", "--delta-base-offset")
+        with _running(folder, "pack-objects", *options, stdout=out) as (stdin, _):
+            stdin.write(wanted)
+    return True
+
+
+def new_repository(folder: Path, branch: str, *, bare: bool = True) -> None:
+    """Makes an empty repository whose HEAD is a branch without a commit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "check-ref-format", f"refs/heads/{branch}")
+    git(folder, "init", "--quiet", *(["--bare"] if bare else []))
+    git(folder, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+
+
+def tip_of(folder: Path, branch: str) -> str | None:
+    """Returns the last commit of a branch; None without one."""
+    return next((oid for oid, name in refs(folder) if name == f"refs/heads/{branch}"), None)
+
+
+def read_bundle(bundle: Path, folder: Path, branch: str, *, bare: bool = False) -> None:
+    """Makes a new repository with all branches and tags of a bundle. Raises Invalid for a damaged bundle."""
+    new_repository(folder, branch, bare=bare)
+    try:
+        wanted = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        git(folder, "fetch", "--quiet", "--update-head-ok", "--no-tags", str(bundle), *wanted)
+    except GitFailed as error:
+        raise Invalid(f"the history in the export is damaged: {error.said}") from None
+
+
+def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterator[FileVersion]:
+    """Yields each version of each wanted plain file on a branch, oldest first. Merges are read from their first
+    parent."""
+    if not any(name == f"refs/heads/{branch}" for _, name in refs(folder)):
+        return
+    options = ("--first-parent", "--reverse", "--raw", "--no-renames", "--no-abbrev", "-m", "-z", "--format=%ct")
+    with (
+        _running(folder, "log", *options, f"refs/heads/{branch}", "--") as (_, log),
+        _running(folder, "cat-file", "--batch") as (ask, answers),
+    ):
+        at = datetime.fromtimestamp(0, UTC)
+        fields = _fields(log)
+        for field in fields:
+            text = field.strip()
+            if re.fullmatch(rb"\d+", text):
+                at = datetime.fromtimestamp(min(int(text), LAST_SECOND), UTC)
+                continue
+            if not text.startswith(b":"):
+                continue
+            _, mode, _, blob, status = text[1:].split(b" ")
+            path = os.fsdecode(next(fields))
+            if not wanted(path):
+                continue
+            if status.startswith(b"D"):
+                yield FileVersion(path, at, None)
+            elif mode.startswith(b"100"):  # neither a link nor a submodule
+                ask.write(blob + b"\n")
+                ask.flush()
+                size = int(answers.readline().split(b" ")[2])
+                data = answers.read(size + 1)[:-1]
+                yield FileVersion(path, at, data)
+
+
+def fast_import(folder: Path, commits: Iterable[NewCommit], tip: str | None, branch: str = BRANCH) -> str | None:
+    """Makes commits on top of `tip`, and returns the last one. The branch moves only if all were made, also away from
+    other commits than `tip`."""
+    with _running(folder, "fast-import", "--quiet", "--force", "--done", "--date-format=raw") as (out, _):
+        if tip is not None:
+            out.write(f"reset refs/heads/{branch}\nfrom {tip}\n\n".encode())
+        for commit in commits:
+            text = commit.message.encode()
+            seconds = int(commit.at.timestamp())
+            out.write(f"commit refs/heads/{branch}\ncommitter {AUTHOR} {seconds} +0000\n".encode())
+            out.write(b"data %d\n%s\n" % (len(text), text))
+            for file in commit.files:
+                _write_file(out, file)
+            out.write(b"\n")
+        out.write(b"done\n")
+    return tip_of(folder, branch)
+
+
+def _write_file(out: IO[bytes], file: NewFile) -> None:
+    name = '"' + file.path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if file.size is None:
+        out.write(f"D {name}\n".encode())
+        return
+    out.write(f"M 100644 inline {name}\ndata {file.size}\n".encode())
+    for part in file.parts:
+        out.write(part)
+    out.write(b"\n")
+
+
+def _fields(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yields what NUL ends in a stream."""
+    held = b""
+    while part := stream.read(_PART):
+        *whole, held = (held + part).split(b"\0")
+        yield from whole
+    if held:
+        yield held
+
+
+@contextlib.contextmanager
+def _running(
+    folder: Path, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE
+) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Yields stdin and stdout of a git process. Raises GitFailed if it fails."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(
+                ["git", *_PLAIN, *arguments],
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=stdout,
+                stderr=said,
+                env=_environment(),
+            )
+        except OSError as error:
+            raise Unavailable(NEEDS_GIT) from error
+        assert process.stdin is not None
+        ended = False
+        try:
+            with contextlib.suppress(BrokenPipeError):  # its exit code tells
+                yield process.stdin, process.stdout or process.stdin
+                ended = True
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            if process.stdout is not None:
+                process.stdout.close()
+            if not ended:
+                process.kill()
+            status = process.wait()
+        if status:
+            said.seek(0)
+            raise GitFailed(arguments[0], said.read())
+
+
+def _environment() -> dict[str, str]:
+    # A git hook sets variables of git for another repository.
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    return {**plain, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def message(paths: Sequence[str]) -> str:
+    """Returns the message of a commit of these files."""
+    if len(paths) == 1:
+        return f"memory: {paths[0]}\n"
+    return "\n".join((f"memory: {len(paths)} files", "", *(f"- {path}" for path in paths[:MOST_NAMED]), ""))

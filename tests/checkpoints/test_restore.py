@@ -12,8 +12,7 @@ from mcp_server.app import catch_up
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.document import Checkpoint, render
-from mcp_server.checkpoints.restore import finish
-from mcp_server.checkpoints.restore_plan import diff_text
+from mcp_server.checkpoints.restore import diff_text, finish
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
@@ -325,9 +324,9 @@ async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory
 async def test_two_checkpoints_are_compared(memory: Memory) -> None:
     first = await two_states(memory)
     second = await make(memory, "s", "asked")
-    assert await diff_text(memory, second.id) == "Nothing would change."
+    assert await diff_text(memory, second.id, None) == "Nothing would change."
     shown = await diff_text(memory, first.id, second.id)
-    assert shown == await diff_text(memory, first.id)
+    assert shown == await diff_text(memory, first.id, None)
     assert "knowledge: 2 files, +1 −2 lines" in shown
 
 

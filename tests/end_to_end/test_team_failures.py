@@ -32,7 +32,7 @@ from mcp_server.model import Caller
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.storage.ports import Held, Locks
 from mcp_server.storage.postgres import database, migrate
-from mcp_server.storage.postgres.address import parse
+from mcp_server.storage.postgres.connections import parse
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.locks import Lease
 from mcp_server.storage.postgres.opening import open_storage

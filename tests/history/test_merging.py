@@ -19,14 +19,14 @@ PATHS = st.sampled_from([MEMORY, JOURNAL, "anchors.yaml", "memory-config.yaml", 
 
 @given(PATHS, LINES, LINES)
 def test_what_only_one_side_changed_counts(path: str, base: str, changed: str) -> None:
-    assert merged(path, base, changed, base, DAYS).text == changed
-    assert merged(path, base, base, changed, DAYS).text == changed
-    assert merged(path, base, changed, changed, DAYS).text == changed
+    assert merged(path, base, changed, base, DAYS)[0] == changed
+    assert merged(path, base, base, changed, DAYS)[0] == changed
+    assert merged(path, base, changed, changed, DAYS)[0] == changed
 
 
 @given(PATHS, LINES, LINES, LINES)
 def test_every_line_that_either_side_added_is_there(path: str, base: str, ours: str, theirs: str) -> None:
-    text = merged(path, base, ours, theirs, DAYS).text
+    text = merged(path, base, ours, theirs, DAYS)[0]
 
     for line in {*ours.split("\n"), *theirs.split("\n")} - {*base.split("\n")}:
         assert line.removeprefix("- ") in text
@@ -35,7 +35,7 @@ def test_every_line_that_either_side_added_is_there(path: str, base: str, ours: 
 
 @given(LINES, LINES)
 def test_two_files_that_have_nothing_in_common_are_both_kept(ours: str, theirs: str) -> None:
-    text = merged(JOURNAL, None, ours, theirs, DAYS).text
+    text = merged(JOURNAL, None, ours, theirs, DAYS)[0]
 
     assert {line for line in (ours + theirs).split("\n") if line.strip()} <= set(text.split("\n"))
 
@@ -44,7 +44,7 @@ def test_two_files_that_have_nothing_in_common_are_both_kept(ours: str, theirs: 
 def test_a_line_that_both_sides_took_out_does_not_come_back(base: str, ours: str, theirs: str) -> None:
     gone = {line for line in base.split("\n") if line.strip()} - {*ours.split("\n"), *theirs.split("\n")}
 
-    assert not gone & set(merged(JOURNAL, base, ours, theirs, DAYS).text.split("\n"))
+    assert not gone & set(merged(JOURNAL, base, ours, theirs, DAYS)[0].split("\n"))
 
 
 def test_a_fact_that_both_have_edited_stands_there_twice_each_with_its_day() -> None:
@@ -58,8 +58,8 @@ def test_a_fact_that_both_have_edited_stands_there_twice_each_with_its_day() -> 
         DAYS,
     )
 
-    assert found.contested == 2
-    assert found.text.split("\n")[2:6] == [
+    assert found[1] == 2
+    assert found[0].split("\n")[2:6] == [
         "- 2026-01-02: Ana lives in Bern (as of 2026-02-14) [src: raw/a.md#3]",
         "- 2026-02-14: green tea at four",
         "- 2026-01-02: Ana lives in Basel (as of 2026-02-15) [src: raw/a.md#3]",
@@ -70,7 +70,7 @@ def test_a_fact_that_both_have_edited_stands_there_twice_each_with_its_day() -> 
 def test_prose_that_both_have_edited_becomes_two_entries() -> None:
     found = merged("knowledge/people/ana.md", "Ana is a nurse.\n", "Ana is a doctor.\n", "Ana is a pilot.\n", DAYS)
 
-    assert found.text == "- 2026-02-14: Ana is a doctor.\n- 2026-02-15: Ana is a pilot.\n"
+    assert found[0] == "- 2026-02-14: Ana is a doctor.\n- 2026-02-15: Ana is a pilot.\n"
 
 
 def test_what_both_added_to_a_journal_stands_under_its_own_heading() -> None:
@@ -80,8 +80,8 @@ def test_what_both_added_to_a_journal_stands_under_its_own_heading() -> None:
         JOURNAL, base, base + "- ours\n\n### Zoo\n- lions\n", base + "- theirs\n\n### People\n- Ana called\n", DAYS
     )
 
-    assert found.contested == 0
-    assert found.text == (
+    assert found[1] == 0
+    assert found[0] == (
         "## 2026-02-14\n\n### Ops\n- first\n- ours\n- theirs\n\n### Zoo\n- lions\n### People\n- Ana called\n"
     )
 
@@ -92,10 +92,10 @@ def test_front_matter_is_merged_field_by_field() -> None:
 
     found = merged(JOURNAL, text("a", "1", "x"), text("a, b", "3", "y"), text("a, c", "2", "x") + "more\n", DAYS)
 
-    assert found.text == text("a, b, c", "3", "y") + "more\n"
-    assert merged(JOURNAL, "body\n", "body\n" + "ours\n", text("a", "1", "z"), DAYS).text.startswith("---\ntype")
+    assert found[0] == text("a, b, c", "3", "y") + "more\n"
+    assert merged(JOURNAL, "body\n", "body\n" + "ours\n", text("a", "1", "z"), DAYS)[0].startswith("---\ntype")
     both = merged(JOURNAL, text("a", "1", "x"), text("a", "1", "y"), text("a", "1", "z"), DAYS)
-    assert "name: z" in both.text  # the later one
+    assert "name: z" in both[0]  # the later one
 
 
 def test_a_setting_has_one_value_and_the_other_stands_beside_it() -> None:
@@ -103,7 +103,7 @@ def test_a_setting_has_one_value_and_the_other_stands_beside_it() -> None:
 
     found = merged("memory-config.yaml", base, base.replace("1", "2"), base.replace("1", "3") + "  token: x\n", DAYS)
 
-    assert found.text == "server:\n  port: 2\n# 2026-02-15, another copy: port: 3\n  host: a\n  token: x\n"
+    assert found[0] == "server:\n  port: 2\n# 2026-02-15, another copy: port: 3\n  host: a\n  token: x\n"
 
 
 def test_an_item_anchored_on_both_machines_is_anchored_once() -> None:
@@ -118,8 +118,8 @@ def test_an_item_anchored_on_both_machines_is_anchored_once() -> None:
         DAYS,
     )
 
-    assert found.text == base + entry.format(day=14) + "  - {item: Ana}\n"
+    assert found[0] == base + entry.format(day=14) + "  - {item: Ana}\n"
 
 
 def test_line_ends_of_windows_stay() -> None:
-    assert merged(JOURNAL, "a\r\n", "a\r\nb\r\n", "a\r\nc\r\n", DAYS).text == "a\r\nb\r\nc\r\n"
+    assert merged(JOURNAL, "a\r\n", "a\r\nb\r\n", "a\r\nc\r\n", DAYS)[0] == "a\r\nb\r\nc\r\n"

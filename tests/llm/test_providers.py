@@ -15,7 +15,7 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
-from mcp_server.checkpoints.enrich import enrich_all
+from mcp_server.checkpoints.stored import enrich_all
 from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.history.committing import commit_changes

@@ -23,8 +23,7 @@ async def fingerprint(index: ports.Index) -> str:
         assert found is not None, "there is no index"
         return found
     assert isinstance(index, TeamIndex)
-    ws = index._ws
-    return await index._database.call(lambda connection: _team(connection, ws))
+    return await index._database.call(_team)
 
 
 def _local(connection: sqlite3.Connection) -> str:
@@ -60,7 +59,7 @@ def _local(connection: sqlite3.Connection) -> str:
     return digest.hexdigest()
 
 
-def _team(connection: Connection, ws: int) -> str:
+def _team(connection: Connection) -> str:
     digest = hashlib.sha256()
     for statement in (
         f"SELECT {candidates.COLUMNS}, m.kind, m.words, m.digest FROM passage m WHERE m.ws = %s "
@@ -72,6 +71,6 @@ def _team(connection: Connection, ws: int) -> str:
         "SELECT project, speaker, kind, passages FROM speaker WHERE ws = %s ORDER BY 1, 2, 3",
         "SELECT path, size, problem FROM indexed_file WHERE ws = %s ORDER BY 1",
     ):
-        for row in connection.execute(statement, (ws,)):
+        for row in connection.rows(statement):
             digest.update(repr(row[1:] if statement.startswith("SELECT m.id") else row).encode())
     return digest.hexdigest()

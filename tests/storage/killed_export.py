@@ -10,19 +10,19 @@ import anyio
 
 from mcp_server.app import open_memory
 from mcp_server.history.committing import export_history
-from mcp_server.storage.postgres import git_export
+from mcp_server.storage.postgres import whole
 
 
 def main(address: str, moment: str) -> None:
     name = {"commits": "_commit", "note": "put_entries", "push": "git"}[moment]
-    real = getattr(git_export, name)
+    real = getattr(whole, name)
 
     def killed(*arguments: Any, **options: Any) -> Any:
         if moment != "push" or "push" in arguments:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*arguments, **options)
 
-    setattr(git_export, name, killed)
+    setattr(whole, name, killed)
 
     async def run() -> None:
         async with open_memory(address, os.environ) as memory:

@@ -19,8 +19,9 @@ from mcp_server.app import open_memory
 from mcp_server.errors import Unavailable
 from mcp_server.history.committing import export_history
 from mcp_server.memory import Memory
-from mcp_server.storage import bundle
-from mcp_server.storage.postgres import git_export, indexing, locks
+from mcp_server.storage import whole
+from mcp_server.storage.postgres import indexing, locks
+from mcp_server.storage.postgres import whole as team
 from mcp_server.storage.postgres.locks import Lease
 from tests.conftest import KEYWORDS_ONLY
 
@@ -53,7 +54,7 @@ async def work(memory: Memory, kind: str) -> None:
         indexing.Indexing._batch = pausing_after(indexing.Indexing._batch)  # type: ignore[method-assign]
         await memory.index.refresh()
     else:
-        git_export.fast_import = pausing_after(bundle.fast_import)  # type: ignore[attr-defined]
+        team.fast_import = pausing_after(whole.fast_import)  # type: ignore[attr-defined]
         await export_history(memory)
 
 

@@ -50,9 +50,9 @@ def test_every_byte_comes_back_whatever_became_of_the_files(
     for path in FILES:
         (tmp_path / "memory" / path).unlink()
     put("knowledge/memory/MEMORY.md", b"another")
-    assert trees.read(taken.tree) == FILES
-    assert taken.left_out == ()
-    assert trees.read(taken.tree, ["topics/harbour.md", "topics/none.md"]) == {"topics/harbour.md": b""}
+    assert trees.read(taken[0]) == FILES
+    assert taken[1] == ()
+    assert trees.read(taken[0], ["topics/harbour.md", "topics/none.md"]) == {"topics/harbour.md": b""}
 
 
 def test_other_files_of_the_workspace_are_in_it_only_if_named(
@@ -60,9 +60,9 @@ def test_other_files_of_the_workspace_are_in_it_only_if_named(
 ) -> None:
     put("archive/old.md", b"# Old\n")
     put("scratch/note.md", b"# Note\n")
-    assert set(trees.names(trees.take("ckp_1").tree)) == set(FILES)
+    assert set(trees.names(trees.take("ckp_1")[0])) == set(FILES)
     with_old = trees.take("ckp_2", ["archive/old.md", "archive/gone.md"])
-    assert set(trees.names(with_old.tree)) == {*FILES, "archive/old.md"}
+    assert set(trees.names(with_old[0])) == {*FILES, "archive/old.md"}
 
 
 def test_what_may_not_be_copied_is_named_with_the_reason(
@@ -71,17 +71,17 @@ def test_what_may_not_be_copied_is_named_with_the_reason(
     put("knowledge/key.md", SECRET)
     put("knowledge/large.md", b"x" * (LARGEST + 1))
     taken = trees.take("ckp_1")
-    assert [path for path, _ in taken.left_out] == ["knowledge/key.md", "knowledge/large.md"]
-    assert "holds a secret" in taken.left_out[0][1]
-    assert "5,000,001 bytes" in taken.left_out[1][1]
-    assert trees.read(taken.tree) == FILES
+    assert [path for path, _ in taken[1]] == ["knowledge/key.md", "knowledge/large.md"]
+    assert "holds a secret" in taken[1][0][1]
+    assert "5,000,001 bytes" in taken[1][1][1]
+    assert trees.read(taken[0]) == FILES
 
 
 def test_unchanged_files_are_kept_once(trees: CheckpointTrees, put: Callable[[str, bytes], None]) -> None:
     first = trees.take("ckp_1")
     put("knowledge/memory/MEMORY.md", b"changed")
     second = trees.take("ckp_2")
-    before, after = trees.names(first.tree), trees.names(second.tree)
+    before, after = trees.names(first[0]), trees.names(second[0])
     assert {path for path in FILES if before[path] != after[path]} == {"knowledge/memory/MEMORY.md"}
 
 
@@ -92,11 +92,11 @@ def test_what_was_let_go_of_is_not_there_any_more(trees: CheckpointTrees, tmp_pa
     second = trees.take("ckp_2")
     assert trees.sweep(frozenset({"ckp_2"})) == 1
     assert trees.sweep(frozenset({"ckp_2"})) == 0
-    if first.tree.startswith("git:"):
+    if first[0].startswith("git:"):
         git(tmp_path / "memory", "gc", "--quiet", "--prune=now")
     with pytest.raises(Unavailable, match=r"another machine|another one"):
-        trees.read(first.tree)
-    assert trees.read(second.tree)["knowledge/memory/MEMORY.md"] == b"of the second alone"
+        trees.read(first[0])
+    assert trees.read(second[0])["knowledge/memory/MEMORY.md"] == b"of the second alone"
     assert not [
         path for path in (tmp_path / "memory/.local").rglob("*") if path.is_file() and b"first" in path.read_bytes()
     ]
@@ -114,7 +114,7 @@ def test_what_is_to_be_forgotten_leaves_a_tree_that_is_kept(trees: CheckpointTre
     assert trees.clean("ckp_1", clean)
     assert not trees.clean("ckp_1", clean)
     assert not trees.clean("ckp_none", clean)
-    left = trees.read(taken.tree)
+    left = trees.read(taken[0])
     assert "anchors.yaml" not in left
     assert left["knowledge/memory/MEMORY.md"] == b"# [forgotten]\n"
     assert left["topics/harbour.md"] == b""
@@ -132,7 +132,7 @@ def test_git_sees_neither_index_nor_branch_change(tmp_path: Path) -> None:
     taken = CheckpointTrees(WorkspaceFiles(root), Git(root)).take("ckp_1")
     assert git(root, "status", "--porcelain=v2", "--branch") == before
     assert git(root, "cat-file", "-t", "refs/memory/checkpoints/ckp_1").strip() == "tree"
-    assert taken.tree == "git:ckp_1"
+    assert taken[0] == "git:ckp_1"
     assert not list((root / ".git").glob("context-manager-*"))
     assert git(root, "fsck", "--strict").strip() == ""
 
@@ -144,5 +144,5 @@ def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) 
     (root / ".git").mkdir()  # no repository at all
     trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
     taken = trees.take("ckp_1")
-    assert taken.tree == "copy:ckp_1"
-    assert trees.read(taken.tree) == {"knowledge/a.md": b"one"}
+    assert taken[0] == "copy:ckp_1"
+    assert trees.read(taken[0]) == {"knowledge/a.md": b"one"}

@@ -355,7 +355,7 @@ async def test_a_live_set_comes_back_in_order(ports: Ports) -> None:
     assert await ports.live.of("s") == [chunks[1], chunks[0], chunks[2]]
     assert await ports.live.of_kinds("s", ["message"]) == [chunks[0]]
     assert await ports.live.tokens("s") == 20
-    assert await ports.live.whole() == frozenset({"c2", "c3"})
+    assert await ports.live.whole(None) == frozenset({"c2", "c3"})
     assert await ports.live.whole("t") == frozenset()
     assert await ports.live.cold_turns([("s", 1), ("s", 2)]) == {("s", 1): "c1"}
     assert await ports.live.sessions() == ["s"]

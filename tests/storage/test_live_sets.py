@@ -80,12 +80,12 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
 
 async def test_it_is_known_which_sessions_have_a_set_and_what_of_them_stands_whole(memory: Memory) -> None:
     live = memory.live
-    assert (await live.sessions(), await live.whole(), await live.any_of("s")) == ([], frozenset(), False)
+    assert (await live.sessions(), await live.whole(None), await live.any_of("s")) == ([], frozenset(), False)
     await live.put("s", [chunk(1), replace(chunk(2), form="cold"), replace(chunk(3), form="summary", shown="short")])
     await live.put("other", [chunk(4)])
     assert await live.sessions() == ["other", "s"]
     assert (await live.any_of("s"), await live.any_of("none")) == (True, False)
-    assert await live.whole() == {"c1.0", "c4.0"}
+    assert await live.whole(None) == {"c1.0", "c4.0"}
     assert await live.whole("s") == {"c1.0"}
 
 

@@ -22,8 +22,7 @@ from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
 from mcp_server.storage.postgres import locks, migrate, postings
-from mcp_server.storage.postgres.address import parse
-from mcp_server.storage.postgres.connections import CONNECTIONS
+from mcp_server.storage.postgres.connections import CONNECTIONS, parse
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, SHARED_TABLES, prepare
@@ -489,7 +488,7 @@ async def test_the_workspaces_of_a_process_share_its_connections_and_close_them(
             ]
             async with anyio.create_task_group() as tasks:
                 for storage in several:
-                    tasks.start_soon(storage.state.put, "n", "k", 1)
+                    tasks.start_soon(storage.state.name_directory, "/folder", "id")
             assert 2 <= connections() <= CONNECTIONS + 1
         assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("change ")]
         with anyio.fail_after(60):

@@ -3,6 +3,8 @@
 Of a transcript that only grew, only the new part is parsed. Other files are parsed as a whole. A file that cannot be
 read gives a sentence about the problem. A search without an index ranks all files with rank-bm25: it is slow for many
 files, but always possible.
+
+`plan` compares the passages of a file with those that are indexed: what has to be written and deleted.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import GLOBAL, Passage, TranscriptHead
 from mcp_server.search import query, ranking
+from mcp_server.search.ranking import ends_with_question, first_person, tells_time
 from mcp_server.storage.files import Files
 from mcp_server.storage.index.scoring import Found
 from mcp_server.storage.index.vectors import import_numpy
@@ -130,21 +133,16 @@ class Scan:
 
 def _inside(p: Passage, filters: Filters, mtime: float) -> bool:
     at = p.at.timestamp() if p.at else mtime
+    excluded = filters.exclude_session
     return (
         (filters.projects is None or p.project == GLOBAL or p.project in filters.projects)
         and (filters.category is None or p.category == filters.category)
         and (filters.session is None or p.session == filters.session)
-        and not _excluded(p, filters)
+        and (not excluded or p.session != excluded or (p.turn or 0) < (filters.exclude_from or 0))
         and (filters.speaker is None or p.speaker == filters.speaker)
         and (filters.since is None or at >= filters.since.timestamp())
         and (filters.until is None or at < filters.until.timestamp())
     )
-
-
-def _excluded(p: Passage, filters: Filters) -> bool:
-    if not filters.exclude_session or p.session != filters.exclude_session:
-        return False
-    return filters.exclude_from is None or (p.turn or 0) >= filters.exclude_from
 
 
 def _with_phrases(
@@ -242,9 +240,9 @@ def read_content(
     digest = hashlib.sha256(data).digest()
     seen = FileContent(path, size, mtime_ns, looked_ns, digest)
     if known is not None and known.sha256 == digest:
-        return _with(seen, same=True, so_far=known.so_far)
+        return replace(seen, same=True, so_far=known.so_far)
     if b"\0" in data[:8192]:
-        return _with(seen, problem=f"{path}: binary, or text with NUL bytes; it is not searched")
+        return replace(seen, problem=f"{path}: binary, or text with NUL bytes; it is not searched")
     if path.startswith("raw/"):
         return _read_transcript(seen, data, known.so_far if known else None)
     try:
@@ -253,7 +251,7 @@ def read_content(
         text = data.decode("utf-8", "replace")
         problem = f"{path}: byte {error.start} is not UTF-8; it is searched with � in its place. Save the file as UTF-8"
     if (line := marked_line(text)) is not None:
-        return _with(
+        return replace(
             seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
         )
     return _read_document(seen, text.replace("\r\n", "\n"), problem)
@@ -268,7 +266,7 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
     except ContextManagerError as error:
         problem = f"{error}. Its text is searched all the same"
         body, line = text, 1  # what was meant as front matter stays findable
-    return _with(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
+    return replace(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
 def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition | None) -> FileContent:
@@ -280,7 +278,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         problem = f"{error}. Its text is searched all the same"
-        return _with(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
+        return replace(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
     head = whole.head
     so_far = TranscriptPosition(
         end=whole.complete_bytes,
@@ -294,7 +292,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
         title=head.title,
         started=head.started,
     )
-    return _with(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
+    return replace(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
 
 
 def read_tail(
@@ -304,7 +302,7 @@ def read_tail(
     be parsed whole."""
     digest = hashlib.sha256(known.sha256 + tail).digest() if tail else known.sha256
     seen = FileContent(path, size, mtime_ns, looked_ns, digest)
-    return _parsed_tail(seen, tail, so_far) if tail else _with(seen, same=True, so_far=so_far)
+    return _parsed_tail(seen, tail, so_far) if tail else replace(seen, same=True, so_far=so_far)
 
 
 def _read_appended(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
@@ -314,7 +312,7 @@ def _read_appended(seen: FileContent, data: bytes, so_far: TranscriptPosition) -
     found = _parsed_tail(seen, data[so_far.end :], so_far)
     if found is None or found.so_far is None:
         return None
-    return _with(found, so_far=replace(found.so_far, prefix_sha256=_prefix(data, found.so_far.end)))
+    return replace(found, so_far=replace(found.so_far, prefix_sha256=_prefix(data, found.so_far.end)))
 
 
 def _parsed_tail(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
@@ -334,12 +332,90 @@ def _parsed_tail(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> 
         last_number=tail.turns[-1].turn.number if tail.turns else so_far.last_number,
         last_at=tail.last_at or so_far.last_at,
     )
-    return _with(seen, passages=of_turns(seen.path, head, tail.turns, so_far.turns), grown=True, so_far=read)
+    return replace(seen, passages=of_turns(seen.path, head, tail.turns, so_far.turns), grown=True, so_far=read)
 
 
 def _prefix(data: bytes, end: int) -> bytes:
     return hashlib.sha256(memoryview(data)[:end]).digest()
 
 
-def _with(seen: FileContent, **changes: Any) -> FileContent:
-    return replace(seen, **changes)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A passage to write. Its words are computed just before writing, because they take ten times its memory."""
+
+    passage: Passage
+    mark: int
+    digest: bytes
+    chars: int
+    ends_with_question: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """The values that are computed from a passage's text."""
+
+    text: str
+    words: tuple[str, ...]
+    tells_time: bool
+    first_person: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changes for a file: rows to add, and units (by mark) to delete first."""
+
+    look: FileContent
+    rows: tuple[Row, ...] = ()
+    drop: tuple[int, ...] = ()
+
+
+def transcripts_last(path: str) -> tuple[bool, str]:
+    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
+    return path.startswith("raw/"), path
+
+
+def mark_of(passage: Passage) -> int:
+    """Returns the number at the end of a passage's unit."""
+    return int(passage.unit.rpartition("#")[2])
+
+
+def digest_of(unit: tuple[Passage, ...]) -> bytes:
+    """Returns an 8-byte digest of a unit's `repr`, computed part by part because a message may have many megabytes."""
+    digest = hashlib.blake2b(b"(", digest_size=8)
+    for number, part in enumerate(unit):
+        digest.update(f"{', ' if number else ''}{part!r}".encode("utf-8", "replace"))
+    digest.update(b",)" if len(unit) == 1 else b")")
+    return digest.digest()
+
+
+def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
+    """Compares a file's passages with its indexed units."""
+    rows: list[Row] = []
+    seen: set[int] = set()
+    for _, group in groupby(look.passages, key=lambda passage: passage.unit):
+        unit = tuple(group)
+        mark, digest = mark_of(unit[0]), digest_of(unit)
+        if mark in seen:  # a transcript edited by hand may repeat a turn number; the first one counts
+            continue
+        seen.add(mark)
+        if before.get(mark) == digest:
+            continue
+        chars = sum(len(own_text(part)) for part in unit)
+        asks = ends_with_question(own_text(unit[-1])[-2000:])
+        for part in unit:
+            rows.append(Row(part, mark, digest, chars, asks))
+    changed = {row.mark for row in rows}
+    if look.grown or look.same:
+        drop = [mark for mark in before if mark in changed]
+    else:
+        drop = [mark for mark in before if mark in changed or mark not in seen]
+    return Plan(look, tuple(rows), tuple(drop))
+
+
+def signals_of(row: Row) -> Signals:
+    """Computes a passage's words and signals. This is most of the work of indexing; it runs outside the database's
+    thread."""
+    text = indexed_text(row.passage)
+    own = own_text(row.passage)
+    spoken, head = words(own), text[: len(text) - len(own)]
+    return Signals(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Driver, driver
 
@@ -37,8 +38,16 @@ Create = Callable[[sqlite3.Connection], None]
 BUSY_SECONDS = 30.0
 """Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
 
-# Primary result codes of SQLite (extended codes carry the primary one in their low byte): sqlite.org/rescode.html
-_PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 3, 5, 6, 8, 10, 11, 13, 14, 26
+_CODES = {
+    "is locked": 5,
+    "not a database": 26,
+    "malformed": 11,
+    "disk is full": 13,
+    "readonly database": 8,
+    "unable to open": 14,
+    "disk I/O error": 10,
+}
+"""Stable messages of SQLite, for drivers without codes, and their primary result codes (sqlite.org/rescode.html)."""
 
 
 class DatabaseBroken(Unavailable):
@@ -79,10 +88,9 @@ class Database:
 
         chosen = using or driver()
 
-        def connect() -> sqlite3.Connection:
-            return _connect(chosen, path, prepare, durable, busy_seconds)
-
-        connection = aiosqlite.Connection(connect, iter_chunk_size=64)
+        connection = aiosqlite.Connection(
+            lambda: _connect(chosen, path, prepare, durable, busy_seconds), iter_chunk_size=64
+        )
         # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back
         # by itself.
         connection._thread.daemon = True
@@ -201,7 +209,7 @@ def _connect(
             return raw
         except BaseException as error:
             raw.close()
-            if _primary_code(error) not in (_BUSY, _LOCKED) or time.monotonic() > deadline:
+            if _primary_code(error) not in (5, 6) or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
 
@@ -209,20 +217,8 @@ def _connect(
 def _primary_code(error: BaseException) -> int | None:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int):
-        return code & 0xFF
-    text = str(error)  # a driver without codes: the messages of sqlite3_errmsg are stable
-    for words, primary in (
-        ("is locked", _BUSY),
-        ("not a database", _NOTADB),
-        ("malformed", _CORRUPT),
-        ("disk is full", _FULL),
-        ("readonly database", _READONLY),
-        ("unable to open", _CANTOPEN),
-        ("disk I/O error", _IOERR),
-    ):
-        if words in text:
-            return primary
-    return None
+        return code & 0xFF  # an extended code has the primary one in its low byte
+    return next((primary for words, primary in _CODES.items() if words in str(error)), None)
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
@@ -327,14 +323,6 @@ async def _alone(locks: Locks) -> Held:
         if held is not None:
             return held
         await sleep(0.01)
-
-
-def inode_of(path: Path) -> int:
-    """Returns the inode of a file; 0 if it is gone."""
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
 
 
 def _move_aside(path: Path) -> Path:

@@ -61,7 +61,7 @@ class WorkspaceFiles(Files):
     def __init__(self, root: Path, local: Path | None = None) -> None:
         self.root = Path(os.path.realpath(root))
         self.local = Path(os.path.realpath(local)) if local is not None else self.root / LOCAL
-        self._seen = _inode(self.root)
+        self._seen = durable.inode_of(self.root)
         self._folders: dict[str, _Listed] = {}
 
     def check_there(self) -> None:
@@ -69,7 +69,7 @@ class WorkspaceFiles(Files):
 
         Another workspace in its place, such as a restored copy, is accepted.
         """
-        now = _inode(self.root)
+        now = durable.inode_of(self.root)
         if now == self._seen:
             return
         if self._seen and not _holds_more_than_local(self.root):  # the hook command leaves its queue there
@@ -361,22 +361,15 @@ class WorkspaceFiles(Files):
                 return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
 
 
-def _inode(folder: Path) -> int:
+def _is_file(file: Path) -> bool:
     try:
-        return folder.stat().st_ino
+        return stat.S_ISREG(file.lstat().st_mode)
     except OSError:
-        return 0
+        return False
 
 
 def _holds_more_than_local(root: Path) -> bool:
     try:
         return any(found.name != LOCAL for found in root.iterdir())
-    except OSError:
-        return False
-
-
-def _is_file(file: Path) -> bool:
-    try:
-        return stat.S_ISREG(file.lstat().st_mode)
     except OSError:
         return False

@@ -76,34 +76,28 @@ class Locks:
         self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks a session's transcript and its rows in the state."""
         bucket = int.from_bytes(hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).digest()[:4], "big")
         return self._exclusive(_TRANSCRIPT, f"transcript-{bucket % _TRANSCRIPT_FILES:03x}")
 
     def files(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks knowledge and the other tracked files, to read, change and write them."""
         return self._exclusive(_FILES, "files")
 
     def git(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks the repository, to commit."""
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Held | None:
-        """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
         try:
             return self._try("maintainer", shared=False)
         except Unavailable:
             return None
 
     def share(self, name: str) -> Held | None:
-        """Takes a shared lock on `name`. Returns None if it is locked exclusively. Works on a read-only disk."""
         try:
             return self._try(f"share-{_safe(name)}", shared=True)
         except Unavailable:
             return Held(None, self._folder)
 
     def try_exclusive(self, name: str) -> Held | None:
-        """Takes an exclusive lock on `name`. Returns None if it is shared."""
         return self._try(f"share-{_safe(name)}", shared=False)
 
     @contextlib.asynccontextmanager

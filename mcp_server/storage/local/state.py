@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -158,9 +158,9 @@ class LocalState(State):
         """Opens or creates the file. A damaged one is moved aside under a new name, never deleted."""
         return cls(await StateFile.create(path, locks, create))
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Closes the file; a second call does nothing."""
-        await self.file.close()
+        return self.file.close()
 
     @property
     def damage(self) -> str | None:  # type: ignore[override]
@@ -168,23 +168,19 @@ class LocalState(State):
         moved = self.file.moved_aside
         return f"a damaged state.db was moved aside as {moved.name}; what it knew was read back" if moved else None
 
-    async def data_version(self) -> int:
-        """Returns a number that changes when another connection commits, or when the file is replaced."""
-        return await self.file.data_version()
+    def data_version(self) -> Awaitable[int]:
+        return self.file.data_version()
 
     async def complete(self) -> bool:
-        """Returns False for a new file, until the transcripts were read back into it."""
         if self._complete != self.file.replaced and await self.get("state", "complete") is True:
             self._complete = self.file.replaced
         return self._complete == self.file.replaced
 
-    async def completed(self) -> None:
-        """Records that the transcripts were read back."""
-        await self.put("state", "complete", True)
+    def completed(self) -> Awaitable[None]:
+        return self.put("state", "complete", True)
 
-    async def log_access(self, path: str, kind: str, at: datetime) -> None:
-        """Records that a file was read or recovered."""
-        await self.run("INSERT INTO {access} (path, kind, at) VALUES (?, ?, ?)", path, kind, moment_text(at))
+    def log_access(self, path: str, kind: str, at: datetime) -> Awaitable[None]:
+        return self.run("INSERT INTO {access} (path, kind, at) VALUES (?, ?, ?)", path, kind, moment_text(at))
 
     def _tables(self, transaction: Transaction) -> list[str]:
         listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -200,7 +196,6 @@ class LocalState(State):
         return ".local/state.db-wal: another process kept reading; it is emptied when that one ends"
 
     async def empty(self, kept: Iterable[str]) -> None:
-        """Deletes everything as `State.empty` does, and rewrites the file."""
         await super().empty(kept)
         await self.file.outside(_wiped)
 

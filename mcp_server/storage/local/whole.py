@@ -18,7 +18,6 @@ from typing import IO
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Refused, Unavailable
-from mcp_server.storage.bundle import git, read_bundle, write_bundle
 from mcp_server.storage.files import is_usable, parts_of
 from mcp_server.storage.local.database import Database
 from mcp_server.storage.local.durable import TEMPORARY, sync_folder
@@ -29,7 +28,19 @@ from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import SQLITE, LocalState, create
 from mcp_server.storage.templates import SETTINGS, is_untouched_template
 from mcp_server.storage.values import LOCAL
-from mcp_server.storage.whole import OF_AN_ENGINE, ORDERS, PART_BYTES, TABLES, MovedFile, Sink, Source, moves
+from mcp_server.storage.whole import (
+    OF_AN_ENGINE,
+    ORDERS,
+    PART_BYTES,
+    TABLES,
+    MovedFile,
+    Sink,
+    Source,
+    git,
+    moves,
+    read_bundle,
+    write_bundle,
+)
 
 _REMADE = ("index", "locks", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files in `.local/` of an empty workspace that do not stay when another one takes its place."""

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.index import query_plan
-from mcp_server.storage.index.query_plan import (
+from mcp_server.storage.index import scoring
+from mcp_server.storage.index.scoring import (
+    FILLING_PARTS,
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
+    Found,
     QueryPlan,
     SmallScope,
+    attach_lines,
     planned,
+    score,
 )
-from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
 from mcp_server.storage.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
@@ -60,7 +63,7 @@ class Names(dict[Any, str]):
 NAMES = Names()
 
 
-class Scope(query_plan.Scope):
+class Scope(scoring.Scope):
     """Filters as SQL. `condition` is about a row `m` of `passage`."""
 
     @property
@@ -75,7 +78,6 @@ class Searching:
     narrow vectors have."""
 
     connection: Connection
-    ws: int
     stems: Stems
     text: str
     filters: Filters
@@ -112,28 +114,21 @@ class Searching:
         filters = self.filters
         where: list[str] = []
         values: list[Any] = []
-        columns: tuple[tuple[str, str | None], ...] = (
+        since, until = (moment and moment.timestamp() for moment in (filters.since, filters.until))
+        for condition, value in (
             ("m.session = %s", filters.session),
             ("m.category = %s", filters.category),
             ("m.speaker = %s", filters.speaker),
-        )
-        for condition, name in columns:
-            if name is not None:
+            ("coalesce(m.at, m.file_at) >= %s", since),
+            ("coalesce(m.at, m.file_at) < %s", until),
+        ):
+            if value is not None:
                 where.append(condition)
-                values.append(name)
-        if filters.since is not None:
-            where.append("coalesce(m.at, m.file_at) >= %s")
-            values.append(filters.since.timestamp())
-        if filters.until is not None:
-            where.append("coalesce(m.at, m.file_at) < %s")
-            values.append(filters.until.timestamp())
-        units: str = "IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
-        for sequence in filters.phrases:
-            where.append(f"(m.path, m.mark) {units}")
-            values += self._units_with(sequence)
-        for sequence in filters.excluded:
-            where.append(f"(m.path, m.mark) NOT {units}")
-            values += self._units_with(sequence)
+                values.append(value)
+        for wanted, sequences in (("IN", filters.phrases), ("NOT IN", filters.excluded)):
+            for sequence in sequences:
+                where.append(f"(m.path, m.mark) {wanted} (SELECT * FROM unnest(%s::text[], %s::bigint[]))")
+                values += self._units_with(sequence)
         other = bool(where)
         projects = None if filters.projects is None else tuple(sorted(filters.projects | {GLOBAL}))
         if projects is not None and not self._covers_all(projects):
@@ -154,7 +149,9 @@ class Searching:
         return Scope(joined, tuple(values), projects, without or None, other, not where, lines)
 
     def _covers_all(self, projects: Sequence[str]) -> bool:
-        return not self._rows("SELECT 1 FROM speaker WHERE ws = %s AND project <> ALL(%s) LIMIT 1", list(projects))
+        return not self.connection.rows(
+            "SELECT 1 FROM speaker WHERE ws = %s AND project <> ALL(%s) LIMIT 1", list(projects)
+        )
 
     def _units_with(self, sequence: Sequence[str]) -> list[list[Any]]:
         """Returns paths and marks of the units with a sequence of words in one of their passages."""
@@ -164,13 +161,15 @@ class Searching:
         paths: list[str] = []
         marks: list[int] = []
         for kind in (SAID, LINES):
-            listed = postings.load(self.connection, self.ws, kind, numbers)
+            listed = postings.load(self.connection, kind, numbers)
             if not numbers or set(listed) != set(numbers):
                 continue
             ids = listed[numbers[0]].ids
             for number in numbers[1:]:
                 ids = np.intersect1d(ids, listed[number].ids)
-            rows = self._rows("SELECT path, mark, stems FROM passage WHERE ws = %s AND id = ANY(%s)", ids.tolist())
+            rows = self.connection.rows(
+                "SELECT path, mark, stems FROM passage WHERE ws = %s AND id = ANY(%s)", ids.tolist()
+            )
             for path, mark, stored in rows:
                 stems = np.frombuffer(stored, dtype="<u4")
                 at = np.flatnonzero(stems == numbers[0])
@@ -190,7 +189,7 @@ class Searching:
         """Returns those of these passages that fulfill a condition, in the same order."""
         if not ids:
             return []
-        rows = self._rows(
+        rows = self.connection.rows(
             f"SELECT m.id FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) AND {condition}", list(ids), *values
         )
         kept = {number for (number,) in rows}
@@ -206,7 +205,7 @@ class Searching:
         said, lines = (self._documents(kind, numbers) for kind in (SAID, LINES))
         totals = {
             kind: (passages, words)
-            for kind, passages, words in self._rows("SELECT kind, passages, words FROM totals WHERE ws = %s")
+            for kind, passages, words in self.connection.rows("SELECT kind, passages, words FROM totals WHERE ws = %s")
         }
         all_passages, total_words = totals.get(SAID, (0, 0))
         line_passages, line_words = totals.get(LINES, (0, 0))
@@ -228,17 +227,14 @@ class Searching:
         return plan, {SAID: fetching, LINES: of_lines if line_passages else []}
 
     def _speakers(self, projects: tuple[str, ...] | None) -> list[str]:
-        if projects is None:
-            rows = self._rows("SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> '' ORDER BY 1")
-        else:
-            rows = self._rows(
-                "SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> '' AND project = ANY(%s) ORDER BY 1",
-                list(projects),
-            )
+        where, values = ("", []) if projects is None else (" AND project = ANY(%s)", [list(projects)])
+        rows = self.connection.rows(
+            f"SELECT DISTINCT speaker FROM speaker WHERE ws = %s AND speaker <> ''{where} ORDER BY 1", *values
+        )
         return [name for (name,) in rows]
 
     def _documents(self, kind: int, numbers: Sequence[int]) -> tuple[int, ...]:
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT stem, df FROM term WHERE ws = %s AND kind = %s AND stem = ANY(%s)", kind, sorted(set(numbers))
         )
         known = dict(rows)
@@ -247,7 +243,7 @@ class Searching:
     def _count(self, scope: Scope, all_passages: int) -> int:
         """Returns the number of passages in a scope."""
         if scope.other:
-            rows = self._rows(
+            rows = self.connection.rows(
                 f"SELECT count(*) FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) AND {scope.condition}",
                 scope.kinds,
                 *scope.values,
@@ -255,30 +251,28 @@ class Searching:
             return int(rows[0][0])
         counted = all_passages
         if scope.projects is not None:
-            rows = self._rows(
+            rows = self.connection.rows(
                 "SELECT coalesce(sum(passages), 0) FROM speaker WHERE ws = %s AND project = ANY(%s) AND kind = ANY(%s)",
                 list(scope.projects),
                 scope.kinds,
             )
             counted = int(rows[0][0])
         if scope.without_session is not None:
-            rows = self._rows("SELECT count(*) FROM passage WHERE ws = %s AND session = %s", scope.without_session)
+            rows = self.connection.rows(
+                "SELECT count(*) FROM passage WHERE ws = %s AND session = %s", scope.without_session
+            )
             counted -= int(rows[0][0])
         return max(0, counted)
 
     def _small(self, scope: Scope) -> SmallScope:
-        rows = self._rows(
-            f"SELECT m.id, m.stems FROM passage m WHERE m.ws = %s AND m.kind = {SAID} AND {scope.condition} "
-            "ORDER BY m.id",
-            *scope.values,
-        )
-        return SmallScope.of(rows)
+        select = f"SELECT m.id, m.stems FROM passage m WHERE m.ws = %s AND m.kind = {SAID} AND {scope.condition}"
+        return SmallScope.of(self.connection.rows(f"{select} ORDER BY m.id", *scope.values))
 
     def _counted(self, number: int, scope: Scope) -> int:
         """Returns the number of passages of the scope that contain a word."""
         ids: list[int] = []
         for kind in scope.kinds:
-            listed = postings.load(self.connection, self.ws, kind, [number])
+            listed = postings.load(self.connection, kind, [number])
             ids += listed[number].ids.tolist() if number in listed else []
         return len(self._inside(ids, scope))
 
@@ -297,10 +291,9 @@ class Searching:
         """Returns the best matching passages of the scope, at most `wanted`."""
         if not words:
             return []
-        listed = postings.load(self.connection, self.ws, kind, [stem for stem, _ in words])
-        ((passages, total),) = self._rows("SELECT passages, words FROM totals WHERE ws = %s AND kind = %s", kind) or [
-            (0, 0)
-        ]
+        listed = postings.load(self.connection, kind, [stem for stem, _ in words])
+        of_kind = "SELECT passages, words FROM totals WHERE ws = %s AND kind = %s"
+        passages, total = self.connection.row(of_kind, kind) or (0, 0)
         ordered = postings.best(listed, words, passages, total / passages if passages else 1.0).tolist()
         share = plan.passages / plan.all_passages if plan.all_passages else 1.0
         likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
@@ -341,7 +334,7 @@ class Searching:
 
     def _nearest(self, wanted: int, scope: Scope, literal: str) -> list[int]:
         """Returns the nearest of all passages."""
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT v.id FROM passage_vector v WHERE v.ws = %s AND v.kind = ANY(%s) "
             "ORDER BY v.vector <-> %s::halfvec, v.id LIMIT %s",
             scope.kinds,
@@ -366,14 +359,14 @@ class Searching:
             "JOIN passage m ON m.ws = v.ws AND m.id = v.id "
             f"WHERE v.ws = %s AND v.kind = ANY(%s) AND {condition}) "
             "SELECT id FROM near ORDER BY distance, id LIMIT %s",
-            (literal, self.ws, scope.kinds, *values, wanted),
+            (literal, self.connection.ws, scope.kinds, *values, wanted),
             binary=True,
         ).fetchall()
         return [number for (number,) in rows]
 
     def _is_small(self, scope: Scope) -> bool:
         """Returns whether a scope has at most SMALL_SCOPE passages, without counting more."""
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT count(*) FROM (SELECT 1 FROM passage m WHERE m.ws = %s AND m.kind = ANY(%s) "
             f"AND {scope.condition} LIMIT %s) AS counted",
             scope.kinds,
@@ -389,7 +382,7 @@ class Searching:
         wanted = sorted({source for one in found for source in one.sources[:1]}, key=lambda one: (one.path, one.turn))
         if not wanted:
             return {}
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT m.path, m.mark, m.id FROM passage m WHERE m.ws = %s AND m.part = 0 AND "
             "(m.path, m.mark) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))",
             [one.path for one in wanted],
@@ -402,7 +395,7 @@ class Searching:
         """Returns the passages of the turns next to the best units, at most two turns away, if not found yet."""
         ids = {id(one.candidate): one.source or one.row_id for one in found}
         best = matching_best(plan.asked, [one.candidate for one in found], self.depth.around)
-        rows = self._rows(
+        rows = self.connection.rows(
             "SELECT DISTINCT n.id FROM passage b JOIN passage n ON n.ws = b.ws AND n.path = b.path "
             "AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
             "WHERE b.ws = %s AND b.id = ANY(%s) AND n.mark <> b.mark AND n.session = b.session AND n.part < %s "
@@ -417,12 +410,9 @@ class Searching:
         """Returns the rows of these passages, ordered by id; deleted ones are left out."""
         if not ids:
             return []
-        return self._rows(
+        return self.connection.rows(
             f"SELECT {COLUMNS} FROM passage m WHERE m.ws = %s AND m.id = ANY(%s) ORDER BY m.id", sorted(set(ids))
         )
-
-    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        return self.connection.execute(statement, (self.ws, *values), binary=True).fetchall()
 
 
 def as_vector(numbers: Sequence[int]) -> str:

@@ -106,14 +106,8 @@ class TeamChanges(Changes):
                 return
 
     def _written(self, connection: Connection, changes: Sequence[Change]) -> None:
-        ws, many = self._database.ws, len(changes)
-        row = connection.execute(
-            "INSERT INTO counter (ws, name, value) VALUES (%s, 'change', %s) "
-            "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + %s RETURNING value",
-            (ws, many, many),
-        ).fetchone()
-        assert row is not None
-        first = int(row[0]) - many + 1
+        ws, many = connection.ws, len(changes)
+        first = connection.count("change", many) - many + 1
         connection.cursor().executemany(
             "INSERT INTO change (ws, seq, sender, kind, path, session, at) VALUES (%s, %s, %s, %s, %s, %s, now())",
             [
@@ -122,9 +116,7 @@ class TeamChanges(Changes):
             ],
         )
         if first % MOST_AT_ONCE < many:
-            connection.execute(
-                "DELETE FROM change WHERE ws = %s AND at < now() - make_interval(hours => %s)", (ws, KEPT_HOURS)
-            )
+            connection.run("DELETE FROM change WHERE ws = %s AND at < now() - make_interval(hours => %s)", KEPT_HOURS)
         connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(ws)))
 
     def _receiving(self, seen: int) -> None:
@@ -158,7 +150,5 @@ class TeamChanges(Changes):
         return int(rows[-1][0]) if rows else seen
 
     def _last(self, connection: Connection) -> int:
-        row = connection.execute(
-            "SELECT value FROM counter WHERE ws = %s AND name = 'change'", (self._database.ws,)
-        ).fetchone()
-        return int(row[0]) if row else 0
+        (last,) = connection.row("SELECT value FROM counter WHERE ws = %s AND name = 'change'") or (0,)
+        return int(last)

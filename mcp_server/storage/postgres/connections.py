@@ -1,4 +1,7 @@
-"""The connections of this process to a database. All of its workspaces there share them.
+"""The address of a team's memory, and the connections of this process to its database.
+
+An address is `postgresql://USER@HOST/DATABASE?workspace=NAME`. Its other options are libpq's: `sslmode`, `passfile` and
+so on are passed on as they are. All workspaces of a process on one database share their connections.
 
 A server for many people has many workspaces open, and PostgreSQL allows few connections: a pool for statements, and one
 connection on which the alarms for change notices come in.
@@ -7,20 +10,94 @@ connection on which the alarms for change notices come in.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from mcp_server.storage.postgres.address import Address
+from mcp_server.errors import Invalid
 
 if TYPE_CHECKING:
     import anyio
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+DEFAULT_WORKSPACE = "main"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A parsed address. `connection` is what libpq gets; `shown` has no password."""
+
+    connection: str
+    workspace: str
+    shown: str
+
+
+def parse(text: str) -> Address:
+    """Returns the parts of an address. Raises Invalid for a malformed one, and never repeats its password."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:  # its message may have a part of the password
+        raise Invalid(f"the address of the memory is malformed; {_FORM}") from None
+    options = dict(parse_qsl(parts.query))
+    workspace = options.pop("workspace", DEFAULT_WORKSPACE)
+    if not _NAME.fullmatch(workspace):
+        raise Invalid(
+            f"workspace={workspace[:80]!r} is no name of a workspace: use 1 to 63 lower-case letters, digits, '.', '_' "
+            "and '-', the first one a letter or digit"
+        )
+    if not parts.path.strip("/"):
+        raise Invalid(f"the address of the memory names no database; {_FORM}")
+    user = f"{parts.username}@" if parts.username else ""
+    host = (parts.hostname or "") + (f":{port}" if port else "")
+    return Address(
+        urlunsplit(parts._replace(query=urlencode(options))),
+        workspace,
+        f"postgresql://{user}{host}{parts.path}?workspace={workspace}",
+    )
+
+
+_FORM = "it has the form postgresql://USER@HOST/DATABASE?workspace=NAME, with a password in PGPASSWORD or ~/.pgpass"
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that works for one workspace at a time, whose number is `ws`."""
+
+    ws: int = 0
+
+    def run(self, statement: str, *values: object) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Runs a statement whose first value is the workspace, and returns its cursor."""
+        return self.execute(statement, (self.ws, *values), binary=True)
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Returns the rows of a statement whose first value is the workspace."""
+        return self.run(statement, *values).fetchall()
+
+    def row(self, statement: str, *values: object) -> tuple[Any, ...]:
+        """Returns the first row of a statement whose first value is the workspace; an empty one without any."""
+        return self.run(statement, *values).fetchone() or ()
+
+    def count(self, name: str, more: int) -> int:
+        """Adds to a counter of the workspace, and returns its new value."""
+        statement = (
+            "INSERT INTO counter (ws, name, value) VALUES (%s, %s, %s) "
+            "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + excluded.value RETURNING value"
+        )
+        return int(self.row(statement, name, more)[0])
+
+    def lock_row(self, name: str) -> None:
+        """Locks the row of a lock until the transaction ends. The row is created the first time."""
+        while not self.row("SELECT 1 FROM lock WHERE ws = %s AND name = %s FOR UPDATE", name):
+            self.run("INSERT INTO lock (ws, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", name)
+
 
 CONNECTIONS = 16
 """Connections of one process, at most, and one more for alarms."""
@@ -51,6 +128,7 @@ class Connections:
         self.alarm = Alarm(address)
         self.pool: ConnectionPool[Connection] = ConnectionPool(
             address.connection,
+            connection_class=Connection,
             kwargs={"autocommit": True, **OPTIONS},
             min_size=1,
             max_size=CONNECTIONS,

@@ -29,8 +29,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg_pool import PoolTimeout
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.postgres.address import Address
-from mcp_server.storage.postgres.connections import OPTIONS, release, shared
+from mcp_server.storage.postgres.connections import OPTIONS, Address, release, shared
 from mcp_server.storage.postgres.connections import Connection as Connection
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA
 from mcp_server.storage.values import Change
@@ -76,11 +75,8 @@ class Database:
         """The name of this process in leases and change notices."""
         self._unit: ContextVar[Unit | None] = ContextVar("unit", default=None)
         self._leases: ContextVar[tuple[Confirm, ...]] = ContextVar("leases", default=())
-        self._begin = self._beginning()
-
-    def _beginning(self) -> str:
-        return (
-            f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL search_path = {SCHEMA}, public; SET LOCAL app.ws = '{self.ws}'; "
+        self._begin = (
+            f"BEGIN; SET LOCAL ROLE {ROLE}; SET LOCAL search_path = {SCHEMA}, public; SET LOCAL app.ws = '{ws}'; "
             f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'; "
             f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"
         )
@@ -118,8 +114,7 @@ class Database:
         with explained(self.address):
             for left in range(DEADLOCK_TRIES, 0, -1):
                 try:
-                    with self._transaction() as connection:
-                        return fn(connection)
+                    return self._once(fn)
                 except psycopg.errors.DeadlockDetected:
                     if left == 1:
                         raise
@@ -128,7 +123,7 @@ class Database:
 
     def rows(self, statement: Any, *values: object) -> list[tuple[Any, ...]]:
         """Returns the rows of a query, whose first value is the workspace."""
-        return self.run(lambda connection: connection.execute(statement, (self.ws, *values)).fetchall())
+        return self.run(lambda connection: connection.rows(statement, *values))
 
     async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
         """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""
@@ -162,47 +157,35 @@ class Database:
         with explained(self.address), unit.turn:
             unit.open = False
             try:
-                self._end(unit.connection, keep=keep)
+                if keep:
+                    self._check(unit.connection)
+                    unit.connection.execute("COMMIT")
             finally:
+                _roll_back(unit.connection)
                 self._pool.putconn(unit.connection)
 
-    @contextlib.contextmanager
-    def within(self, unit: Unit) -> Iterator[None]:
+    def within(self, unit: Unit) -> contextlib.AbstractContextManager[None]:
         """Makes a unit of work the caller's during the block."""
-        before = self._unit.get()
-        self._unit.set(unit)
-        try:
-            yield
-        finally:
-            self._unit.set(before)
+        return _set(self._unit, unit)
 
-    @contextlib.contextmanager
-    def leased(self, confirm: Confirm) -> Iterator[None]:
+    def leased(self, confirm: Confirm) -> contextlib.AbstractContextManager[None]:
         """Calls `confirm` before each commit of the caller, and of the tasks that it starts, during the block."""
-        before = self._leases.get()
-        self._leases.set((*before, confirm))
-        try:
-            yield
-        finally:
-            self._leases.set(before)
+        return _set(self._leases, (*self._leases.get(), confirm))
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self._taken()
+    def _once(self, fn: Callable[[Connection], T]) -> T:
+        unit, ok = self.enter(), False
         try:
-            try:
-                yield connection
-            except BaseException:
-                self._end(connection, keep=False)
-                raise
-            self._end(connection, keep=True)
+            result = fn(unit.connection)
+            ok = True
         finally:
-            self._pool.putconn(connection)
+            self.leave(unit, keep=ok)
+        return result
 
     def _taken(self) -> Connection:
         """Returns a connection with an open transaction. Skips connections that the server has closed."""
         for left in range(TRIES, 0, -1):
             connection = self._pool.getconn()
+            connection.ws = self.ws
             try:
                 connection.execute(self._begin)
             except psycopg.OperationalError:
@@ -217,17 +200,6 @@ class Database:
                 return connection
         raise AssertionError("unreachable")
 
-    def _end(self, connection: Connection, *, keep: bool) -> None:
-        if keep:
-            try:
-                self._check(connection)
-            except BaseException:
-                _roll_back(connection)
-                raise
-            connection.execute("COMMIT")
-        else:
-            _roll_back(connection)
-
     def _check(self, connection: Connection) -> None:
         """Raises Unavailable if an open transaction cannot be stored, or may not be."""
         if connection.info.transaction_status == pq.TransactionStatus.INERROR:
@@ -239,8 +211,20 @@ class Database:
             confirm(connection)
 
 
+@contextlib.contextmanager
+def _set(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Sets a context variable during the block."""
+    before = variable.get()
+    variable.set(value)
+    try:
+        yield
+    finally:
+        variable.set(before)
+
+
 def _roll_back(connection: Connection) -> None:
-    if not connection.closed:
+    """Rolls back what was not committed."""
+    if not connection.closed and connection.info.transaction_status != pq.TransactionStatus.IDLE:
         with contextlib.suppress(psycopg.Error):
             connection.execute("ROLLBACK")
 

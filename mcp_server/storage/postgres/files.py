@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, LiteralString
+from typing import Any
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.storage.files import Files, file_name, parts_of
@@ -67,7 +67,7 @@ class TeamFiles(Files):
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
         clean = self.relative(path)
-        data = self._database.run(lambda connection: _content(connection, self._ws, clean, start, size))
+        data = self._database.run(lambda connection: _content(connection, clean, start, size))
         if data is None:
             raise self.missing(path)
         return data
@@ -78,7 +78,7 @@ class TeamFiles(Files):
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         for path, *_ in self._listed(prefix):
-            data = self._database.run(lambda connection, path=path: _content(connection, self._ws, path))  # type: ignore[misc]
+            data = self._database.run(lambda connection, path=path: _content(connection, path))  # type: ignore[misc]
             if data is not None:
                 yield path, data
 
@@ -87,9 +87,7 @@ class TeamFiles(Files):
         rows = self._database.rows(
             "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s AND path LIKE '%%.md' "
             "AND strpos(path, %s) > 0",
-            folder,
-            _after(folder),
-            part,
+            *(folder, _after(folder), part),
         )
         shown = (path for (path,) in rows if not _is_hidden(path[len(folder) :]))
         return [path for path in shown if part in path.rpartition("/")[2]]
@@ -111,7 +109,7 @@ class TeamFiles(Files):
             lambda connection: connection.execute(
                 "DELETE FROM file_version v USING unnest(%s::text[], %s::bigint[]) AS o (path, version) "
                 "WHERE v.ws = %s AND v.path = o.path AND v.version = o.version",
-                (list(paths), list(numbers), self._ws),
+                (list(paths), list(numbers), connection.ws),
             )
         )
 
@@ -121,27 +119,23 @@ class TeamFiles(Files):
 
     def versions_of(self, path: str) -> list[FileVersion]:
         """Returns the kept versions of a file, newest first."""
-        clean = self.relative(path)
         rows = self._database.rows(
             "SELECT path, version, at, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC",
-            clean,
+            self.relative(path),
         )
         return [FileVersion(found, version, at.astimezone(UTC), size) for found, version, at, size in rows]
 
     def content_of(self, path: str, version: int) -> bytes:
         """Returns the bytes of a version. Raises NotFound if it is not kept."""
-        clean = self.relative(path)
-        found = self._database.rows(
-            "SELECT size FROM file_version WHERE ws = %s AND path = %s AND version = %s AND size IS NOT NULL",
-            clean,
-            version,
-        )
-        if not found:
-            raise NotFound(f"version {version} of {path!r} is not kept")
         rows = self._database.rows(
-            "SELECT data FROM file_part WHERE ws = %s AND path = %s AND version = %s ORDER BY start", clean, version
+            "SELECT p.data FROM file_version v LEFT JOIN file_part p ON p.ws = v.ws AND p.path = v.path "
+            "AND p.version = v.version WHERE v.ws = %s AND v.path = %s AND v.version = %s AND v.size IS NOT NULL "
+            "ORDER BY p.start",
+            *(self.relative(path), version),
         )
-        return b"".join(data for (data,) in rows)
+        if not rows:
+            raise NotFound(f"version {version} of {path!r} is not kept")
+        return b"".join(data for (data,) in rows if data is not None)
 
     # writing
 
@@ -174,17 +168,13 @@ class TeamFiles(Files):
             if size < at_offset:
                 raise Conflict(f"{path} has {size} bytes, {at_offset} were expected; another program cut it")
             if size > at_offset:  # a new version, so that readers of the same version find the same beginning
-                kept = _content(connection, self._ws, clean, 0, at_offset) or b""
+                kept = _content(connection, clean, 0, at_offset) or b""
                 self._put(connection, clean, kept + data, None, new=False, sealed=False)
                 return at_offset + len(data)
-            _add_part(connection, self._ws, clean, version, at_offset, data)
-            connection.execute(
-                f"UPDATE file SET size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) WHERE ws = %s AND path = %s",
-                (at_offset + len(data), self._ws, clean),
-            )
+            self._grow(connection, clean, version, at_offset, data)
             connection.execute(
                 "UPDATE file_version SET size = %s WHERE ws = %s AND path = %s AND version = %s",
-                (at_offset + len(data), self._ws, clean, version),
+                (at_offset + len(data), connection.ws, clean, version),
             )
             self.mark(connection, clean)
             return at_offset + len(data)
@@ -205,16 +195,11 @@ class TeamFiles(Files):
             version, size, *_ = row
             if size + len(line) > most:
                 stem, dot, ending = clean.rpartition(".")
-                whole = (_content(connection, self._ws, clean) or b"") + line
+                whole = (_content(connection, clean) or b"") + line
                 self._put(connection, f"{stem}.1{dot}{ending}", whole, None, new=False, sealed=False)
                 self._drop(connection, clean)
                 return
-            _add_part(connection, self._ws, clean, version, size, line)
-            connection.execute(
-                f"UPDATE file SET size = size + %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) "
-                "WHERE ws = %s AND path = %s",
-                (len(line), self._ws, clean),
-            )
+            self._grow(connection, clean, version, size, line)
 
         self._database.run(append)
 
@@ -230,7 +215,7 @@ class TeamFiles(Files):
             found = [source] if kind == "file" else self.paths_below(connection, f"{source}/")
             for old in found:
                 row = self._locked(connection, old)
-                data = _content(connection, self._ws, old)
+                data = _content(connection, old)
                 if row is not None and data is not None:
                     self._put(connection, target + old[len(source) :], data, None, new=True, sealed=row[3])
                     self._drop(connection, old)
@@ -260,33 +245,36 @@ class TeamFiles(Files):
 
         def erase(connection: Connection) -> None:
             self._drop(connection, clean)
-            connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, clean))
+            connection.run("DELETE FROM file_version WHERE ws = %s AND path = %s", clean)
 
         self._database.run(erase)
 
     # within a transaction
 
-    @property
-    def _ws(self) -> int:
-        return self._database.ws
+    def _grow(self, connection: Connection, path: str, version: int, size: int, data: bytes) -> None:
+        """Adds `data` to a file that has `size` bytes."""
+        _add_part(connection, path, version, size, data)
+        connection.execute(
+            f"UPDATE file SET size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1) WHERE ws = %s AND path = %s",
+            (size + len(data), connection.ws, path),
+        )
 
-    def _row(self, connection: Connection, path: str, lock: LiteralString = "") -> tuple[Any, ...] | None:
+    def _row(self, connection: Connection, path: str, lock: str = "") -> tuple[Any, ...] | None:
         """Returns version, size, time of the last change, and whether a file is sealed; None if it is missing."""
-        select: LiteralString = "SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s"
-        return connection.execute(f"{select}{lock}", (self._ws, path)).fetchone()
+        select = f"SELECT version, size, mtime_ns, sealed FROM file WHERE ws = %s AND path = %s{lock}"
+        return connection.row(select, path) or None
 
     def _locked(self, connection: Connection, path: str) -> tuple[Any, ...] | None:
         return self._row(connection, path, " FOR UPDATE")
 
     def _kind(self, connection: Connection, path: str) -> str | None:
         """Returns "file" or "folder", or None if there is neither."""
-        row = connection.execute(
+        file, folder = connection.row(
             "SELECT EXISTS (SELECT 1 FROM file WHERE ws = %s AND path = %s), "
             "EXISTS (SELECT 1 FROM file WHERE ws = %s AND path >= %s AND path < %s)",
-            (self._ws, path, self._ws, f"{path}/", _after(f"{path}/")),
-        ).fetchone()
-        assert row is not None
-        return "file" if row[0] else "folder" if row[1] or not path else None
+            *(path, connection.ws, f"{path}/", _after(f"{path}/")),
+        )
+        return "file" if file else "folder" if folder or not path else None
 
     def _put(
         self, connection: Connection, path: str, data: bytes, expected: bytes | None, *, new: bool, sealed: bool
@@ -296,22 +284,17 @@ class TeamFiles(Files):
             if expected is not None:
                 raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
             parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
-            if (
-                parents
-                and connection.execute(
-                    "SELECT 1 FROM file WHERE ws = %s AND path = ANY(%s)", (self._ws, parents)
-                ).fetchone()
-            ):
+            if parents and connection.row("SELECT 1 FROM file WHERE ws = %s AND path = ANY(%s)", parents):
                 raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path")
             if self._kind(connection, path) == "folder":
                 raise Invalid(f"{path} is a folder; name a file in it")
-            added = connection.execute(
+            added = connection.row(
                 "INSERT INTO file (ws, path, version, size, mtime_ns, sealed) SELECT %s, %s, "
                 "1 + coalesce((SELECT max(version) FROM file_version WHERE ws = %s AND path = %s), 0), %s, "
                 f"{_NOW}, %s ON CONFLICT (ws, path) DO NOTHING RETURNING version",
-                (self._ws, path, self._ws, path, len(data), sealed),
-            ).fetchone()
-            if added is not None:
+                *(path, connection.ws, path, len(data), sealed),
+            )
+            if added:
                 self._add_version(connection, path, added[0], data)
                 return
             row = self._locked(connection, path)  # another transaction has just written it
@@ -319,24 +302,24 @@ class TeamFiles(Files):
                 raise Conflict(f"{path} was deleted by another program meanwhile; repeat")
         if new:
             raise Conflict(f"{path} exists already; read it first, or choose another name")
-        if expected is not None and _content(connection, self._ws, path) != expected:
+        if expected is not None and _content(connection, path) != expected:
             raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
         version = row[0] + 1
         if not has_history(path):
-            connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, path))
+            connection.run("DELETE FROM file_version WHERE ws = %s AND path = %s", path)
         connection.execute(
             f"UPDATE file SET version = %s, size = %s, mtime_ns = greatest({_NOW}, mtime_ns + 1), sealed = %s "
             "WHERE ws = %s AND path = %s",
-            (version, len(data), sealed or row[3], self._ws, path),
+            (version, len(data), sealed or row[3], connection.ws, path),
         )
         self._add_version(connection, path, version, data)
 
     def _add_version(self, connection: Connection, path: str, version: int, data: bytes) -> None:
-        connection.execute(
+        connection.run(
             "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), %s)",
-            (self._ws, path, version, len(data)),
+            *(path, version, len(data)),
         )
-        _add_part(connection, self._ws, path, version, 0, data)
+        _add_part(connection, path, version, 0, data)
         self.mark(connection, path)
 
     def _drop(self, connection: Connection, path: str) -> bool:
@@ -344,24 +327,24 @@ class TeamFiles(Files):
         row = self._locked(connection, path)
         if row is None:
             return False
-        connection.execute("DELETE FROM file WHERE ws = %s AND path = %s", (self._ws, path))
+        connection.run("DELETE FROM file WHERE ws = %s AND path = %s", path)
         if has_history(path):
-            connection.execute(
+            connection.run(
                 "INSERT INTO file_version (ws, path, version, at, size) VALUES (%s, %s, %s, clock_timestamp(), NULL)",
-                (self._ws, path, row[0] + 1),
+                *(path, row[0] + 1),
             )
         else:
-            connection.execute("DELETE FROM file_version WHERE ws = %s AND path = %s", (self._ws, path))
+            connection.run("DELETE FROM file_version WHERE ws = %s AND path = %s", path)
         self.mark(connection, path)
         return True
 
     def mark(self, connection: Connection, path: str) -> None:
         """Marks a file as changed since it was indexed, if the index includes it."""
         if is_indexed(path):
-            connection.execute(
+            connection.run(
                 "INSERT INTO unindexed (ws, path, changes) VALUES (%s, %s, 1) "
                 "ON CONFLICT (ws, path) DO UPDATE SET changes = unindexed.changes + 1",
-                (self._ws, path),
+                path,
             )
 
     def found(self, connection: Connection, path: str) -> tuple[int, FileStat | None]:
@@ -371,22 +354,19 @@ class TeamFiles(Files):
 
     def bytes_of(self, connection: Connection, path: str, start: int = 0) -> bytes:
         """Returns the bytes of a file from `start` on; none if it is missing."""
-        return _content(connection, self._ws, path, start) or b""
+        return _content(connection, path, start) or b""
 
     def paths_below(self, connection: Connection, folder: str) -> list[str]:
         """Returns the paths of all files of a folder, whose name ends with a slash."""
-        rows = connection.execute(
-            "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s ORDER BY path",
-            (self._ws, folder, _after(folder)),
-        )
+        statement = "SELECT path FROM file WHERE ws = %s AND path >= %s AND path < %s ORDER BY path"
+        rows = connection.rows(statement, folder, _after(folder))
         return [path for (path,) in rows]
 
     def _listed(self, prefix: str) -> list[tuple[Any, ...]]:
         folder = self._folder(prefix)
         rows = self._database.rows(
             "SELECT path, size, mtime_ns, sealed FROM file WHERE ws = %s AND path >= %s AND path < %s",
-            folder,
-            _after(folder),
+            *(folder, _after(folder)),
         )
         shown = [row for row in rows if not _is_hidden(row[0][len(folder) :])]
         return sorted(shown, key=lambda row: row[0].split("/"))
@@ -409,14 +389,14 @@ class TeamFiles(Files):
         return super().missing(path)
 
 
-def _content(connection: Connection, ws: int, path: str, start: int = 0, size: int = -1) -> bytes | None:
+def _content(connection: Connection, path: str, start: int = 0, size: int = -1) -> bytes | None:
     """Returns bytes of the current version; None if there is no such file."""
     end = 2**62 if size < 0 else start + size
     rows = connection.execute(
         "SELECT f.version, p.start, p.data FROM file f LEFT JOIN file_part p ON p.ws = f.ws AND p.path = f.path "
         "AND p.version = f.version AND p.start < %s AND p.start + length(p.data) > %s "
         "WHERE f.ws = %s AND f.path = %s ORDER BY p.start",
-        (end, start, ws, path),
+        (end, start, connection.ws, path),
         binary=True,
     ).fetchall()
     if not rows:
@@ -425,12 +405,10 @@ def _content(connection: Connection, ws: int, path: str, start: int = 0, size: i
     return bytes(found)
 
 
-def _add_part(connection: Connection, ws: int, path: str, version: int, start: int, data: bytes) -> None:
+def _add_part(connection: Connection, path: str, version: int, start: int, data: bytes) -> None:
     if data:
-        connection.execute(
-            "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)",
-            (ws, path, version, start, data),
-        )
+        statement = "INSERT INTO file_part (ws, path, version, start, data) VALUES (%s, %s, %s, %s, %b)"
+        connection.run(statement, path, version, start, data)
 
 
 def _after(folder: str) -> str:

@@ -134,7 +134,7 @@ class TeamHistory:
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Brings the repository `folder/WORKSPACE.git` up to date, mirrors it to `remote`, and returns its last commit.
         `{workspace}` in `remote` stands for the workspace's name."""
-        from mcp_server.storage.postgres.git_export import export
+        from mcp_server.storage.postgres.whole import export
 
         name = self._database.address.workspace
         mirror = remote.replace("{workspace}", name) if remote else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.model import Exchange
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.index.plans import plan
+from mcp_server.storage.index.file_reader import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
 from mcp_server.storage.postgres.candidates import Searching
@@ -31,7 +31,6 @@ class TeamIndex(Indexing):
     """The search index of one workspace."""
 
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """Returns the passages that may answer a query, with the raw values of every signal."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
@@ -42,7 +41,6 @@ class TeamIndex(Indexing):
         then: Callable[[Candidates], T],
         depth: Depth = USUAL,
     ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them. Raises Unavailable."""
         from anyio.to_thread import run_sync
 
         wanted = with_operators(filters or Filters(), query)
@@ -58,16 +56,8 @@ class TeamIndex(Indexing):
             messages.extend([problem] if problem else [])
             asked = vector if usable else None
             with self._stemming:
-                searching = Searching(
-                    connection,
-                    self._database.ws,
-                    self._stemmer(),
-                    text,
-                    filters,
-                    depth,
-                    asked,
-                    self._embedding.compared,
-                )
+                compared = self._embedding.compared
+                searching = Searching(connection, self._stemmer(), text, filters, depth, asked, compared)
                 planned, found = searching.candidates(mode)
             if not planned.all_passages and self._waiting(connection):
                 return self._scan.search(text, filters, "missing")
@@ -77,7 +67,6 @@ class TeamIndex(Indexing):
         return self._database.run(search)
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
         from anyio.to_thread import run_sync
 
         if not turns or not numpy_is_there.is_set():
@@ -96,18 +85,16 @@ class TeamIndex(Indexing):
             "SELECT DISTINCT n.path, n.mark, n.part, n.vector FROM unnest(%s::text[], %s::bigint[]) AS t (path, turn) "
             "JOIN passage n ON n.ws = %s AND n.path = t.path AND n.mark BETWEEN t.turn - 1 AND t.turn + 1 "
             "WHERE n.part < %s AND length(n.vector) = %s",
-            ([one.path for one in turns], [one.turn for one in turns], self._ws, EXCHANGE_PARTS, 2 * len(vector)),
+            ([one.path for one in turns], [one.turn for one in turns], connection.ws, EXCHANGE_PARTS, 2 * len(vector)),
             binary=True,
         ).fetchall()
         return exchanges_of(sorted(rows, key=lambda row: row[:3]), vector, turns)
 
     def embed_ahead(self, text: str) -> None:
-        """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
             self._embedding.of_query(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
-        """Waits until searches see the current versions of these files, at most `patience` seconds."""
         from anyio import move_on_after, sleep
 
         wanted = sorted({path for path in paths if is_indexed(path)})
@@ -119,18 +106,14 @@ class TeamIndex(Indexing):
                     await sleep(0.02)
 
     async def last_turn(self, session: str) -> int | None:
-        """Returns the number of a session's newest indexed turn; 0 for none."""
         rows = await self._rows("SELECT max(mark) FROM passage WHERE ws = %s AND session = %s", session)
         return int(rows[0][0] or 0)
 
     async def data_version(self) -> tuple[str, int]:
-        """Returns a value that changes whenever any process changes the index."""
         rows = await self._rows("SELECT value FROM counter WHERE ws = %s AND name = 'index'")
         return "1", int(rows[0][0]) if rows else 0
 
     async def status(self) -> IndexStatus:
-        """Returns the contents and problems of the index."""
-
         def ask(connection: Connection) -> IndexStatus:
             row = connection.execute(
                 "SELECT (SELECT count(*) FROM indexed_file WHERE ws = %(ws)s), "
@@ -140,13 +123,13 @@ class TeamIndex(Indexing):
                 "(SELECT coalesce(sum(length(text) + length(stems) + coalesce(length(vector), 0)), 0) "
                 "FROM passage WHERE ws = %(ws)s), current_setting('server_version'), "
                 "(SELECT extversion FROM pg_extension WHERE extname = 'vector')",
-                {"ws": self._ws},
+                {"ws": connection.ws},
             ).fetchone()
             assert row is not None
             files, passages, waiting, unindexed, size, server, vector = row
-            problems = connection.execute(
-                "SELECT problem FROM indexed_file WHERE ws = %s AND problem IS NOT NULL ORDER BY path", (self._ws,)
-            ).fetchall()
+            problems = connection.rows(
+                "SELECT problem FROM indexed_file WHERE ws = %s AND problem IS NOT NULL ORDER BY path"
+            )
             _, problem = self._usable(connection)
             messages = [*self._embedding.messages(), *([problem] if problem else [])]
             without = int(waiting) if self._embedding.dimensions else 0
@@ -169,11 +152,6 @@ class TeamIndex(Indexing):
         return await self._database.call(ask)
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
-        """Reads some indexed files again and compares their passages with the index.
-
-        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
-        indexed are skipped.
-        """
         rows = await self._rows(
             "SELECT f.path FROM indexed_file f WHERE f.ws = %s AND NOT EXISTS (SELECT 1 FROM unindexed u "
             "WHERE u.ws = f.ws AND u.path = f.path) ORDER BY random() LIMIT %s",
@@ -183,11 +161,7 @@ class TeamIndex(Indexing):
         def compare(path: str) -> bool:
             found = self._read(path, None)[2]
             expected = {(row.mark, row.passage.part, row.digest) for row in plan(found, {}).rows}
-            stored = self._database.run(
-                lambda connection: connection.execute(
-                    "SELECT mark, part, digest FROM passage WHERE ws = %s AND path = %s", (self._ws, path), binary=True
-                ).fetchall()
-            )
+            stored = self._database.rows("SELECT mark, part, digest FROM passage WHERE ws = %s AND path = %s", path)
             return {(mark, part, bytes(digest)) for mark, part, digest in stored} == expected
 
         from anyio.to_thread import run_sync

@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcp_server.storage.index.file_reader import (
     FileContent,
     IndexedFile,
+    Plan,
+    Row,
     Scan,
+    Signals,
     TranscriptPosition,
+    mark_of,
+    plan,
     read_content,
     read_tail,
+    signals_of,
+    transcripts_last,
 )
-from mcp_server.storage.index.plans import Plan, Row, Signals, mark_of, plan, signals_of
 from mcp_server.storage.index.scoring import passage_of
 from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
 from mcp_server.storage.ports import Progress
@@ -32,10 +38,7 @@ from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.postings import LINES, SAID
 from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.state import storable
-from mcp_server.storage.values import (
-    FOLDERS,
-    is_indexed,
-)
+from mcp_server.storage.values import FOLDERS, is_indexed
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import indexed_text
 
@@ -51,16 +54,8 @@ BATCH = 500
 """About how many passages are read, embedded and written together."""
 
 _INDEX_TABLES = (
-    "passage_vector",
-    "passage",
-    "posting_block",
-    "posting_delta",
-    "posting_gone",
-    "term",
-    "totals",
-    "speaker",
-    "indexed_file",
-    "index_state",
+    *("passage_vector", "passage", "posting_block", "posting_delta", "posting_gone", "term", "totals", "speaker"),
+    *("indexed_file", "index_state"),
 )
 
 
@@ -100,7 +95,7 @@ class Indexing:
         return self._database.run(self._waiting)
 
     def _waiting(self, connection: Connection) -> bool:
-        return bool(connection.execute("SELECT 1 FROM unindexed WHERE ws = %s LIMIT 1", (self._ws,)).fetchone())
+        return bool(connection.row("SELECT 1 FROM unindexed WHERE ws = %s LIMIT 1"))
 
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files. Returns their number. Any process may call it."""
@@ -131,23 +126,21 @@ class Indexing:
         """Empties the index and fills it from the files. Returns their number. Searches find less meanwhile."""
 
         def empty(connection: Connection) -> int:
-            self._lock(connection)
+            connection.lock_row("index")
             for table in _INDEX_TABLES:
-                connection.execute(f"DELETE FROM {table} WHERE ws = %s", (self._ws,))
-            connection.execute("DELETE FROM counter WHERE ws = %s AND name LIKE 'merged %%'", (self._ws,))
+                connection.run(f"DELETE FROM {table} WHERE ws = %s")
+            connection.run("DELETE FROM counter WHERE ws = %s AND name LIKE 'merged %%'")
             for folder in FOLDERS:
                 for found in self._files.paths_below(connection, f"{folder}/"):
                     if is_indexed(found):
                         self._files.mark(connection, found)
-            row = connection.execute("SELECT count(*) FROM unindexed WHERE ws = %s", (self._ws,)).fetchone()
-            return int(row[0]) if row else 0
+            return int(connection.row("SELECT count(*) FROM unindexed WHERE ws = %s")[0])
 
         count = await self._database.call(empty)
         await self.refresh(progress)
         return count
 
-    async def renew(self, progress: Progress | None = None, patience: float = 0.0) -> tuple[str, ...]:
-        """Rebuilds the index."""
+    async def renew(self, progress: Progress | None = None) -> tuple[str, ...]:
         await self.rebuild(progress)
         return ()
 
@@ -157,7 +150,7 @@ class Indexing:
     def _indexed(self, paths: Sequence[str], progress: Progress | None) -> int:
         """Indexes these files, in batches of about BATCH passages. Blocks: call it in a worker thread."""
         import_numpy()
-        ordered = sorted(paths, key=lambda path: (path.startswith("raw/"), path))
+        ordered = sorted(paths, key=transcripts_last)
         self._building = (0, len(ordered)) if len(ordered) > 1 else None
         changed = done = 0
         try:
@@ -186,12 +179,11 @@ class Indexing:
         return found
 
     def _known(self, connection: Connection, path: str) -> IndexedFile | None:
-        row = connection.execute(
-            "SELECT version, size, mtime_ns, looked_ns, sha256, so_far FROM indexed_file WHERE ws = %s AND path = %s",
-            (self._ws, path),
-            binary=True,
-        ).fetchone()
-        if row is None:
+        statement = (
+            "SELECT version, size, mtime_ns, looked_ns, sha256, so_far FROM indexed_file WHERE ws = %s AND path = %s"
+        )
+        row = connection.row(statement, path)
+        if not row:
             return None
         version, size, mtime_ns, looked_ns, sha256, so_far = row
         position = TranscriptPosition.from_json(so_far) if so_far else None
@@ -200,12 +192,9 @@ class Indexing:
     def _units(self, content: FileContent) -> dict[int, bytes]:
         """Returns the digests of a file's indexed units by mark; of a grown file only those that its new part has."""
         marks = [mark_of(passage) for passage in content.passages] if content.grown else None
-        rows = self._database.run(
-            lambda connection: connection.execute(
-                "SELECT mark, digest FROM passage WHERE ws = %s AND path = %s AND part = 0 AND (%s OR mark = ANY(%s))",
-                (self._ws, content.path, marks is None, marks or []),
-                binary=True,
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT mark, digest FROM passage WHERE ws = %s AND path = %s AND part = 0 AND (%s OR mark = ANY(%s))",
+            *(content.path, marks is None, marks or []),
         )
         return {mark: bytes(digest) for mark, digest in rows}
 
@@ -216,10 +205,7 @@ class Indexing:
         so_far = known.so_far if known else None
 
         def read(connection: Connection) -> tuple[int, int, FileContent]:
-            row = connection.execute(
-                "SELECT changes FROM unindexed WHERE ws = %s AND path = %s", (self._ws, path)
-            ).fetchone()
-            marked = int(row[0]) if row else 0
+            (marked,) = connection.row("SELECT changes FROM unindexed WHERE ws = %s AND path = %s", path) or (0,)
             version, about = self._files.found(connection, path)
             if about is None:
                 return marked, 0, FileContent(path, gone=True)
@@ -245,35 +231,26 @@ class Indexing:
         vectors = self._embedding.of([found.text for found in cuts])
 
         def write(connection: Connection) -> int:
-            self._lock(connection)
+            connection.lock_row("index")
             embeds = self._claim_vectors(connection)
             offset = changed = 0
             for one in batch:
                 planned = one.plan
                 end = offset + len(planned.rows)
                 if self._known(connection, planned.look.path) == one.known:
-                    self._write_file(
-                        connection,
-                        one,
-                        cuts[offset:end],
-                        stems[offset:end],
-                        vectors[offset:end] if vectors is not None and embeds else None,
-                    )
+                    mine = vectors[offset:end] if vectors is not None and embeds else None
+                    self._write_file(connection, one, cuts[offset:end], stems[offset:end], mine)
                     # A call that writes this file at this moment has the row: then its change is indexed next.
-                    connection.execute(
+                    connection.run(
                         "DELETE FROM unindexed u USING (SELECT path FROM unindexed WHERE ws = %s AND path = %s "
                         "AND changes = %s FOR UPDATE SKIP LOCKED) AS free WHERE u.ws = %s AND u.path = free.path",
-                        (self._ws, planned.look.path, one.marked, self._ws),
+                        *(planned.look.path, one.marked, connection.ws),
                     )
                     changed += not planned.look.same
                 offset = end
-            postings.merge_if_due(connection, self._ws)
+            postings.merge_if_due(connection)
             if changed:
-                connection.execute(
-                    "INSERT INTO counter (ws, name, value) VALUES (%s, 'index', 1) "
-                    "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + 1",
-                    (self._ws,),
-                )
+                connection.count("index", 1)
             return changed
 
         return self._database.run(write)
@@ -289,18 +266,16 @@ class Indexing:
         planned, look = one.plan, one.plan.look
         if look.gone:
             self._drop(connection, look.path, None)
-            connection.execute("DELETE FROM indexed_file WHERE ws = %s AND path = %s", (self._ws, look.path))
+            connection.run("DELETE FROM indexed_file WHERE ws = %s AND path = %s", look.path)
             return
-        connection.execute(
+        connection.run(
             "INSERT INTO indexed_file (ws, path, size, mtime_ns, looked_ns, sha256, so_far, version, problem) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (ws, path) DO UPDATE SET size = excluded.size, "
             "mtime_ns = excluded.mtime_ns, looked_ns = excluded.looked_ns, sha256 = excluded.sha256, "
             "so_far = excluded.so_far, version = excluded.version, "
             "problem = CASE WHEN %s THEN indexed_file.problem ELSE excluded.problem END",
-            (
-                *(self._ws, look.path, look.size, look.mtime_ns, look.looked_ns, look.sha256),
-                *(look.so_far.to_json() if look.so_far else None, one.version, look.problem, look.same),
-            ),
+            *(look.path, look.size, look.mtime_ns, look.looked_ns, look.sha256),
+            *(look.so_far.to_json() if look.so_far else None, one.version, look.problem, look.same),
         )
         if planned.drop:
             self._drop(connection, look.path, planned.drop)
@@ -309,13 +284,12 @@ class Indexing:
 
     def _drop(self, connection: Connection, path: str, marks: Sequence[int] | None) -> None:
         """Deletes the passages of units of a file, or of all."""
-        rows = connection.execute(
+        rows = connection.rows(
             "DELETE FROM passage WHERE ws = %s AND path = %s AND (%s OR mark = ANY(%s)) "
             "RETURNING kind, id, stems, words, project, speaker",
-            (self._ws, path, marks is None, list(marks or ())),
-            binary=True,
-        ).fetchall()
-        postings.remove(connection, self._ws, [(kind, number, stems) for kind, number, stems, *_ in rows])
+            *(path, marks is None, list(marks or ())),
+        )
+        postings.remove(connection, [(kind, number, stems) for kind, number, stems, *_ in rows])
         self._count(connection, [(kind, -1, -words, project, speaker) for kind, _, _, words, project, speaker in rows])
 
     def _insert(
@@ -329,13 +303,7 @@ class Indexing:
     ) -> None:
         import numpy as np
 
-        row = connection.execute(
-            "INSERT INTO counter (ws, name, value) VALUES (%s, 'passage', %s) "
-            "ON CONFLICT (ws, name) DO UPDATE SET value = counter.value + excluded.value RETURNING value",
-            (self._ws, len(rows)),
-        ).fetchone()
-        assert row is not None
-        first = int(row[0]) - len(rows) + 1
+        first = connection.count("passage", len(rows)) - len(rows) + 1
         half = vectors.astype("<f2") if vectors is not None else None
         narrow = in_bytes(half, self._embedding.compared) if half is not None else None
         values: list[tuple[Any, ...]] = []
@@ -346,7 +314,7 @@ class Indexing:
             kinds.append(kind)
             values.append(
                 (
-                    *(self._ws, first + place, p.path, one.mark, p.part, kind),
+                    *(connection.ws, first + place, p.path, one.mark, p.part, kind),
                     *(storable(p.project), storable(p.session), p.category, storable(p.speaker)),
                     *(p.at.timestamp() if p.at else None, file_at, len(cut.words), one.digest),
                     *(p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role),
@@ -360,21 +328,11 @@ class Indexing:
         if narrow is not None:
             connection.cursor().executemany(
                 "INSERT INTO passage_vector (ws, id, kind, vector) VALUES (%s, %s, %s, %s::halfvec)",
-                [
-                    (self._ws, first + place, kind, as_vector(narrow[place].tolist()))
-                    for place, kind in enumerate(kinds)
-                ],
+                [(connection.ws, first + at, kind, as_vector(narrow[at].tolist())) for at, kind in enumerate(kinds)],
             )
-        postings.add(
-            connection,
-            self._ws,
-            [(kind, first + place, numbers) for place, (kind, numbers) in enumerate(zip(kinds, stems, strict=True))],
-        )
-        counted = zip(kinds, cuts, rows, strict=True)
-        self._count(
-            connection,
-            [(kind, 1, len(cut.words), one.passage.project, one.passage.speaker) for kind, cut, one in counted],
-        )
+        postings.add(connection, [(kinds[at], first + at, numbers) for at, numbers in enumerate(stems)])
+        passages = [(kind, cut, one.passage) for kind, cut, one in zip(kinds, cuts, rows, strict=True)]
+        self._count(connection, [(kind, 1, len(cut.words), p.project, p.speaker) for kind, cut, p in passages])
 
     def _count(self, connection: Connection, changes: Sequence[tuple[int, int, int, str, str]]) -> None:
         """Adds to the totals and to the speakers: kind, number of passages, words, project and speaker."""
@@ -386,32 +344,28 @@ class Indexing:
             key = (storable(project), storable(speaker), kind)
             speakers[key] = speakers.get(key, 0) + many
         for kind, (many, words) in totals.items():
-            connection.execute(
+            connection.run(
                 "INSERT INTO totals (ws, kind, passages, words) VALUES (%s, %s, %s, %s) ON CONFLICT (ws, kind) "
                 "DO UPDATE SET passages = totals.passages + excluded.passages, words = totals.words + excluded.words",
-                (self._ws, kind, many, words),
+                *(kind, many, words),
             )
         for (project, speaker, kind), many in speakers.items():
-            connection.execute(
+            connection.run(
                 "INSERT INTO speaker (ws, project, speaker, kind, passages) VALUES (%s, %s, %s, %s, %s) "
                 "ON CONFLICT (ws, project, speaker, kind) "
                 "DO UPDATE SET passages = speaker.passages + excluded.passages",
-                (self._ws, project, speaker, kind, many),
+                *(project, speaker, kind, many),
             )
-        connection.execute("DELETE FROM speaker WHERE ws = %s AND passages <= 0", (self._ws,))
+        connection.run("DELETE FROM speaker WHERE ws = %s AND passages <= 0")
 
     def _embed_missing(self) -> None:
         """Embeds the passages that were indexed without an embedder."""
         import numpy as np
 
         while self._embedding.embedder is not None:
-            rows = self._database.run(
-                lambda connection: connection.execute(
-                    f"SELECT {COLUMNS}, m.kind FROM passage m WHERE m.ws = %s AND m.vector IS NULL "
-                    "ORDER BY m.id LIMIT %s",
-                    (self._ws, BATCH),
-                    binary=True,
-                ).fetchall()
+            rows = self._database.rows(
+                f"SELECT {COLUMNS}, m.kind FROM passage m WHERE m.ws = %s AND m.vector IS NULL ORDER BY m.id LIMIT %s",
+                BATCH,
             )
             vectors = self._embedding.of([indexed_text(passage_of(row, NAMES)) for row in rows])
             if vectors is None:
@@ -424,18 +378,18 @@ class Indexing:
             ]
 
             def write(connection: Connection, values: Sequence[tuple[Any, ...]] = values) -> bool:
-                self._lock(connection)
+                connection.lock_row("index")
                 if not self._claim_vectors(connection):
                     return False
                 for number, kind, wide, small in values:
                     done = connection.execute(
                         "UPDATE passage SET vector = %s WHERE ws = %s AND id = %s AND vector IS NULL",
-                        (wide, self._ws, number),
+                        (wide, connection.ws, number),
                     )
                     if done.rowcount:
-                        connection.execute(
+                        connection.run(
                             "INSERT INTO passage_vector (ws, id, kind, vector) VALUES (%s, %s, %s, %s::halfvec)",
-                            (self._ws, number, kind, small),
+                            *(number, kind, small),
                         )
                 return True
 
@@ -448,18 +402,14 @@ class Indexing:
         """Returns whether this process's embedder is the one of the index. The first embedder becomes the index's."""
         if self._embedding.embedder is None:
             return False
-        connection.execute(
-            "INSERT INTO index_state (ws, key, value) VALUES (%s, 'embedder', %s) ON CONFLICT DO NOTHING",
-            (self._ws, self._of_embedder()),
-        )
+        statement = "INSERT INTO index_state (ws, key, value) VALUES (%s, 'embedder', %s) ON CONFLICT DO NOTHING"
+        connection.run(statement, self._of_embedder())
         return self._usable(connection)[0]
 
     def _usable(self, connection: Connection) -> tuple[bool, str]:
         """Returns whether the vectors of the index are of this process's embedder, and a sentence if they are not."""
-        row = connection.execute(
-            "SELECT value FROM index_state WHERE ws = %s AND key = 'embedder'", (self._ws,)
-        ).fetchone()
-        if row is None or self._embedding.embedder is None:
+        row = connection.row("SELECT value FROM index_state WHERE ws = %s AND key = 'embedder'")
+        if not row or self._embedding.embedder is None:
             return False, ""
         if row[0] == self._of_embedder():
             return True, ""
@@ -477,17 +427,5 @@ class Indexing:
             self._stems = Stems(driver().module.connect(":memory:", check_same_thread=False))
         return self._stems
 
-    def _lock(self, connection: Connection) -> None:
-        """Locks the index for writing, until the transaction ends."""
-        statement = "SELECT 1 FROM lock WHERE ws = %s AND name = 'index' FOR UPDATE"
-        while connection.execute(statement, (self._ws,)).fetchone() is None:
-            connection.execute("INSERT INTO lock (ws, name) VALUES (%s, 'index') ON CONFLICT DO NOTHING", (self._ws,))
-
-    @property
-    def _ws(self) -> int:
-        return self._database.ws
-
-    async def _rows(self, statement: Any, *values: object) -> list[tuple[Any, ...]]:
-        return await self._database.call(
-            lambda connection: connection.execute(statement, (self._ws, *values)).fetchall()
-        )
+    async def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._database.call(lambda connection: connection.rows(statement, *values))

@@ -79,7 +79,7 @@ class Lease:
             return
         found = connection.execute(
             f"SELECT {_SOON} FROM lease WHERE ws = %s AND name = %s AND holder = %s AND fence = %s FOR KEY SHARE",
-            (_milliseconds(), self._database.ws, self._name, self._holder, self.fence),
+            (_milliseconds(), connection.ws, self._name, self._holder, self.fence),
         ).fetchone()
         if found is None:
             self.lost = True
@@ -94,12 +94,8 @@ class Lease:
         if not self._over.is_set():
             self._over.set()
             with contextlib.suppress(ContextManagerError):  # it ends by itself
-                self._database.apart(
-                    lambda connection: connection.execute(
-                        "DELETE FROM lease WHERE ws = %s AND name = %s AND holder = %s",
-                        (self._database.ws, self._name, self._holder),
-                    )
-                )
+                ended = "DELETE FROM lease WHERE ws = %s AND name = %s AND holder = %s"
+                self._database.apart(lambda connection: connection.run(ended, self._name, self._holder))
 
     def _renew(self) -> None:
         while not self._over.wait(RENEW_SECONDS):
@@ -112,7 +108,7 @@ class Lease:
         row = connection.execute(
             "UPDATE lease SET expires = clock_timestamp() + make_interval(secs => %s) "
             f"WHERE ws = %s AND name = %s AND holder = %s AND fence = %s RETURNING {_SOON}",
-            (LEASE_SECONDS, self._database.ws, self._name, self._holder, self.fence, _milliseconds()),
+            (LEASE_SECONDS, connection.ws, self._name, self._holder, self.fence, _milliseconds()),
         ).fetchone()
         return row is not None
 
@@ -128,28 +124,22 @@ class TeamLocks:
         self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks a session's transcript and its rows in the state."""
         digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return self._exclusive(_TRANSCRIPT, f"transcript-{digest}")
 
     def files(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks knowledge and the other files, to read, change and write them."""
         return self._exclusive(_FILES, "files")
 
     def git(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Locks the history."""
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Lease | None:
-        """Makes this process the maintainer. Returns None if another process is."""
         return self._lease(MAINTAINER, shared=False)
 
     def share(self, name: str) -> Lease | None:
-        """Takes a shared lease on `name`. Returns None if another process has it alone."""
         return self._lease(f"share-{name}", shared=True)
 
     def try_exclusive(self, name: str) -> Lease | None:
-        """Takes `name` alone. Returns None if another process has or shares it."""
         return self._lease(f"share-{name}", shared=False)
 
     @contextlib.asynccontextmanager
@@ -195,9 +185,10 @@ class TeamLocks:
             ok = True
         finally:
             self._held.set(held)
-            if inner:
+            if inner:  # a block that failed is rolled back alone, so that the outer one can go on
+                ended = f"{'RELEASE' if ok else 'ROLLBACK TO'} SAVEPOINT block_{level}"
                 with anyio.CancelScope(shield=True):
-                    await run_sync(self._end_inner, level, ok)
+                    await run_sync(self._database.run, lambda connection: connection.execute(ended))
 
     @contextlib.asynccontextmanager
     async def _within_process(self, name: str) -> AsyncIterator[None]:
@@ -219,26 +210,14 @@ class TeamLocks:
                 self._inside.pop(name, None)
 
     def _take(self, name: str, inner: int | None) -> None:
-        """Locks the row of a lock, which is created the first time. Of an `inner` block, marks where it begins."""
-        ws = self._database.ws
+        """Locks the row of a lock. Of an `inner` block, marks where it begins."""
 
         def take(connection: Connection) -> None:
             if inner is not None:
                 connection.execute(f"SAVEPOINT block_{inner}")
-            for _ in range(2):
-                row = connection.execute("SELECT 1 FROM lock WHERE ws = %s AND name = %s FOR UPDATE", (ws, name))
-                if row.fetchone() is not None:
-                    return
-                connection.execute("INSERT INTO lock (ws, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", (ws, name))
-            connection.execute("SELECT 1 FROM lock WHERE ws = %s AND name = %s FOR UPDATE", (ws, name))
+            connection.lock_row(name)
 
         self._database.run(take)
-
-    def _end_inner(self, level: int, ok: bool) -> None:
-        """Ends an inner block. A block that failed is rolled back alone, so that the outer one can go on."""
-        mark = f"block_{level}"
-        statement = f"RELEASE SAVEPOINT {mark}" if ok else f"ROLLBACK TO SAVEPOINT {mark}"
-        self._database.run(lambda connection: connection.execute(statement))
 
     def _lease(self, name: str, *, shared: bool) -> Lease | None:
         holder = f"{self._database.process}-{secrets.token_hex(4)}"
@@ -246,29 +225,18 @@ class TeamLocks:
         return None if fence is None else Lease(self._database, name, holder, fence)
 
     def _leased(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
-        ws = self._database.ws
-        connection.execute(
-            "INSERT INTO counter (ws, name, value) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING", (ws, f"fence {name}")
-        )
-        # The row of the counter serializes all who want this lease.
-        row = connection.execute(
-            "SELECT value FROM counter WHERE ws = %s AND name = %s FOR UPDATE", (ws, f"fence {name}")
-        ).fetchone()
-        connection.execute(  # a lease whose holder stores something at this moment is not over yet
+        connection.count(f"fence {name}", 0)  # its row serializes all who want this lease
+        connection.run(  # a lease whose holder stores something at this moment is not over yet
             "DELETE FROM lease WHERE ws = %s AND name = %s AND holder IN (SELECT holder FROM lease WHERE ws = %s "
             "AND name = %s AND expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
-            (ws, name, ws, name),
+            *(name, connection.ws, name),
         )
-        taken = connection.execute(
-            "SELECT 1 FROM lease WHERE ws = %s AND name = %s AND NOT (shared AND %s) LIMIT 1", (ws, name, shared)
-        ).fetchone()
-        if taken is not None or row is None:
+        if connection.row("SELECT 1 FROM lease WHERE ws = %s AND name = %s AND NOT (shared AND %s)", name, shared):
             return None
-        fence = int(row[0]) + 1
-        connection.execute("UPDATE counter SET value = %s WHERE ws = %s AND name = %s", (fence, ws, f"fence {name}"))
-        connection.execute(
+        fence = connection.count(f"fence {name}", 1)
+        connection.run(
             "INSERT INTO lease (ws, name, holder, shared, fence, expires) "
             "VALUES (%s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))",
-            (ws, name, holder, shared, fence, LEASE_SECONDS),
+            *(name, holder, shared, fence, LEASE_SECONDS),
         )
         return fence

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
-from psycopg import sql
 from psycopg_pool import ConnectionPool
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.storage.members import AuditEntry, Member, Principal, Role
-from mcp_server.storage.postgres.address import Address
-from mcp_server.storage.postgres.connections import OPTIONS, Connection
+from mcp_server.storage.postgres.connections import OPTIONS, Address, Connection
 from mcp_server.storage.postgres.database import explained
 from mcp_server.storage.postgres.migrate import ROLE, SCHEMA, prepare
 
@@ -40,6 +38,7 @@ class TeamMembers:
         prepare(address)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             address.connection,
+            connection_class=Connection,
             kwargs={"autocommit": True, **OPTIONS, "options": f"-c search_path={SCHEMA},public"},
             min_size=1,
             max_size=CONNECTIONS,
@@ -51,7 +50,6 @@ class TeamMembers:
 
     @property
     def workspace(self) -> str:
-        """The workspace of the address."""
         return self._address.workspace
 
     def close(self) -> None:
@@ -59,14 +57,12 @@ class TeamMembers:
         self._pool.close()
 
     def check(self) -> None:
-        """Raises Unavailable if the database does not answer."""
         self._run(lambda connection: connection.execute("SELECT 1"))
 
     def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
-        """Returns the principal with its current roles. Creates it, with a personal workspace, at its first call."""
         who = _id(issuer, subject)
 
-        def read(connection: Connection) -> tuple[str, dict[str, Role], str] | None:
+        def read(connection: Connection) -> tuple[str, dict[str, Role]] | None:
             rows = connection.execute(
                 "SELECT p.name, p.personal, w.ws, w.name, m.role FROM principal p "
                 "LEFT JOIN membership m ON m.principal = p.id LEFT JOIN workspace w ON w.ws = m.ws WHERE p.id = %s",
@@ -74,18 +70,16 @@ class TeamMembers:
             ).fetchall()
             if not rows or rows[0][1] is None:
                 return None
-            return str(rows[0][0]), {row[3]: row[4] for row in rows if row[3] is not None}, _personal(who)
+            return str(rows[0][0]), {row[3]: row[4] for row in rows if row[3] is not None}
 
         found = self._run(read)
         if found is None or found[0] != name:
             self._run(lambda connection: _enter(connection, who, issuer, subject, name))
             found = self._run(read)
         assert found is not None
-        return Principal(who, subject, name, found[2], found[1])
+        return Principal(who, subject, name, _personal(who), found[1])
 
     def secret(self, name: str) -> bytes:
-        """Returns a random key of 32 bytes that all replicas share."""
-
         def read(connection: Connection) -> bytes:
             connection.execute(
                 "INSERT INTO secret (name, value) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
@@ -98,38 +92,26 @@ class TeamMembers:
         return self._run(read)
 
     def record(self, workspace: str, entry: AuditEntry) -> None:
-        """Writes a line of a workspace's audit log."""
-
-        def write(connection: Connection, ws: int) -> None:
-            connection.execute(
-                "INSERT INTO audit (ws, at, id, principal, client, action, targets, outcome) "
-                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-                (
-                    *(ws, entry.at, secrets.token_hex(4), entry.principal, entry.client, entry.action),
-                    *(list(entry.targets), entry.outcome),
-                ),
-            )
-
-        self._within(workspace, write)
+        statement = (
+            "INSERT INTO audit (ws, at, id, principal, client, action, targets, outcome) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+        )
+        values = (entry.at, secrets.token_hex(4), entry.principal, entry.client, entry.action)
+        self._within(
+            workspace, lambda connection: connection.run(statement, *values, list(entry.targets), entry.outcome)
+        )
 
     def log(self, workspace: str, limit: int) -> list[AuditEntry]:
-        """Returns the last lines of the audit log, newest first, with subjects as principals."""
-        rows: list[Any] = self._within(
-            workspace,
-            lambda connection, ws: connection.execute(
-                "SELECT at, principal, client, action, targets, outcome FROM audit WHERE ws = %s "
-                "ORDER BY at DESC, id LIMIT %s",
-                (ws, limit),
-            ).fetchall(),
-        )
+        lines = "SELECT at, principal, client, action, targets, outcome FROM audit WHERE ws = %s ORDER BY at DESC, id"
+        rows = self._within(workspace, lambda connection: connection.rows(f"{lines} LIMIT %s", limit))
         select = "SELECT id, subject FROM principal WHERE id = ANY(%s)"
-        who = [row[1] for row in rows]
-        named: list[Any] = self._run(lambda connection: connection.execute(select, (who,)).fetchall())
+        named: list[Any] = self._run(
+            lambda connection: connection.execute(select, ([row[1] for row in rows],)).fetchall()
+        )
         subjects: dict[str, str] = dict(named)
         return [AuditEntry(at, subjects.get(who, who), *rest) for at, who, *rest in rows]
 
     def all(self, workspace: str) -> list[Member]:
-        """Returns the members of a workspace."""
         rows = self._run(
             lambda connection: connection.execute(
                 "SELECT p.subject, p.name, m.role, p.issuer, p.id FROM membership m "
@@ -141,9 +123,6 @@ class TeamMembers:
         return [Member(subject, name, role, issuer, _personal(who)) for subject, name, role, issuer, who in rows]
 
     def add(self, workspace: str, issuer: str | None, subject: str, role: Role) -> None:
-        """Gives a principal a role in a workspace, or changes it. Raises NotFound for an unknown subject without an
-        issuer."""
-
         def write(connection: Connection) -> None:
             with connection.transaction():
                 who = _known(connection, issuer, subject)
@@ -156,37 +135,28 @@ class TeamMembers:
         self._run(write)
 
     def remove(self, workspace: str, subject: str) -> None:
-        """Ends a membership. Raises NotFound if there is none."""
-        ended = self._run(
-            lambda connection: (
-                connection.execute(
-                    "DELETE FROM membership m USING workspace w, principal p WHERE w.name = %s AND m.ws = w.ws "
-                    "AND p.id = m.principal AND p.subject = %s",
-                    (workspace, subject),
-                ).rowcount
-            )
+        statement = (
+            "DELETE FROM membership m USING workspace w, principal p WHERE w.name = %s AND m.ws = w.ws "
+            "AND p.id = m.principal AND p.subject = %s"
         )
-        if not ended:
+        if not self._run(lambda connection: connection.execute(statement, (workspace, subject)).rowcount):
             raise NotFound(f"{subject!r} is no member of {workspace}; `members list` shows the members")
 
     def _run(self, fn: Callable[[Connection], T]) -> T:
         with explained(self._address), self._pool.connection() as connection:
             return fn(connection)
 
-    def _within(self, workspace: str, fn: Callable[[Connection, int], T]) -> T:
-        """Returns `fn(connection, ws)` of a transaction that sees only this workspace."""
+    def _within(self, workspace: str, fn: Callable[[Connection], T]) -> T:
+        """Returns `fn(connection)` of a transaction that sees only this workspace."""
 
         def run(connection: Connection) -> T:
             row = connection.execute("SELECT ws FROM workspace WHERE name = %s", (workspace,)).fetchone()
             if row is None:
                 raise Unavailable(f"the workspace {workspace} was deleted")
+            connection.ws = row[0]
             with connection.transaction():
-                connection.execute(
-                    sql.SQL("SET LOCAL ROLE {}; SET LOCAL app.ws = {}").format(
-                        sql.Identifier(ROLE), sql.Literal(str(row[0]))
-                    )
-                )
-                return fn(connection, row[0])
+                connection.execute(f"SET LOCAL ROLE {ROLE}; SET LOCAL app.ws = '{row[0]}'")
+                return fn(connection)
 
         return self._run(run)
 

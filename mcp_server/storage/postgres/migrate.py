@@ -20,7 +20,7 @@ import psycopg
 from psycopg import errors, sql
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.postgres.address import Address
+from mcp_server.storage.postgres.connections import Address
 
 SCHEMA = "context_manager"
 ROLE = "context_manager_member"

@@ -12,8 +12,8 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server.storage.live_sets import LiveSets
-from mcp_server.storage.postgres.address import parse
 from mcp_server.storage.postgres.changes import TeamChanges
+from mcp_server.storage.postgres.connections import parse
 from mcp_server.storage.postgres.database import Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.history import TeamHistory

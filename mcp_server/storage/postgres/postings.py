@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.query_plan import K1, B, idf
-from mcp_server.storage.postgres.database import Connection
+from mcp_server.storage.index.scoring import K1, B, idf
+from mcp_server.storage.postgres.connections import Connection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,37 +40,32 @@ class Postings:
     lens: NDArray[np.int32]
 
 
-def load(connection: Connection, ws: int, kind: int, stems: Iterable[int]) -> dict[int, Postings]:
+def load(connection: Connection, kind: int, stems: Iterable[int]) -> dict[int, Postings]:
     """Returns the postings of these stems; a stem without any is left out."""
     import numpy as np
 
     wanted = sorted(set(stems))
     if not wanted:
         return {}
-    blocks = connection.execute(
+    blocks = connection.rows(
         "SELECT stem, ids, tfs, lens FROM posting_block WHERE ws = %s AND kind = %s AND stem = ANY(%s) "
         "ORDER BY stem, first",
-        (ws, kind, wanted),
-        binary=True,
-    ).fetchall()
-    fresh = connection.execute(
+        *(kind, wanted),
+    )
+    fresh = connection.rows(
         "SELECT stem, passage, tf, len FROM posting_delta WHERE ws = %s AND kind = %s AND stem = ANY(%s) "
         "ORDER BY stem, passage",
-        (ws, kind, wanted),
-        binary=True,
-    ).fetchall()
-    gone = np.array(_gone(connection, ws, kind), dtype=np.int64)
+        *(kind, wanted),
+    )
+    gone = np.array(_gone(connection, kind), dtype=np.int64)
     parts: dict[int, list[tuple[Any, Any, Any]]] = {}
-    for stem, ids, tfs, lens in blocks:
-        parts.setdefault(stem, []).append(_unpacked(ids, tfs, lens))
+    for stem, *packed in blocks:
+        parts.setdefault(stem, []).append(_unpacked(*packed))
     rows: dict[int, list[tuple[int, int, int]]] = {}
     for stem, passage, tf, length in fresh:
         rows.setdefault(stem, []).append((passage, tf, length))
     for stem, listed in rows.items():
-        ids, tfs, lens = zip(*listed, strict=True)
-        parts.setdefault(stem, []).append(
-            (np.array(ids, dtype=np.int64), np.array(tfs, dtype=np.int32), np.array(lens, dtype=np.int32))
-        )
+        parts.setdefault(stem, []).append(_columns(listed))
     found: dict[int, Postings] = {}
     for stem, listed_parts in parts.items():
         ids, tfs, lens = (np.concatenate(arrays) for arrays in zip(*listed_parts, strict=True))
@@ -107,7 +102,7 @@ def best(
     return order
 
 
-def add(connection: Connection, ws: int, rows: Sequence[tuple[int, int, Sequence[int]]]) -> None:
+def add(connection: Connection, rows: Sequence[tuple[int, int, Sequence[int]]]) -> None:
     """Adds new passages: triples of kind, id and the stems of all words, in order."""
     import numpy as np
 
@@ -123,25 +118,24 @@ def add(connection: Connection, ws: int, rows: Sequence[tuple[int, int, Sequence
         passages += [number] * len(each)
         tfs += times.tolist()
         lens += [len(stems)] * len(each)
-    connection.execute(
+    connection.run(
         "INSERT INTO posting_delta (ws, kind, stem, passage, tf, len) SELECT %s, * FROM "
         "unnest(%s::smallint[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[])",
-        (ws, kinds, of_stems, passages, tfs, lens),
+        *(kinds, of_stems, passages, tfs, lens),
     )
-    connection.execute(
+    connection.run(
         "INSERT INTO term (ws, kind, stem, df) SELECT %s, kind, stem, count(*) "
         "FROM unnest(%s::smallint[], %s::bigint[]) AS n (kind, stem) GROUP BY kind, stem "
         "ON CONFLICT (ws, kind, stem) DO UPDATE SET df = term.df + excluded.df",
-        (ws, kinds, of_stems),
+        *(kinds, of_stems),
     )
 
 
-def remove(connection: Connection, ws: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
+def remove(connection: Connection, rows: Sequence[tuple[int, int, bytes]]) -> None:
     """Removes passages: triples of kind, id and the stems of all words, as they are stored."""
     import numpy as np
 
     for kind in (SAID, LINES):
-        merged = _merged(connection, ws, kind)
         each = {
             number: np.unique(np.frombuffer(stems, dtype="<u4")).astype(np.int64)
             for of, number, stems in rows
@@ -149,96 +143,86 @@ def remove(connection: Connection, ws: int, rows: Sequence[tuple[int, int, bytes
         }
         if not each:
             continue
+        merged = _merged(connection, kind)
         flat = [stem for stems in each.values() for stem in stems.tolist()]
         connection.execute(
             "UPDATE term SET df = term.df - o.n FROM (SELECT stem, count(*) AS n FROM unnest(%s::bigint[]) AS s (stem) "
             "GROUP BY stem) o WHERE term.ws = %s AND term.kind = %s AND term.stem = o.stem",
-            (flat, ws, kind),
+            (flat, connection.ws, kind),
         )
-        connection.execute(
-            "DELETE FROM term WHERE ws = %s AND kind = %s AND stem = ANY(%s) AND df <= 0", (ws, kind, sorted(set(flat)))
+        connection.run(
+            "DELETE FROM term WHERE ws = %s AND kind = %s AND stem = ANY(%s) AND df <= 0", kind, sorted(set(flat))
         )
         connection.execute(
             "DELETE FROM posting_delta d USING unnest(%s::bigint[], %s::bigint[]) AS o (passage, stem) "
             "WHERE d.ws = %s AND d.kind = %s AND d.stem = o.stem AND d.passage = o.passage",
-            ([number for number, stems in each.items() for _ in stems], flat, ws, kind),
+            ([number for number, stems in each.items() for _ in stems], flat, connection.ws, kind),
         )
         for number, stems in each.items():
             if number <= merged:
-                connection.execute(
+                connection.run(
                     "INSERT INTO posting_gone (ws, kind, passage, stems) VALUES (%s, %s, %s, %s)",
-                    (ws, kind, number, stems.astype("<i8").tobytes()),
+                    *(kind, number, stems.astype("<i8").tobytes()),
                 )
 
 
-def merge_if_due(connection: Connection, ws: int) -> None:
+def merge_if_due(connection: Connection) -> None:
     """Merges new postings into blocks, and writes blocks with deleted passages anew, if there are enough of them."""
     for kind in (SAID, LINES):
-        row = connection.execute(
+        last, waiting = connection.row(
             "SELECT coalesce(max(id), 0), count(*) FROM passage WHERE ws = %s AND kind = %s AND id > %s",
-            (ws, kind, _merged(connection, ws, kind)),
-        ).fetchone()
-        assert row is not None
-        last, waiting = row
+            *(kind, _merged(connection, kind)),
+        )
         if waiting >= MERGE_AT:
-            _merge(connection, ws, kind, int(last))
-        gone = _gone(connection, ws, kind)
-        if len(gone) >= CLEAR_AT:
-            _clear(connection, ws, kind)
+            _merge(connection, kind, int(last))
+        if len(_gone(connection, kind)) >= CLEAR_AT:
+            _clear(connection, kind)
 
 
-def _merge(connection: Connection, ws: int, kind: int, last: int) -> None:
+def _merge(connection: Connection, kind: int, last: int) -> None:
     """Moves the postings of all passages up to `last` into blocks."""
     import numpy as np
 
-    rows = connection.execute(
+    rows = connection.rows(
         "DELETE FROM posting_delta WHERE ws = %s AND kind = %s AND passage <= %s RETURNING stem, passage, tf, len",
-        (ws, kind, last),
-        binary=True,
-    ).fetchall()
+        *(kind, last),
+    )
     fresh: dict[int, list[tuple[int, int, int]]] = {}
     for stem, *posting in sorted(rows):
         fresh.setdefault(stem, []).append((posting[0], posting[1], posting[2]))
-    open_blocks = connection.execute(
+    open_blocks = connection.rows(
         "DELETE FROM posting_block b USING (SELECT stem, max(first) AS first FROM posting_block WHERE ws = %s "
         "AND kind = %s AND stem = ANY(%s) GROUP BY stem) l WHERE b.ws = %s AND b.kind = %s AND b.stem = l.stem "
         "AND b.first = l.first AND b.n < %s RETURNING b.stem, b.ids, b.tfs, b.lens",
-        (ws, kind, sorted(fresh), ws, kind, BLOCK),
-        binary=True,
-    ).fetchall()
-    before = {stem: _unpacked(ids, tfs, lens) for stem, ids, tfs, lens in open_blocks}
+        *(kind, sorted(fresh), connection.ws, kind, BLOCK),
+    )
+    before = {stem: _unpacked(*packed) for stem, *packed in open_blocks}
     blocks: list[tuple[int, Any, Any, Any]] = []
     for stem, listed in fresh.items():
-        columns = np.array(listed, dtype=np.int64).T
-        ids, tfs, lens = columns[0], columns[1].astype(np.int32), columns[2].astype(np.int32)
+        ids, tfs, lens = _columns(listed)
         if stem in before:
             ids, tfs, lens = (np.concatenate(pair) for pair in zip(before[stem], (ids, tfs, lens), strict=True))
-        blocks += [
-            (stem, ids[at : at + BLOCK], tfs[at : at + BLOCK], lens[at : at + BLOCK])
-            for at in range(0, len(ids), BLOCK)
-        ]
-    _write_blocks(connection, ws, kind, blocks)
-    connection.execute(
+        for at in range(0, len(ids), BLOCK):
+            blocks.append((stem, *(column[at : at + BLOCK] for column in (ids, tfs, lens))))
+    _write_blocks(connection, kind, blocks)
+    connection.run(
         "INSERT INTO counter (ws, name, value) VALUES (%s, %s, %s) "
         "ON CONFLICT (ws, name) DO UPDATE SET value = excluded.value",
-        (ws, f"merged {kind}", last),
+        *(f"merged {kind}", last),
     )
 
 
-def _clear(connection: Connection, ws: int, kind: int) -> None:
+def _clear(connection: Connection, kind: int) -> None:
     """Writes all blocks anew that name deleted passages."""
     import numpy as np
 
-    rows = connection.execute(
-        "DELETE FROM posting_gone WHERE ws = %s AND kind = %s RETURNING passage, stems", (ws, kind), binary=True
-    ).fetchall()
+    rows = connection.rows("DELETE FROM posting_gone WHERE ws = %s AND kind = %s RETURNING passage, stems", kind)
     gone = np.array([number for number, _ in rows], dtype=np.int64)
     stems = sorted({int(stem) for _, stored in rows for stem in np.frombuffer(stored, dtype="<i8")})
-    stale = connection.execute(
+    stale = connection.rows(
         "SELECT stem, first, ids, tfs, lens FROM posting_block WHERE ws = %s AND kind = %s AND stem = ANY(%s)",
-        (ws, kind, stems),
-        binary=True,
-    ).fetchall()
+        *(kind, stems),
+    )
     blocks: list[tuple[int, Any, Any, Any]] = []
     keys: list[tuple[int, int]] = []
     for stem, first, *packed in stale:
@@ -252,25 +236,20 @@ def _clear(connection: Connection, ws: int, kind: int) -> None:
     connection.execute(
         "DELETE FROM posting_block b USING unnest(%s::bigint[], %s::bigint[]) AS o (stem, first) "
         "WHERE b.ws = %s AND b.kind = %s AND b.stem = o.stem AND b.first = o.first",
-        ([stem for stem, _ in keys], [first for _, first in keys], ws, kind),
+        ([stem for stem, _ in keys], [first for _, first in keys], connection.ws, kind),
     )
-    _write_blocks(connection, ws, kind, blocks)
+    _write_blocks(connection, kind, blocks)
 
 
-def _write_blocks(connection: Connection, ws: int, kind: int, blocks: Sequence[tuple[int, Any, Any, Any]]) -> None:
-    connection.execute(
+def _write_blocks(connection: Connection, kind: int, blocks: Sequence[tuple[int, Any, Any, Any]]) -> None:
+    stems, ids, tfs, lens = zip(*blocks, strict=True) if blocks else ((), (), (), ())
+    connection.run(
         "INSERT INTO posting_block (ws, kind, stem, first, n, ids, tfs, lens) SELECT %s, %s, * FROM "
         "unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::bytea[], %s::bytea[], %s::bytea[])",
-        (
-            ws,
-            kind,
-            [stem for stem, *_ in blocks],
-            [int(ids[0]) for _, ids, *_ in blocks],
-            [len(ids) for _, ids, *_ in blocks],
-            [ids.astype("<i8").tobytes() for _, ids, *_ in blocks],
-            [tfs.astype("<i4").tobytes() for _, _, tfs, _ in blocks],
-            [lens.astype("<i4").tobytes() for *_, lens in blocks],
-        ),
+        *(kind, list(stems), [int(one[0]) for one in ids], [len(one) for one in ids]),
+        [one.astype("<i8").tobytes() for one in ids],
+        [one.astype("<i4").tobytes() for one in tfs],
+        [one.astype("<i4").tobytes() for one in lens],
     )
 
 
@@ -280,12 +259,20 @@ def _unpacked(ids: bytes, tfs: bytes, lens: bytes) -> tuple[Any, Any, Any]:
     return np.frombuffer(ids, dtype="<i8"), np.frombuffer(tfs, dtype="<i4"), np.frombuffer(lens, dtype="<i4")
 
 
-def _gone(connection: Connection, ws: int, kind: int) -> list[int]:
-    rows = connection.execute("SELECT passage FROM posting_gone WHERE ws = %s AND kind = %s", (ws, kind))
-    return [number for (number,) in rows]
+def _columns(listed: Sequence[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
+    import numpy as np
+
+    ids, tfs, lens = zip(*listed, strict=True)
+    return np.array(ids, dtype=np.int64), np.array(tfs, dtype=np.int32), np.array(lens, dtype=np.int32)
 
 
-def _merged(connection: Connection, ws: int, kind: int) -> int:
+def _gone(connection: Connection, kind: int) -> list[int]:
+    return [
+        number for (number,) in connection.rows("SELECT passage FROM posting_gone WHERE ws = %s AND kind = %s", kind)
+    ]
+
+
+def _merged(connection: Connection, kind: int) -> int:
     """Returns the number of the last passage whose postings are in blocks."""
-    row = connection.execute("SELECT value FROM counter WHERE ws = %s AND name = %s", (ws, f"merged {kind}")).fetchone()
-    return int(row[0]) if row else 0
+    (last,) = connection.row("SELECT value FROM counter WHERE ws = %s AND name = %s", f"merged {kind}") or (0,)
+    return int(last)

@@ -6,7 +6,7 @@ State and files are written in the same transactions, so the state is always com
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -43,32 +43,29 @@ class TeamState(State):
         self._complete = False
 
     async def complete(self) -> bool:
-        """Returns True unless the state was emptied: state and transcripts change together."""
         if not self._complete:
             self._complete = not await self.rows("SELECT 1 FROM counter WHERE {here}name = ?", _EMPTIED)
         return self._complete
 
-    async def completed(self) -> None:
-        """Records that the state has been read back from the transcripts."""
-        await self.run("DELETE FROM counter WHERE {here}name = ?", _EMPTIED)
+    def completed(self) -> Awaitable[None]:
+        return self.run("DELETE FROM counter WHERE {here}name = ?", _EMPTIED)
 
     async def data_version(self) -> int:
         """Returns the number of the last change notice of any process."""
         rows = await self.rows("SELECT value FROM counter WHERE {here}name = 'change'")
         return int(rows[0][0]) if rows else 0
 
-    async def log_access(self, path: str, kind: str, at: datetime) -> None:
-        """Records that a file was read or recovered."""
+    def log_access(self, path: str, kind: str, at: datetime) -> Awaitable[None]:
         statement = "INSERT INTO access ({ws_}path, kind, at, id) VALUES ({ws}?, ?, ?, ?)"
-        await self.run(statement, path, kind, moment_text(at), secrets.randbits(63))
+        return self.run(statement, path, kind, moment_text(at), secrets.randbits(63))
 
     def _tables(self, transaction: Transaction) -> Sequence[str]:
         return (*_TABLES, "change")  # change notices name files and sessions
 
-    async def _wipe(self) -> str:
+    def _wipe(self) -> Awaitable[str]:
         from anyio.to_thread import run_sync
 
-        return await run_sync(self._database.vacuum)
+        return run_sync(self._database.vacuum)
 
     def _emptied(self, transaction: Transaction) -> None:
         transaction.run("INSERT INTO counter (ws, name, value) VALUES ({ws}?, 1) ON CONFLICT DO NOTHING", _EMPTIED)

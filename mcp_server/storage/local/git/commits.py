@@ -18,7 +18,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -35,7 +35,7 @@ _OURS = {
     "GIT_COMMITTER_EMAIL": "context-manager@localhost",
 }
 _TRIES = 8
-_STALE_LOCK_SECONDS = 600
+_STALE_SECONDS = 600
 _PENDING = "context-manager-index.json"
 _NO_WAY = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
 """Parts of git's errors that concern all files, not a single one."""
@@ -54,13 +54,13 @@ class Committer:
         forgetting = _FORGETTING.search(message) is not None
         self.check_free(detached=forgetting)  # a request to forget concerns every version
         try:
-            self._remove_leftovers()
+            _remove_stale(self._repository.folder().glob("context-manager-*.index*"))
             self._finish_pending()
             for attempt in range(_TRIES):
                 done = self._try_commit(wanted, message, Admission(forgetting, redacted))
                 if done is not None:
                     return done
-                self._remove_stale_locks()
+                _remove_stale(self._locks())
                 time.sleep(0.01 * 2**attempt)
         except Failed as error:
             raise Unavailable(
@@ -133,12 +133,7 @@ class Committer:
             left_out = self._take_in(paths, index)
             now = self._repository.staged(paths, index)
             left_out |= self._refused(paths, before, now, admission)
-            restored = [f"{before[path]}\t{path}" for path in left_out if path in before]
-            removed = [path for path in left_out if path not in before]
-            if restored:
-                self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(restored))
-            if removed:
-                self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+            self._repository.set_entries(index, {path: before.get(path, "") for path in left_out})
             tree = self._repository.text("write-tree", index=index)
         changed = {path: (before.get(path, ""), now.get(path, "")) for path in paths if path not in left_out}
         changed = {path: entries for path, entries in changed.items() if entries[0] != entries[1]}
@@ -242,18 +237,11 @@ class Committer:
             except Failed:
                 if not (self._repository.folder() / "index.lock").exists():
                     raise
-                self._remove_stale_locks()
+                _remove_stale(self._locks())
                 time.sleep(0.01 * 2**attempt)
             else:
                 return True
         return False
-
-    def _remove_leftovers(self) -> None:
-        """Deletes the private indexes of killed commands."""
-        for index in self._repository.folder().glob("context-manager-*.index*"):
-            with contextlib.suppress(OSError):
-                if time.time() - index.stat().st_mtime > _STALE_LOCK_SECONDS:
-                    index.unlink()
 
     def _locks(self) -> list[Path]:
         folder = self._repository.folder()
@@ -262,12 +250,14 @@ class Committer:
             names.append(folder / (self._repository.text("symbolic-ref", "--quiet", "HEAD") + ".lock"))
         return [name for name in names if name.exists()]
 
-    def _remove_stale_locks(self) -> None:
-        """Deletes locks older than ten minutes: a killed git leaves its lock, and no command takes that long."""
-        for lock in self._locks():
-            with contextlib.suppress(OSError):
-                if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
-                    lock.unlink()
+
+def _remove_stale(files: Iterable[Path]) -> None:
+    """Deletes locks and private indexes older than ten minutes: a killed git leaves them, and no command takes that
+    long."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _STALE_SECONDS:
+                file.unlink()
 
 
 def _text_of(objects: Objects, entry: str) -> str | None:

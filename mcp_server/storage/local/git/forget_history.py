@@ -241,14 +241,6 @@ class Survey:
     remotes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """The number of rewritten commits, and the objects (hashes) and files that still contain the text."""
-
-    commits: int
-    left: tuple[str, ...] = ()
-
-
 class History:
     """The history of the repository in `root/.git`."""
 
@@ -267,11 +259,11 @@ class History:
             for commit in order:
                 writer.commit(commit)
             own = [commit for commit in order if commit in writer.holding]
+            remotes = tuple(self._repository.text("remote").split())
             if not own:
-                return Survey(0, remotes=tuple(self._repository.text("remote").split()))
+                return Survey(0, remotes=remotes)
             when = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", objects.read(own[0])[1], re.MULTILINE)
             at = moment_of(when[1].decode()) if when else None
-            remotes = tuple(self._repository.text("remote").split())
             return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), remotes)
 
     def texts(self) -> Iterator[tuple[str, str]]:
@@ -326,8 +318,9 @@ class History:
         if any((self._folder / "worktrees").glob("*")):
             raise Refused("other worktrees are linked to this repository; `git worktree remove` them first")
 
-    def rewrite(self, request: Forgotten) -> Rewritten:
-        """Removes a request's text from all history. Raises Refused as `check` does, Unavailable if git fails."""
+    def rewrite(self, request: Forgotten) -> list[str]:
+        """Removes a request's text from all history. Returns the objects (hashes) and files that still contain it.
+        Raises Refused as `check` does, Unavailable if git fails."""
         self.check()
         with Objects(self._root) as objects:
             writer = Rewriter(objects, request, self._folder / "objects")
@@ -342,14 +335,15 @@ class History:
                 leftover.unlink()
         self._git("gc", "--quiet", "--prune=now")
         self._git("prune", "--expire=now")
-        return Rewritten(len(writer.holding), tuple(self._left(request)))
+        return list(self._left(request))
 
     # ------------------------------------------------------------ reading
 
     def _commits(self, objects: Objects) -> list[str]:
         """Returns every commit that is reachable from a ref, a stash, a reflog or HEAD, parents first."""
         roots = {oid for _, oid, _ in self._refs()}
-        roots.update(oid for file in self._reflogs() for line in _lines(file) for oid in _oids_of(line))
+        named = (part for file in self._reflogs() for line in _lines(file) for part in line.split(" ", 2)[:2])
+        roots.update(oid for oid in named if re.fullmatch(r"[0-9a-f]{40,64}", oid) and oid.strip("0"))
         roots.add(self._text("rev-parse", "--quiet", "--verify", "HEAD", fails=True))
         tips = sorted({tip for root in roots if root and (tip := objects.commit_of(root))})
         if not tips:
@@ -360,11 +354,7 @@ class History:
     def _refs(self) -> list[tuple[str, str, str]]:
         """Returns (name, object, target of a symbolic ref or "")."""
         listed = self._text("for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)")
-        found: list[tuple[str, str, str]] = []
-        for line in listed.split("\n") if listed else ():
-            name, oid, symbolic = line.split("\0")
-            found.append((name, oid, symbolic))
-        return found
+        return [tuple(line.split("\0")) for line in listed.split("\n") if line]  # type: ignore[misc]
 
     def _reflogs(self) -> list[Path]:
         return sorted(path for path in (self._folder / "logs").rglob("*") if path.is_file())
@@ -481,7 +471,3 @@ class History:
 def _lines(file: Path) -> list[str]:
     """Returns the lines of a reflog. Only line feeds end them, because a subject may contain other line ends."""
     return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
-
-
-def _oids_of(line: str) -> list[str]:
-    return [part for part in line.split(" ", 2)[:2] if re.fullmatch(r"[0-9a-f]{40,64}", part) and part.strip("0")]

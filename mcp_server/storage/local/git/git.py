@@ -165,7 +165,7 @@ class Past:
     def _has_history(self) -> bool:
         if version() is None:
             raise Unavailable(NEEDS_GIT)
-        return self._repository.exists() and self._repository.head() is not None
+        return self._repository.head() is not None
 
     def _need_history(self) -> None:
         if not self._has_history():
@@ -215,7 +215,7 @@ _HEAD_BYTES = 4096
 """Bytes of a transcript that contain its front matter, which has the end of the conversation."""
 
 
-class Git:
+class Git(Repository):
     """The git repository of a workspace. `clock` dates commits and tags; without it git's own clock does.
 
     `files` are the workspace's files, if `.local/` is elsewhere.
@@ -224,16 +224,16 @@ class Git:
     def __init__(
         self, root: Path, clock: Callable[[], datetime] | None = None, files: WorkspaceFiles | None = None
     ) -> None:
+        super().__init__(root)
         self.clock = clock
-        self._repository = Repository(root)
-        self._committer = Committer(self._repository, clock)
-        self.past = Past(self._repository)
-        self.merging = Merger(self._repository, self._committer, files or WorkspaceFiles(root))
-        self.remote = Remote(self._repository)
-        self.tags = Tags(self._repository, self._committer)
-        self.worktrees = Worktrees(self._repository)
-        self.hooks = Hooks(self._repository)
-        self.health = Health(self._repository, self._committer, self.remote)
+        self._committer = Committer(self, clock)
+        self.past = Past(self)
+        self.merging = Merger(self, self._committer, files or WorkspaceFiles(root))
+        self.remote = Remote(self)
+        self.tags = Tags(self, self._committer)
+        self.worktrees = Worktrees(self)
+        self.hooks = Hooks(self)
+        self.health = Health(self, self._committer, self.remote)
 
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Raises Unavailable: the workspace itself is a repository."""
@@ -251,20 +251,14 @@ class Git:
         """Returns git's version, such as `2.39.5`; None if it was not found."""
         return repository.version()
 
-    def head(self) -> str | None:
-        """Returns the id of the current commit; None before the first one, or without a repository."""
-        if not self._repository.exists():
-            return None
-        return self._repository.head()
-
     def init(self) -> bool:
         """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""
-        if self._repository.exists():
+        if self.exists():
             return False
         try:
-            self._repository.run("init", "--quiet", "--initial-branch=main")
+            self.run("init", "--quiet", "--initial-branch=main")
         except Failed:  # git before 2.28
-            self._repository.run("init", "--quiet")
+            self.run("init", "--quiet")
         return True
 
     def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
@@ -288,9 +282,9 @@ class Git:
 
         Ignored files, nested repositories and files that a sparse checkout leaves out do not count. Raises Unavailable.
         """
-        if not self._repository.exists():
+        if not self.exists():
             return []
-        listed = self._repository.run(
+        listed = self.run(
             "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *prefixes
         )
         names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
@@ -301,7 +295,7 @@ class Git:
         head = self.head()
         if head is None:
             return self.uncommitted(prefixes)
-        listed = self._repository.run("diff-index", "--cached", "--name-only", "-z", head, "--", *prefixes)
+        listed = self.run("diff-index", "--cached", "--name-only", "-z", head, "--", *prefixes)
         staged = (os.fsdecode(name) for name in listed.split(b"\0") if name)
         return sorted({*self.uncommitted(prefixes), *staged})
 
@@ -310,13 +304,15 @@ class Git:
 
         Open conversations are left out. Files that a filter encrypts have no text.
         """
-        root = self._repository.root
+        root = self.root
         paths = [path for path in self.uncommitted(prefixes) if not _is_open(root, path)]
         read = paths[:MOST_READ]
         before = self.committed_texts(read, LONGEST_TEXT)
-        closed = self._repository.filtered(read)
+        closed = self.filtered(read)
         known = [FileChange(path, before[path], _text_now(root / path)) for path in read if path not in closed]
-        known += [_unread(path, before[path], _text_now(root / path)) for path in sorted(closed)]
+        for path in sorted(closed):
+            there = before[path] is not None, _text_now(root / path) is not None
+            known.append(FileChange(path, *("" if one else None for one in there)))
         return known + [FileChange(path, "", "" if (root / path).exists() else None) for path in paths[MOST_READ:]]
 
     def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
@@ -327,19 +323,10 @@ class Git:
         commit = at or self.head()
         if commit is None:
             return dict.fromkeys(paths)
-        entries = self._repository.entries_of(commit, paths)
+        entries = self.entries_of(commit, paths)
         blobs = {path: entry.split(" ")[1] for path, entry in entries.items() if entry.startswith("100")}
-        with Objects(self._repository.root) as objects:
+        with Objects(self.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
-
-    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        """Returns those paths that git ignores and does not track, each with the place of the rule. Raises
-        Unavailable."""
-        return self._repository.ignored(paths) if self._repository.exists() else {}
-
-    def is_shallow(self) -> bool:
-        """Returns whether the repository is a shallow clone (`git clone --depth`)."""
-        return self._repository.exists() and self._repository.is_shallow()
 
     def check_free(self) -> None:
         """Raises Unavailable if git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
@@ -349,14 +336,10 @@ class Git:
 
     def unmerged(self) -> tuple[str, list[str]]:
         """Returns git's unfinished operation (empty: none), and the files that it could not merge."""
-        busy = self._repository.busy() if self._repository.exists() else None
+        busy = self.busy() if self.exists() else None
         if busy is None:
             return "", []
-        return busy, sorted({path for _, path in entries_in(self._repository.run("ls-files", "--unmerged", "-z"))})
-
-    def branch(self) -> str | None:
-        """Returns the branch that HEAD is on; None if HEAD is detached or there is no repository."""
-        return self._repository.branch() if self._repository.exists() else None
+        return busy, sorted({path for _, path in entries_in(self.run("ls-files", "--unmerged", "-z"))})
 
     def show(self, path: str, at: str) -> str:
         """Returns the file's text at a commit, tag or branch, or at a moment (`text.dates.moment`; of a day, its end).
@@ -365,7 +348,7 @@ class Git:
         """
         path = clean_path(path)
         commit = self.commit_at(at.strip())
-        listed = self._repository.entries_of(commit, [path])
+        listed = self.entries_of(commit, [path])
         if path not in listed:
             raise NotFound(
                 f"{path} was not there at {at} (commit {commit[:10]}); read it as it is, or ask for another time"
@@ -373,9 +356,9 @@ class Git:
         mode, blob = listed[path].split(" ")
         if not mode.startswith("100"):
             raise Invalid(f"{path} was not a file at {at}")
-        data = self._repository.run("cat-file", "blob", blob)
-        if self._repository.is_closed(data):
-            data = self._repository.opened(path, blob)
+        data = self.run("cat-file", "blob", blob)
+        if self.is_closed(data):
+            data = self.opened(path, blob)
         try:
             if b"\0" not in data:
                 return data.decode()
@@ -391,7 +374,7 @@ class Git:
         if self.head() is None:
             return []
         wanted = ("-z", "--raw", "--no-abbrev", "--no-renames", f"--format={_COMMIT}", f"--max-count={commits}")
-        log = self._repository.run("log", *wanted, "--", *map(clean_path, prefixes))
+        log = self.run("log", *wanted, "--", *map(clean_path, prefixes))
         return [
             Version(path, commit.id, commit.at, commit.subject, blob)
             for commit, (mode, _, blob, path) in _raw(log)
@@ -400,7 +383,7 @@ class Git:
 
     def blob(self, name: str) -> bytes:
         """Returns the bytes of a blob by its name, as `versions` gives it. Raises Unavailable."""
-        return self._repository.run("cat-file", "blob", name)
+        return self.run("cat-file", "blob", name)
 
     def commit_at(self, at: str) -> str:
         """Returns the commit that `at` names: a commit, tag or branch, or the last commit before a moment
@@ -415,7 +398,7 @@ class Git:
 
     def trees(self) -> GitTrees | None:
         """Returns the store for checkpoints in this repository; None without git or a repository."""
-        return GitTrees(self._repository) if self.available() and self._repository.exists() else None
+        return GitTrees(self) if self.available() and self.exists() else None
 
     def tree_now(self, prefixes: Sequence[str]) -> str:
         """Returns the id of a tree: the last commit, with the current files under these paths."""
@@ -427,10 +410,6 @@ class Git:
 
 def _text(data: bytes, longest: int) -> str:
     return "" if len(data) > longest or b"\0" in data else data.decode("utf-8", "replace")
-
-
-def _unread(path: str, before: str | None, after: str | None) -> FileChange:
-    return FileChange(path, None if before is None else "", None if after is None else "")
 
 
 def _is_open(root: Path, path: str) -> bool:

@@ -261,8 +261,8 @@ class Health:
     @contextlib.contextmanager
     def _index_of(self, entries: dict[str, str]) -> Iterator[Path]:
         with self._repository.index_of(None) as index:
-            lines = [f"{entry}\t{path}" for path, entry in entries.items() if entry != "conflict"]
-            self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
+            known = {path: entry for path, entry in entries.items() if entry != "conflict"}
+            self._repository.set_entries(index, known)
             yield index
 
 

@@ -9,10 +9,10 @@ the scripts only run the user's hooks. `remove` restores everything.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -31,18 +31,8 @@ _KEY = "contextmanager.hooksPath"
 """The setting that keeps the repository's own `core.hooksPath` while ours replaces it."""
 
 _OTHERS = (
-    "applypatch-msg",
-    "pre-applypatch",
-    "post-applypatch",
-    "pre-merge-commit",
-    "prepare-commit-msg",
-    "pre-rebase",
-    "post-checkout",
-    "post-merge",
-    "pre-push",
-    "post-rewrite",
-    "sendemail-validate",
-    "pre-auto-gc",
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-merge-commit", "prepare-commit-msg", "pre-rebase"),
+    *("post-checkout", "post-merge", "pre-push", "post-rewrite", "sendemail-validate", "pre-auto-gc"),
     "push-to-checkout",
 )
 
@@ -55,7 +45,7 @@ class Hooks:
 
     def in_place(self) -> bool:
         """Returns whether this version's hooks are in place. Quick: does not run git."""
-        git = self._git_folder()
+        git = self._repository.common_folder()
         if str(git / _FOLDER) in (_read(git / "config") or ""):
             return all(_read(git / _FOLDER / name) == self._script(name, _asked(name)) for name in OURS)
         return all(_read(git / "hooks" / n) == self._script(n, str(git / "hooks" / f"{n}.chained")) for n in OURS)
@@ -63,8 +53,7 @@ class Hooks:
     def ensure(self) -> None:
         """Writes our hooks if they are not in place. Raises Unavailable."""
         try:
-            foreign = self._foreign_folder()
-            if foreign is None:
+            if self._foreign_folder() is None:
                 self._into_git_folder()
             else:
                 self._into_folder_of_ours()
@@ -77,7 +66,7 @@ class Hooks:
     def remove(self) -> None:
         """Removes our hooks and restores the user's. Raises Unavailable."""
         try:
-            folder = self._git_folder() / "hooks"
+            folder = self._repository.common_folder() / "hooks"
             for name in OURS:
                 place, chained = folder / name, folder / f"{name}.chained"
                 if _is_ours(place):
@@ -99,7 +88,7 @@ class Hooks:
         """Returns the state of the hooks in words."""
         if not self.in_place():
             return "not in place: commits by hand are not checked"
-        ours = str(self._folder()) in (_read(self._git_folder() / "config") or "")
+        ours = str(self._folder()) in (_read(self._repository.common_folder() / "config") or "")
         return "in place, with those of your core.hooksPath behind them" if ours else "in .git/hooks"
 
     def take_mark(self) -> str | None:
@@ -112,11 +101,8 @@ class Hooks:
 
     # ------------------------------------------------------------ inside
 
-    def _git_folder(self) -> Path:
-        return self._repository.common_folder()
-
     def _folder(self) -> Path:
-        return self._git_folder() / _FOLDER
+        return self._repository.common_folder() / _FOLDER
 
     def _foreign_folder(self) -> str | None:
         """Returns the user's `core.hooksPath`, also if ours has replaced it; None without one."""
@@ -125,19 +111,13 @@ class Hooks:
             return None
         if chosen != str(self._folder()):
             return chosen
-        return next(
-            (
-                path
-                for scope in (("--local", _KEY), ("--global", "core.hooksPath"), ("--system", "core.hooksPath"))
-                if (path := self._config(*scope)) is not None
-            ),
-            None,
-        )
+        scopes = (("--local", _KEY), ("--global", "core.hooksPath"), ("--system", "core.hooksPath"))
+        return next((path for scope in scopes if (path := self._config(*scope)) is not None), None)
 
     def _into_git_folder(self) -> None:
         if self._config("--local", "core.hooksPath") == str(self._folder()):  # the user has removed theirs
             self._repository.run("config", "--local", "--unset", "core.hooksPath")
-        folder = self._git_folder() / "hooks"
+        folder = self._repository.common_folder() / "hooks"
         folder.mkdir(exist_ok=True)
         for name in OURS:
             place, chained = folder / name, folder / f"{name}.chained"
@@ -160,21 +140,25 @@ class Hooks:
         fields = {
             "VERSION": __version__,
             "COMMAND": shlex.quote(command()),
-            "CHAINED": chained if chained.startswith("$(") else _in_quotes(chained),
+            "CHAINED": chained if chained.startswith("$(") else re.sub(r'([\\"$`])', r"\\\1", chained),
             "NEXT": '[ -x "$chained" ] && exec "$chained" "$@"',
             "MOST": str(MOST_LINES),
             "WARN": str(WARN_LINES),
             "OPEN": OPEN,
         }
-        return _filled(_template(name if name in OURS else "other"), fields)
+        template = resources.files("mcp_server.data").joinpath("hooks", name if name in OURS else "other")
+        text = template.read_text("utf-8").replace("\r\n", "\n")
+        for field, value in fields.items():
+            text = text.replace(f"@{field}@", value)
+        return text
 
     def hides_local(self) -> bool:
         """Returns whether `ensure` has run in this repository. A clone does not copy what it writes."""
-        return "/.local/" in (_read(self._git_folder() / "info" / "exclude") or "").split("\n")
+        return "/.local/" in (_read(self._repository.common_folder() / "info" / "exclude") or "").split("\n")
 
     def _hide_local(self) -> None:
         """Excludes `.local/` from git, also in a repository whose .gitignore is not ours."""
-        place = self._git_folder() / "info" / "exclude"
+        place = self._repository.common_folder() / "info" / "exclude"
         text = _read(place) or ""
         if not self.hides_local():
             place.parent.mkdir(exist_ok=True)
@@ -189,10 +173,8 @@ class Hooks:
 
 def _asked(name: str) -> str:
     """Returns the shell expression for a hook in the user's hooks folder, which is evaluated when the hook runs."""
-    scopes = (
-        f"--local --type=path {_KEY}",
-        *(f"{scope} --type=path core.hooksPath" for scope in ("--global", "--system")),
-    )
+    hooks = "--type=path core.hooksPath"
+    scopes = (f"--local --type=path {_KEY}", f"--global {hooks}", f"--system {hooks}")
     return f"$({' || '.join(f'git config {scope}' for scope in scopes)})/{name}"
 
 
@@ -200,21 +182,6 @@ def command() -> str:
     """Returns the path of our installed command: next to the interpreter, else on PATH."""
     beside = Path(sys.executable).with_name("context-manager.exe" if os.name == "nt" else "context-manager")
     return str(beside) if beside.exists() else shutil.which("context-manager") or "context-manager"
-
-
-def _template(name: str) -> str:
-    return resources.files("mcp_server.data").joinpath("hooks", name).read_text("utf-8").replace("\r\n", "\n")
-
-
-def _filled(text: str, fields: Mapping[str, str]) -> str:
-    for name, value in fields.items():
-        text = text.replace(f"@{name}@", value)
-    return text
-
-
-def _in_quotes(path: str) -> str:
-    """Escapes a path for double quotes in sh."""
-    return "".join(f"\\{character}" if character in '\\"$`' else character for character in path)
 
 
 def _is_ours(place: Path) -> bool:

@@ -57,7 +57,7 @@ class Merger:
             changed = self._changed(old, tree)
             kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
             if kept:
-                self._set(index, kept)
+                self._repository.set_entries(index, kept)
                 tree = self._repository.text("write-tree", index=index)
                 changed = {path: entries for path, entries in changed.items() if path not in kept}
         return Plan(old, tree, changed, tuple(path for path in both if path in changed))
@@ -66,12 +66,11 @@ class Merger:
         """Returns the plan with these contents instead; None removes a file."""
         if not contents:
             return plan
-        with self._repository.index_of(None) as index:
-            self._repository.run("read-tree", plan.tree, index=index)
+        with self._repository.index_of(plan.tree) as index:
             entries = {
                 path: self._stored(path, data, plan.changed.get(path, ("", ""))[1]) for path, data in contents.items()
             }
-            self._set(index, entries)
+            self._repository.set_entries(index, entries)
             tree = self._repository.text("write-tree", index=index)
         return Plan(plan.old, tree, self._changed(plan.old, tree), plan.both)
 
@@ -97,7 +96,10 @@ class Merger:
         wanted = {path: entries for path, entries in plan.changed.items() if path not in hidden}
         written: list[str] = []
         with tempfile.TemporaryDirectory(prefix="merge-", dir=files.local) as folder:
-            fresh = self._checked_out(plan.tree, [path for path, (_, new) in wanted.items() if new], Path(folder))
+            fresh = Path(folder)
+            with self._repository.index_of(plan.tree) as index:
+                paths, prefix = nul([path for path, (_, new) in wanted.items() if new]), f"--prefix={fresh}{os.sep}"
+                self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=paths)
             written += self._relinked(wanted, fresh)  # first: a folder may replace a link
             wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
             places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
@@ -209,7 +211,7 @@ class Merger:
             else:
                 one, other = (self.content(path, entry) or b"" for entry in (ours, theirs))
                 settled[path] = self._stored(path, resolve(path, self.content(path, base), one, other), ours)
-        self._set(index, settled)
+        self._repository.set_entries(index, settled)
         return list(settled)
 
     def _stored(self, path: str, data: bytes | None, like: str) -> str:
@@ -218,14 +220,6 @@ class Merger:
             return ""
         blob = self._repository.text("hash-object", "-w", f"--path={path}", "--stdin", stdin=data)
         return f"{like.split(' ')[0] if like.startswith('100') else '100644'} {blob}"
-
-    def _set(self, index: Path, entries: Mapping[str, str]) -> None:
-        removed = [path for path, entry in entries.items() if not entry]
-        lines = [f"{entry}\t{path}" for path, entry in entries.items() if entry]
-        if removed:
-            self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
-        if lines:
-            self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
 
     def _changed(self, old: str, new: str) -> dict[str, tuple[str, str]]:
         """Returns path → (old entry, new entry)."""
@@ -237,14 +231,6 @@ class Merger:
                 entries = [f"{modes[side]} {modes[side + 2]}" if modes[side].strip("0") else "" for side in (0, 1)]
                 found[os.fsdecode(next(parts))] = (entries[0], entries[1])
         return found
-
-    def _checked_out(self, tree: str, paths: Sequence[str], folder: Path) -> Path:
-        """Checks these files of a tree out into a folder."""
-        with self._repository.index_of(None) as index:
-            self._repository.run("read-tree", tree, index=index)
-            prefix = f"--prefix={folder}{os.sep}"
-            self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=nul(paths))
-        return folder
 
     def _as_committed(self, wanted: Mapping[str, tuple[str, str]], live: Mapping[str, bytes | None]) -> frozenset[str]:
         """Returns the paths whose files have not changed since the old commit."""

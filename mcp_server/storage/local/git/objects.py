@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, nul, plain_environment
+from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, plain_environment
 
 REFS = "refs/memory/checkpoints/"
 PREFIX = "git:"
@@ -34,7 +34,6 @@ class GitTrees:
         self._repository = repository
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        """Returns the paths whose bytes git has already, under any name."""
         names = self._names(contents)
         held = self._held(names.values())
         return frozenset(path for path, name in names.items() if name in held)
@@ -48,7 +47,6 @@ class GitTrees:
         return f"{PREFIX}{number}"
 
     def tree_of(self, number: str) -> str | None:
-        """Returns the name of the tree under a number; None if there is none."""
         return f"{PREFIX}{number}" if number in self.numbers() else None
 
     def names(self, tree: str) -> dict[str, str]:
@@ -64,7 +62,6 @@ class GitTrees:
         return {path: entry.split(" ")[1] for path, entry in entries.items()}
 
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
-        """Returns the bytes of these files of a tree; missing ones are left out."""
         names = self.names(tree)
         wanted = {path: names[path] for path in paths if path in names}
         if not wanted:
@@ -84,7 +81,6 @@ class GitTrees:
         self._repository.run("update-ref", "-d", REFS + number)
 
     def numbers(self) -> frozenset[str]:
-        """Returns the numbers of all trees."""
         listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
         return frozenset(line.removeprefix(REFS) for line in listed.splitlines())
 
@@ -113,8 +109,7 @@ class GitTrees:
 
     def _tree(self, names: Mapping[str, str]) -> str:
         with self._repository.index_of(None) as index:
-            lines = [f"100644 {name}\t{path}" for path, name in names.items()]
-            self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
+            self._repository.set_entries(index, {path: f"100644 {name}" for path, name in names.items()})
             return self._repository.text(*_ON_DISK, "write-tree", index=index)
 
 

@@ -111,7 +111,7 @@ class Worktrees:
 
     def branches(self, prefix: str) -> list[Branch]:
         """Returns the branches whose names begin with `prefix` (`explore/`)."""
-        if not self._repository.exists() or self._repository.head() is None:
+        if self._repository.head() is None:
             return []
         said = self._repository.text(
             "for-each-ref",
@@ -172,14 +172,11 @@ class Worktrees:
         this one's index."""
         command = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(self._repository.root), *arguments]
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=plain_environment()
-            )
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, env=plain_environment())
         except FileNotFoundError as error:
             raise Unavailable(NEEDS_GIT) from error
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()
-            raise Failed(" ".join(arguments[:2]), said)
+        except subprocess.CalledProcessError as error:
+            raise Failed(" ".join(arguments[:2]), error.stderr.decode("utf-8", "replace").strip()) from None
 
 
 class Tags:
@@ -218,14 +215,7 @@ class Tags:
             # Not signed, as our commits are not: nobody could type a passphrase.
             self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
         else:
-            self._point(name, commit)
-
-    def create_new(self, name: str, commit: str) -> bool:
-        """Creates a tag. Returns False if the name is taken. Raises Unavailable."""
-        if self._repository.text("tag", "--list", name):
-            return False
-        self._point(name, commit)
-        return True
+            self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
 
     def remove(self, name: str) -> None:
         """Deletes a tag. Raises Unavailable."""
@@ -233,7 +223,7 @@ class Tags:
 
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]:
         """Returns the commits of the branch under these paths since a moment, with their times (UTC), oldest first."""
-        if not self._repository.exists() or self._repository.head() is None:
+        if self._repository.head() is None:
             return []
         said = self._repository.text(
             "log", "--format=%H %ct", f"--since={moment.isoformat()}", "--", *map(clean_path, paths)
@@ -241,6 +231,3 @@ class Tags:
         # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])
-
-    def _point(self, name: str, commit: str) -> None:
-        self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))

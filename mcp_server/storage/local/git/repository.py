@@ -63,14 +63,18 @@ class Repository:
         return (self.root / ".git").exists()
 
     def head(self) -> str | None:
-        """Returns the id of the current commit; None before the first one."""
+        """Returns the id of the current commit; None before the first one, or without a repository."""
+        if not self.exists():
+            return None
         try:
             return self.text("rev-parse", "--quiet", "--verify", "HEAD^{commit}") or None
         except Failed:
             return None
 
     def branch(self) -> str | None:
-        """Returns the name of the branch that HEAD is on; None if HEAD is detached."""
+        """Returns the name of the branch that HEAD is on; None if HEAD is detached, or without a repository."""
+        if not self.exists():
+            return None
         with contextlib.suppress(OSError):
             said = (self.folder() / "HEAD").read_text("utf-8", "replace").strip()
             if said.startswith(_ON_BRANCH) and said != _ELSEWHERE:
@@ -146,7 +150,7 @@ class Repository:
 
         The paths need not exist.
         """
-        if not paths:
+        if not paths or not self.exists():
             return {}
         given = nul([f"./{path}" for path in paths])  # otherwise a leading ':' is special
         plain = {"GIT_LITERAL_PATHSPECS": "0"}  # only this command refuses it
@@ -192,6 +196,15 @@ class Repository:
         finally:
             for leftover in (index, index.with_name(index.name + ".lock")):
                 leftover.unlink(missing_ok=True)
+
+    def set_entries(self, index: Path, entries: Mapping[str, str]) -> None:
+        """Sets paths of a private index to their `mode blob`; an empty entry removes a path."""
+        removed = [path for path, entry in entries.items() if not entry]
+        lines = [f"{entry}\t{path}" for path, entry in entries.items() if entry]
+        if removed:
+            self.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+        if lines:
+            self.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
 
     def text(self, *arguments: str, **options: Any) -> str:
         """Runs a git command and returns its output as text."""

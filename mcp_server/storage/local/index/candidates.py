@@ -1,4 +1,5 @@
-"""Searches an open index: candidates, which may answer a query, with the raw values that the ranking needs.
+"""Reads an open index: candidates, which may answer a query, with the raw values that the ranking needs; and what the
+index knows of a file or a session.
 
 Two connections work at once: one fetches by words (`query_plan`), the other by meaning (`vectors`). All of the some
 hundred passages are then scored by every word and by the exact cosine, however they were found. The thread of the first
@@ -18,15 +19,27 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.concurrency import both
+from mcp_server.model import Exchange
 from mcp_server.search.ranking import matching_best
-from mcp_server.storage.index.query_plan import QueryPlan, Scope
-from mcp_server.storage.index.scoring import FILLING_PARTS, Found, attach_lines, score
-from mcp_server.storage.local.index import vectors
-from mcp_server.storage.local.index.generations import OpenReader
+from mcp_server.storage.index.file_reader import Row, Signals
+from mcp_server.storage.index.scoring import (
+    EXCHANGE_PARTS,
+    FILLING_PARTS,
+    Found,
+    QueryPlan,
+    Scope,
+    attach_lines,
+    exchanges_of,
+    passage_of,
+    score,
+)
+from mcp_server.storage.local.index.generations import Opened
 from mcp_server.storage.local.index.query_plan import fetch_by_words, in_scope, plan_query, scope_of
-from mcp_server.storage.local.index.vectors import nearest
+from mcp_server.storage.local.index.vectors import nearest, state
+from mcp_server.storage.local.index.writer import UNFINISHED, storable
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.entries import Source
+from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -46,7 +59,7 @@ class Search:
     """A search in an open index. `embed` returns the query's vector, on the second connection's thread; None for a
     search by words alone."""
 
-    opened: OpenReader
+    opened: Opened
     text: str
     filters: Filters
     mode: Mode
@@ -75,7 +88,7 @@ async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]]
 
 def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
     vector = wanted.embed(wanted.text) if wanted.embed else None
-    kept = vectors.state(connection)
+    kept = state(connection)
     if vector is None or int(kept["dimensions"]) != len(vector):
         return None, []
     scope = scope_of(connection, wanted.filters)
@@ -177,3 +190,93 @@ def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names
                 "SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),)
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers for `status`.
+
+    `problems`: a sentence for each file that could not be read correctly. `unfinished`: the number of files that are
+    indexed only in part.
+    """
+
+    files: int
+    passages: int
+    not_embedded: int
+    problems: tuple[str, ...]
+    unfinished: int = 0
+
+
+def counts(connection: sqlite3.Connection) -> Counts:
+    """Returns the numbers for `status`."""
+    (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
+    (passages,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
+    (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
+    problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
+    (unfinished,) = connection.execute("SELECT count(*) FROM files WHERE size = ?", (UNFINISHED,)).fetchone()
+    not_embedded = waiting if int(state(connection)["dimensions"]) else 0
+    return Counts(files, passages, not_embedded, tuple(row[0] for row in problems), unfinished)
+
+
+def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Returns for each of these files that is indexed its size (bytes) and mtime (ns) when it was indexed."""
+    rows = connection.execute(
+        "SELECT path, size, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
+    )
+    return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
+
+
+def exchanges(
+    connection: sqlite3.Connection, vector: NDArray[np.float32], turns: Sequence[Source]
+) -> dict[Source, Exchange]:
+    """Returns how near these turns and their neighbors are to a message's vector; nothing for turns without one."""
+    rows = connection.execute(
+        "SELECT DISTINCT f.path, n.mark, n.part, p.vector FROM json_each(?) j "
+        "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
+        "CROSS JOIN knowledge_meta n ON n.file = f.id "
+        "AND n.mark BETWEEN json_extract(j.value, '$[1]') - 1 AND json_extract(j.value, '$[1]') + 1 "
+        "CROSS JOIN passages p ON p.id = n.id WHERE n.part < ? AND length(p.vector) = ?",
+        (json.dumps([(one.path, one.turn) for one in turns]), EXCHANGE_PARTS, 2 * len(vector)),
+    )
+    return exchanges_of(rows, vector, turns)
+
+
+def last_turn(connection: sqlite3.Connection, session: str) -> int:
+    """Returns the number of a session's newest indexed turn; 0 for none."""
+    sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
+    return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
+
+
+def sample(connection: sqlite3.Connection, most: int) -> list[str]:
+    """Returns the paths of at most `most` random indexed files. For half of them, the chance grows with the number of
+    passages."""
+    of_passages = "SELECT file FROM knowledge_meta ORDER BY random() LIMIT ?"
+    rows = connection.execute(f"SELECT DISTINCT path FROM files WHERE id IN ({of_passages})", (most // 2,)).fetchall()
+    rows += connection.execute("SELECT path FROM files ORDER BY random() LIMIT ?", (most - len(rows),)).fetchall()
+    return list(dict.fromkeys(row[0] for row in rows))
+
+
+def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Signals]) -> bool:
+    """Returns whether the index has exactly these passages of a file, with their words for the keyword search."""
+    expected = {
+        (row.mark, row.passage.part, row.digest, storable(row.passage.text), storable(" ".join(found.words)))
+        for row, found in zip(rows, cuts, strict=True)
+    }
+    stored = connection.execute(
+        "SELECT m.mark, m.part, m.digest, p.text, CASE m.derived WHEN 1 THEN l.words ELSE k.words END "
+        "FROM files f JOIN knowledge_meta m ON m.file = f.id LEFT JOIN passages p ON p.id = m.id "
+        "LEFT JOIN knowledge_fts k ON k.rowid = m.id LEFT JOIN lines_fts l ON l.rowid = m.id WHERE f.path = ?",
+        (path,),
+    ).fetchall()
+    return len(stored) == len(expected) and set(stored) == expected
+
+
+def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
+    """Returns passages that were written without an embedder: id and the text to embed."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}",
+        (most,),
+    ).fetchall()
+    names: dict[int, str] = {}
+    learn(connection, rows, names)
+    return [(row[0], indexed_text(passage_of(row, names))) for row in rows]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from mcp_server.errors import Unavailable
 from mcp_server.storage.index.vectors import import_numpy
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.database import Database, DatabaseBroken, inode_of
+from mcp_server.storage.local.database import Database, DatabaseBroken
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.vectors import SCHEMA, Matrix
 from mcp_server.storage.sqlite import Stems
@@ -59,11 +59,9 @@ class Connected:
 
 
 @dataclass(slots=True)
-class OpenReader:
-    """An open generation with two connections, so that words and vectors are searched at once.
-
-    A `retired` one is closed by its last user.
-    """
+class Opened:
+    """An open generation. A reader has two connections, so that words and vectors are searched at once; a `retired`
+    one is closed by its last user. A writer has one connection, which is `words` and `near`."""
 
     generation: Generation
     inode: int
@@ -75,22 +73,34 @@ class OpenReader:
     retired: bool = False
 
     async def close(self) -> None:
-        """Closes both connections and releases the generation."""
+        """Closes the connections and releases the generation."""
         await self.words.database.close()
         await self.near.database.close()
         self.generation.held.release()
 
 
-async def open_reader(generation: Generation) -> OpenReader:
+async def open_reader(generation: Generation) -> Opened:
     """Opens a generation for searching. Raises DatabaseBroken if it is damaged or incomplete."""
-    inode = inode_of(generation.path)
+    inode = durable.inode_of(generation.path)
     words = await connect(generation.path, numpy=False)
     try:
-        near = await connect(generation.path, numpy=False)
+        return Opened(generation, inode, words, await connect(generation.path, numpy=False))
     except BaseException:
         await words.database.close()
         raise
-    return OpenReader(generation, inode, words, near)
+
+
+async def open_writer(generation: Generation) -> Opened:
+    """Opens a generation for writing, and fills a stale vector table. Raises DatabaseBroken as `open_reader` does."""
+    inode = durable.inode_of(generation.path)
+    to = await connect(generation.path)
+    try:
+        if to.loads_vectors:
+            await to.database.write(vectors.refill)
+    except BaseException:  # also if it is cancelled: a connection that nobody has is never closed
+        await to.database.close()
+        raise
+    return Opened(generation, inode, to, to)
 
 
 async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.index.file_reader import FileContent, Scan
-from mcp_server.storage.index.plans import Row, Signals, plan, signals_of
+from mcp_server.storage.index.file_reader import FileContent, Row, Scan, Signals, plan, signals_of
 from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
-from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.index import candidates as reading
 from mcp_server.storage.local.index.candidates import Search, search
-from mcp_server.storage.local.index.generations import OpenReader, open_reader
+from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
-    from mcp_server.storage.index.query_plan import QueryPlan
-    from mcp_server.storage.index.scoring import Found
+    from mcp_server.storage.index.scoring import Found, QueryPlan
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.candidates import Vector
     from mcp_server.storage.local.locks import Locks
@@ -69,7 +67,7 @@ class Index(Maintenance):
     ) -> None:
         super().__init__(files, locks, folder, Embedding(embedder, name, dimensions))
         self._scan = Scan(files, lambda path: read_file(files, path, None))
-        self._open: OpenReader | None = None
+        self._open: Opened | None = None
 
     @cached_property
     def _opening(self) -> anyio.Lock:
@@ -78,7 +76,6 @@ class Index(Maintenance):
         return anyio.Lock()
 
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """Returns the passages that may answer a query, with the raw values of every signal. Never raises."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
@@ -89,7 +86,6 @@ class Index(Maintenance):
         then: Callable[[Candidates], T],
         depth: Depth = USUAL,
     ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
         wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
@@ -98,7 +94,9 @@ class Index(Maintenance):
                     return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        return await self._scanned(query.text, wanted, then)
+        from anyio import to_thread
+
+        return await to_thread.run_sync(lambda: then(self._scan.search(query.text, wanted, self._health.absence)))
 
     async def _search(self, wanted: Search, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
@@ -112,24 +110,17 @@ class Index(Maintenance):
 
         return await search(wanted, candidates)
 
-    async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
-        from anyio import to_thread
-
-        return await to_thread.run_sync(lambda: then(self._scan.search(text, filters, self._health.absence)))
-
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
         if not turns or not numpy_is_there.is_set():
             return {}
 
         def near(connection: sqlite3.Connection) -> Mapping[Source, Exchange]:
             vector = self._embedding.of_query(text)
-            return {} if vector is None else lookups.exchanges(connection, vector, turns)
+            return {} if vector is None else reading.exchanges(connection, vector, turns)
 
         return await self._ask(near, {})
 
     def embed_ahead(self, text: str) -> None:
-        """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
             self._embedding.of_query(text)
 
@@ -144,16 +135,18 @@ class Index(Maintenance):
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(lambda connection, left=left: lookups.as_indexed(connection, left), there)  # type: ignore[misc]
-                left = [path for path in left if known.get(path) != there.get(path)]
-                left = [path for path in left if self._is_soon_known(path, known.get(path), there.get(path))]
+                known = await self._ask(lambda connection, left=left: reading.as_indexed(connection, left), there)  # type: ignore[misc]
+                nothing = (0, 0)
+                left = [
+                    path
+                    for path in left
+                    if known.get(path) != there.get(path)
+                    # Large and imported files take longer.
+                    and there.get(path, nothing)[0] - known.get(path, nothing)[0] <= SMALL
+                    and path not in self._postponed
+                ]
                 if left:
                     await sleep(0.01)
-
-    def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
-        """Returns whether the index will have a file's current version in a moment: not for large or imported ones."""
-        new = (there or (0, 0))[0] - (known or (0, 0))[0]
-        return new <= SMALL and path not in self._postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
@@ -166,11 +159,9 @@ class Index(Maintenance):
         return found
 
     async def last_turn(self, session: str) -> int | None:
-        """Returns the number of a session's newest indexed turn; None if searches read the files."""
-        return await self._ask(lambda connection: lookups.last_turn(connection, session), None)
+        return await self._ask(lambda connection: reading.last_turn(connection, session), None)
 
     async def data_version(self) -> tuple[str, int]:
-        """Returns a value that changes whenever any process changes or replaces the index."""
         try:
             async with self._reading() as opened:
                 if opened is not None:
@@ -180,13 +171,12 @@ class Index(Maintenance):
         return "none", 0
 
     async def status(self) -> IndexStatus:
-        """Returns the contents and problems of the index."""
-        name, counts = self._embedding.name, await self._ask(lookups.counts, None)
+        name, counts = self._embedding.name, await self._ask(reading.counts, None)
         opened, health, messages = self._open, self._health, self._embedding.messages()
         if counts is None:
             state = "broken" if health.broken else "building" if health.building else "missing"
             messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
-            counts = lookups.Counts(0, 0, 0, ())
+            counts = reading.Counts(0, 0, 0, ())
         else:
             state = "building" if health.building or counts.unfinished else "ready"
             if counts.not_embedded and name != "none":
@@ -211,12 +201,7 @@ class Index(Maintenance):
         )
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
-        """Reads some indexed files again and compares their passages with the index.
-
-        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
-        indexed are skipped: the next refresh indexes them.
-        """
-        sampled: list[str] = await self._ask(lambda connection: lookups.sample(connection, files), [])
+        sampled: list[str] = await self._ask(lambda connection: reading.sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
 
@@ -232,9 +217,9 @@ class Index(Maintenance):
         found, rows, cuts = await to_thread.run_sync(read)
 
         def compare(connection: sqlite3.Connection) -> bool | None:
-            if lookups.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+            if reading.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
                 return None
-            return lookups.holds(connection, path, rows, cuts)
+            return reading.holds(connection, path, rows, cuts)
 
         return await self._ask(compare, None)
 
@@ -247,7 +232,7 @@ class Index(Maintenance):
             return otherwise
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[OpenReader | None]:
+    async def _reading(self) -> AsyncIterator[Opened | None]:
         """Yields the live generation, reopened if another one is live; None if none can be read."""
         opened = await self._opened()
         if opened is None:
@@ -261,7 +246,7 @@ class Index(Maintenance):
             if opened.retired and opened.users == 0:
                 await opened.close()
 
-    async def _opened(self) -> OpenReader | None:
+    async def _opened(self) -> Opened | None:
         if self._open is not None and self._is_live(self._open):
             return self._open
         async with self._opening:
@@ -293,17 +278,12 @@ class Index(Maintenance):
             self._generations.report_damage(number)
         await self._retire()
 
-    async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
-        """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
-
-        Returns the names of files that another process still used after `patience` seconds; that process deletes them
-        when it closes them.
-        """
+    async def renew(self, progress: Progress | None = None) -> tuple[str, ...]:
         from anyio import current_time, sleep, to_thread
 
         await self.rebuild(progress)
         await self.close()
-        until = current_time() + patience
+        until = current_time() + RENEW_SECONDS
         while True:
             await to_thread.run_sync(self._generations.sweep)
             left = [self._generations.path(number).name for number in self._generations.left()]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile
+from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.vectors import Embedding
-from mcp_server.storage.local.database import inode_of
-from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.index import vectors as schema
-from mcp_server.storage.local.index.generations import Connected, Generation, Generations, Health, connect
-from mcp_server.storage.local.index.vectors import refill
-from mcp_server.storage.local.index.writer import Indexer, known_files, known_paths
+from mcp_server.storage.local.index.candidates import counts, without_vector
+from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
+from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FOLDERS, is_indexed
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     import anyio
 
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.generations import OpenReader
     from mcp_server.storage.local.locks import Locks
     from mcp_server.storage.values import FileStat
 
@@ -36,20 +33,6 @@ SMALL = 256 * 1024
 """Bytes that `apply_small` reads at most: some tenths of a second's work."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWriter:
-    """The live generation, open for writing."""
-
-    generation: Generation
-    inode: int
-    to: Connected
-
-    async def close(self) -> None:
-        """Closes the file and releases the generation."""
-        await self.to.database.close()
-        self.generation.held.release()
-
-
 class _Replaced(Exception):
     """Another generation became the live one meanwhile."""
 
@@ -57,18 +40,12 @@ class _Replaced(Exception):
 class Maintenance:
     """The part of an index that writes its files."""
 
-    def __init__(
-        self,
-        files: WorkspaceFiles,
-        locks: Locks,
-        folder: Path,
-        embedding: Embedding,
-    ) -> None:
+    def __init__(self, files: WorkspaceFiles, locks: Locks, folder: Path, embedding: Embedding) -> None:
         self._files = files
         self._generations = Generations(folder, locks, embedding.name)
         self._embedding = embedding
         self._health = Health()
-        self._writing: OpenWriter | None = None
+        self._writing: Opened | None = None
         self._long: Indexer | None = None  # at work, and letting others in between
         self._postponed: set[str] = set()
         """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
@@ -92,8 +69,8 @@ class Maintenance:
         """
         from anyio import to_thread
 
-        async def work(writing: OpenWriter) -> int:
-            known = await writing.to.database.read(known_files)
+        async def work(writing: Opened) -> int:
+            known = await writing.words.database.read(known_files)
             changed = await to_thread.run_sync(self._changed, known)
             count = await self._fill(writing, changed, progress)
             await self._embed_missing(writing)
@@ -107,7 +84,7 @@ class Maintenance:
         """Updates these files and all files in these folders, also deleted ones. Returns how many had changed."""
         paths = tuple(paths)
 
-        async def work(writing: OpenWriter) -> int:
+        async def work(writing: Opened) -> int:
             return await self._fill(writing, await self._named(writing, paths), None)
 
         count = await self._with_live(work)
@@ -122,9 +99,9 @@ class Maintenance:
         """
         paths = tuple(paths)
 
-        async def work(writing: OpenWriter) -> tuple[int, list[str]]:
+        async def work(writing: Opened) -> tuple[int, list[str]]:
             named = await self._named(writing, paths)
-            known = await writing.to.database.read(lambda connection: known_files(connection, named))
+            known = await writing.words.database.read(lambda connection: known_files(connection, named))
             held = self._long.held if self._long else frozenset()
             small: list[str] = []
             left: list[str] = []
@@ -136,7 +113,7 @@ class Maintenance:
                 else:
                     small.append(path)
                     room -= size
-            filling = Indexer(writing.to, self._files, self._embedding)
+            filling = Indexer(writing.words, self._files, self._embedding)
             changed = await filling.run(small, known)
             if self._long:
                 self._long.taken.update(small)
@@ -186,22 +163,22 @@ class Maintenance:
             await to.database.outside(lambda c: schema.create(c, name, numbers, to.loads_vectors))
             filling = Indexer(to, self._files, self._embedding)
             await filling.run(paths, {}, progress)
-            await to.database.write(lookups.complete)
+            await to.database.write(complete)
         finally:
             await to.database.close()
 
-    async def _fill(self, writing: OpenWriter, paths: Sequence[str], progress: Progress | None) -> int:
+    async def _fill(self, writing: Opened, paths: Sequence[str], progress: Progress | None) -> int:
         if not paths:
             return 0
-        known = await writing.to.database.read(lambda connection: known_files(connection, paths))
-        filling = self._long = Indexer(writing.to, self._files, self._embedding, lambda: self._let_others(writing))
+        known = await writing.words.database.read(lambda connection: known_files(connection, paths))
+        filling = self._long = Indexer(writing.words, self._files, self._embedding, lambda: self._let_others(writing))
         try:
-            changed = await filling.run(sorted(paths, key=_last_transcripts), known, progress)
+            changed = await filling.run(sorted(paths, key=transcripts_last), known, progress)
         finally:
             self._long = None
         return changed
 
-    async def _with_live(self, work: Callable[[OpenWriter], Awaitable[T]]) -> T | None:
+    async def _with_live(self, work: Callable[[Opened], Awaitable[T]]) -> T | None:
         """Returns `work` of the live generation; None if there is none that can be written, or it is damaged: then it
         must be rebuilt."""
         while True:
@@ -220,7 +197,7 @@ class Maintenance:
                     await self._judge(writing, error)
                     return None
 
-    async def _let_others(self, writing: OpenWriter) -> None:
+    async def _let_others(self, writing: Opened) -> None:
         """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
         from anyio import CancelScope
 
@@ -231,11 +208,11 @@ class Maintenance:
         if self._writing is not writing:
             raise _Replaced
 
-    async def _named(self, writing: OpenWriter, paths: Iterable[str]) -> list[str]:
+    async def _named(self, writing: Opened, paths: Iterable[str]) -> list[str]:
         """Returns the indexable files at or below these paths, on disk or in the index."""
         from anyio import to_thread
 
-        held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
+        held = await writing.words.database.read(lambda connection: known_paths(connection, paths))
         there = await to_thread.run_sync(self._below, paths)
         return sorted({path for path in (*held, *there) if is_indexed(path)})
 
@@ -248,25 +225,23 @@ class Maintenance:
         seen = known.so_far.end if known is not None and known.so_far is not None else 0
         return size - seen if size >= seen else size
 
-    async def _embed_missing(self, writing: OpenWriter) -> None:
+    async def _embed_missing(self, writing: Opened) -> None:
         """Embeds the passages that were indexed without an embedder."""
         from anyio import to_thread
 
-        to = writing.to
+        to = writing.words
         while self._embedding.embedder is not None:
-            waiting = await to.database.read(lambda connection: lookups.without_vector(connection, 1_000))
+            waiting = await to.database.read(lambda connection: without_vector(connection, 1_000))
             vectors = await to_thread.run_sync(self._embedding.of, [text for _, text in waiting])
             if vectors is None:
                 return
             ids = [number for number, _ in waiting]
             await to.database.write(
-                lambda connection, ids=ids, vectors=vectors: lookups.add_vectors(
-                    connection, ids, vectors, to.loads_vectors
-                )  # type: ignore[misc]
+                lambda connection, ids=ids, vectors=vectors: add_vectors(connection, ids, vectors, to.loads_vectors)  # type: ignore[misc]
             )
             await self._let_others(writing)
 
-    async def _writer(self) -> OpenWriter | None:
+    async def _writer(self) -> Opened | None:
         """Returns the live generation, open for writing; None if there is none that can be written."""
         if self._writing is not None and not self._is_live(self._writing):
             await self._close_writer()
@@ -278,33 +253,25 @@ class Maintenance:
         generation = self._generations.take_current()
         if generation is None:
             return None
-        to: Connected | None = None
         try:
-            inode = inode_of(generation.path)
-            to = await connect(generation.path)
-            if to.loads_vectors:
-                await to.database.write(refill)
-        except BaseException as error:  # also where it is cancelled: a connection that nobody has is never closed
-            if to is not None:
-                await to.database.close()
+            self._writing = await open_writer(generation)
+        except BaseException as error:
             generation.held.release()
             if not isinstance(error, Unavailable | OSError | driver().error):
                 raise
             self._health.broken = str(error)
-            return None
-        self._writing = OpenWriter(generation, inode, to)
         return self._writing
 
-    async def _judge(self, writing: OpenWriter, error: Unavailable) -> None:
+    async def _judge(self, writing: Opened, error: Unavailable) -> None:
         """Marks the index as broken if it is damaged. Otherwise (a full or read-only disk) raises the error."""
         try:
-            await writing.to.database.read(lookups.counts)
+            await writing.words.database.read(counts)
         except (Unavailable, driver().error):
             self._health.broken = str(error)
             return
         raise error
 
-    def _is_live(self, opened: OpenWriter | OpenReader) -> bool:
+    def _is_live(self, opened: Opened) -> bool:
         generation = opened.generation
         return generation.number == self._generations.current() and inode_of(generation.path) == opened.inode
 
@@ -335,8 +302,3 @@ class Maintenance:
             except ContextManagerError:  # no path of ours
                 continue
         return found
-
-
-def _last_transcripts(path: str) -> tuple[bool, str]:
-    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
-    return path.startswith("raw/"), path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
-from mcp_server.storage.index.query_plan import (
+from mcp_server.storage.index.scoring import (
     FIRST_FETCH,
     SLACK,
     SMALL_SCOPE,
@@ -48,13 +48,11 @@ def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
         if name is not None:
             where.append(f"m.{column} = ?")
             values.append(number(name))
-    moment = "coalesce(m.at, (SELECT f.mtime_ns / 1e9 FROM files f WHERE f.id = m.file))"
-    if filters.since is not None:
-        where.append(f"{moment} >= ?")
-        values.append(filters.since.timestamp())
-    if filters.until is not None:
-        where.append(f"{moment} < ?")
-        values.append(filters.until.timestamp())
+    for comparison, moment in ((">=", filters.since), ("<", filters.until)):
+        if moment is not None:
+            of_file = "SELECT f.mtime_ns / 1e9 FROM files f WHERE f.id = m.file"
+            where.append(f"coalesce(m.at, ({of_file})) {comparison} ?")
+            values.append(moment.timestamp())
     holding = " UNION ALL ".join(
         f"SELECT u.file, u.mark FROM {table} JOIN knowledge_meta u ON u.id = {table}.rowid WHERE {table} MATCH ?"
         for table in ("knowledge_fts", "lines_fts")

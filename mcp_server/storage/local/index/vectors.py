@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.query_plan import Scope
+from mcp_server.storage.index.scoring import Scope
 from mcp_server.storage.index.vectors import ENOUGH, LEADING, in_bytes
 from mcp_server.storage.local.index.query_plan import in_scope, is_small, rows_in
 
@@ -162,7 +162,7 @@ def load_vectors(connection: sqlite3.Connection) -> bool:
 
 
 def create(connection: sqlite3.Connection, embedder: str, dimensions: int, vectors: bool) -> None:
-    """Creates the tables in an empty file. `lookups.complete` marks it as complete later."""
+    """Creates the tables in an empty file. `writer.complete` marks it as complete later."""
     connection.executescript(TABLES)
     new = {"schema": SCHEMA, "embedder": embedder, "dimensions": dimensions, "complete": 0}
     new["vectors_stale"] = int(bool(dimensions) and not vectors)

@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING
 
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.index.file_reader import RACY_NS, FileContent, IndexedFile, TranscriptPosition, read_content
-from mcp_server.storage.index.plans import Plan, Row, Signals, plan, signals_of
+from mcp_server.storage.index.file_reader import (
+    RACY_NS,
+    FileContent,
+    IndexedFile,
+    Plan,
+    Row,
+    Signals,
+    TranscriptPosition,
+    plan,
+    read_content,
+    signals_of,
+)
 from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
@@ -124,9 +134,7 @@ class Indexer:
         asked = [found.path for found in looks if found.path in known and not found.gone and not found.same]
         units: dict[str, dict[int, bytes]] = {}
         if asked:
-            units = await self.to.database.read(
-                lambda connection: {path: known_units(connection, path) for path in asked}
-            )
+            units = await self.to.database.read(lambda raw: {path: known_units(raw, path) for path in asked})
         return await to_thread.run_sync(
             lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
         )
@@ -135,17 +143,13 @@ class Indexer:
         from anyio import to_thread
 
         rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
-        cuts, vectors = await to_thread.run_sync(self._cut, rows)
-        to = self.to
-        await to.database.write(
-            lambda connection: write(
-                connection, to.stems, piece.plans, cuts, vectors, to.loads_vectors, piece.first, piece.last
-            )
-        )
 
-    def _cut(self, rows: Sequence[Row]) -> tuple[list[Signals], NDArray[np.float32] | None]:
-        cuts = [signals_of(row) for row in rows]
-        return cuts, self.embedding.of([found.text for found in cuts])
+        def prepared() -> tuple[list[Signals], NDArray[np.float32] | None]:
+            cuts = [signals_of(row) for row in rows]
+            return cuts, self.embedding.of([found.text for found in cuts])
+
+        cuts, vectors = await to_thread.run_sync(prepared)
+        await self.to.database.write(lambda connection: write(connection, self.to, piece, cuts, vectors))
 
 
 def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
@@ -211,38 +215,33 @@ def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[st
 
 def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
     """Returns the digest of every indexed unit of a file; INCOMPLETE for a half-written unit."""
-    return dict(
-        connection.execute(
-            "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file "
-            "WHERE f.path = ? AND m.part = 0",
-            (path,),
-        ).fetchall()
+    select = (
+        "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file WHERE f.path = ? AND m.part = 0"
     )
+    return dict(connection.execute(select, (path,)).fetchall())
 
 
 def write(
     connection: sqlite3.Connection,
-    stems: Stems,
-    plans: Sequence[Plan],
+    to: Connected,
+    piece: _Piece,
     cuts: Sequence[Signals],
     vectors: NDArray[np.float32] | None,
-    can_load_vectors: bool,
-    first: int = 0,
-    last: int | None = None,
 ) -> None:
-    """Writes plans into the index. `cuts` and `vectors` have one entry for each row of the plans, in order; `vectors`
+    """Writes plans into the index. `cuts` and `vectors` have one entry for each row of the piece, in order; `vectors`
     is None if there is no embedder.
 
-    Of a single plan with very many rows, writes only rows `first` to `last`. The file's row is written with the last of
-    them, and the first part of a unit has the digest INCOMPLETE until the unit's last part is written.
+    Of a single plan with very many rows, the file's row is written with the last of them, and the first part of a unit
+    has the digest INCOMPLETE until the unit's last part is written.
     """
-    kept = state(connection)
-    in_vec = can_load_vectors and int(kept["dimensions"]) > 0
-    if not can_load_vectors and int(kept["dimensions"]) > 0:
+    first, last = piece.first, piece.last
+    has_vectors = int(state(connection)["dimensions"]) > 0
+    in_vec = to.loads_vectors and has_vectors
+    if has_vectors and not in_vec:
         connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
     numbers = _Names(connection)
     offset = 0
-    for each in plans:
+    for each in piece.plans:
         rows = each.rows[first:last]
         finished = last is None or last >= len(each.rows)
         file_id = _file(connection, each.look, finished)
@@ -252,12 +251,11 @@ def write(
             continue
         if first == 0:
             for mark in each.drop:
-                _delete(
-                    connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ? AND mark = ?", (file_id, mark)
-                )
+                of_unit = "SELECT id FROM knowledge_meta WHERE file = ? AND mark = ?"
+                _delete(connection, in_vec, of_unit, (file_id, mark))
         if rows:
             mine = None if vectors is None else vectors[offset : offset + len(rows)]
-            _insert(connection, stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
+            _insert(connection, to.stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
         if last is not None:
             continued = None if finished else each.rows[last].mark
             for row in (*rows[:1], *rows[-1:]):
@@ -321,12 +319,8 @@ def _insert(
         flags = (found.tells_time, found.first_person, row.ends_with_question)
         packed = np.array(stems.numbers(found.words), dtype="<u4").tobytes()
         vector = half[position] if half else None
-        wide.append(
-            (
-                *(new, p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role),
-                *(row.chars, *flags, packed, vector),
-            )
-        )
+        shown = (p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role)
+        wide.append((new, *shown, row.chars, *flags, packed, vector))
         (of_lines if derived else keywords).append((new, storable(" ".join(found.words))))
         if small and in_vec:
             near.append((new, project, LINES if derived else session, small[position]))
@@ -361,3 +355,27 @@ def storable(text: str) -> str:
 
 def _marks(count: int) -> str:
     return ", ".join("?" * count)
+
+
+def complete(connection: sqlite3.Connection) -> None:
+    """Marks the first filling as done."""
+    for table in ("knowledge_fts", "lines_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+    connection.execute("ANALYZE knowledge_meta")
+    connection.execute("UPDATE index_state SET value = '1' WHERE key = 'complete'")
+
+
+def add_vectors(
+    connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
+) -> None:
+    """Adds vectors to passages without one."""
+    wide, small = packed_vectors(vectors, compared(state(connection)))
+    connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
+    if not can_load:
+        connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
+        return
+    connection.executemany(
+        "INSERT INTO knowledge_vec (rowid, project, session, embedding) "
+        f"SELECT id, project, iif(derived, {LINES}, session), vec_int8(?) FROM knowledge_meta WHERE id = ?",
+        zip(small, ids, strict=True),
+    )
