@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import caller, console, examples, json_option, plain, print_json, visible, with_memory
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
     from mcp_server.demo.run import Step
 
 
@@ -84,9 +87,6 @@ def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = Non
 
 def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool = True) -> Iterator[RenderableType]:
     """Yields the parts of the view, from top to bottom."""
-    from rich.rule import Rule
-    from rich.text import Text
-
     yield Rule(Text("what this message got from memory", style="bold"), align="left", style="dim")
     if message:
         yield Text.assemble(("message  ", "dim"), visible(message)[: 3 * width])
@@ -106,8 +106,6 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
 
 
 def _headline(receipt: Mapping[str, Any]) -> Text:
-    from rich.text import Text
-
     from mcp_server.model import shown_name
 
     used = receipt["tokens"] / receipt["budget"] if receipt["budget"] else 0
@@ -148,8 +146,6 @@ def segments(receipt: Mapping[str, Any], width: int) -> list[tuple[str, int]]:
 
 def budget_bar(receipt: Mapping[str, Any], width: int, *, coloured: bool = True) -> Text:
     """Returns the budget as one line: a colored segment for each slot, or without colors the slot's letter."""
-    from rich.text import Text
-
     letters = _letters(slot["name"] for slot in receipt["slots"])
     bar = Text(" ")
     for name, cells in segments(receipt, width):
@@ -163,9 +159,6 @@ def budget_bar(receipt: Mapping[str, Any], width: int, *, coloured: bool = True)
 
 
 def _legend(receipt: Mapping[str, Any], slots: Sequence[Mapping[str, Any]], *, coloured: bool) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
     letters = _letters(slot["name"] for slot in receipt["slots"])
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -186,8 +179,6 @@ def _legend(receipt: Mapping[str, Any], slots: Sequence[Mapping[str, Any]], *, c
 
 
 def _gate(gate: Mapping[str, Any] | None) -> Text:
-    from rich.text import Text
-
     if gate is None:
         return Text.assemble(("\ngate     ", "dim"), "not asked: there was nothing to search for")
     sign, meaning = (
@@ -199,10 +190,6 @@ def _gate(gate: Mapping[str, Any] | None) -> Text:
 
 
 def _went_in(inside: Sequence[Mapping[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     title = Text(f"went in: {len(inside)}", style="bold")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("tokens", justify="right", no_wrap=True)
@@ -219,9 +206,6 @@ def _went_in(inside: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _stayed_out(outside: Sequence[Mapping[str, Any]], left_out: Mapping[str, int]) -> Iterator[RenderableType]:
-    from rich.table import Table
-    from rich.text import Text
-
     counts = Counter({str(reason): int(count) for reason, count in left_out.items()})
     counts.update(one["reason"] for one in outside)
     if not counts:
@@ -239,8 +223,6 @@ def _stayed_out(outside: Sequence[Mapping[str, Any]], left_out: Mapping[str, int
 
 
 def _hash(receipt: Mapping[str, Any]) -> Text:
-    from rich.text import Text
-
     line = Text.assemble(("sha256   ", "dim"), receipt["sha256"])
     if receipt.get("generation"):
         line.append("\nindex    ", "dim").append(visible(str(receipt["generation"])))
@@ -348,9 +330,6 @@ async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: boo
 
 
 def _show(number: int, step: Step) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
     to = console()
     heading = Text.assemble((f"\n{number} ", "bold green"), (step.title, "bold"), (f"  {step.seconds:.1f} s", "dim"))
     to.print(heading)
@@ -366,10 +345,6 @@ def _show(number: int, step: Step) -> None:
 def picture(steps: Sequence[Step]) -> str:
     """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with what is added."""
     import io
-
-    from rich.console import Console, Group
-    from rich.panel import Panel
-    from rich.text import Text
 
     added, idle = (step for step in steps if step.pushed is not None)
     to = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
@@ -388,7 +363,5 @@ def picture(steps: Sequence[Step]) -> str:
 
 
 def _picture_line(line: str) -> Text:
-    from rich.text import Text
-
     heading = line.startswith(("[", "<!--", "Memory compiled"))
     return Text(line, "dim cyan" if heading else "green")

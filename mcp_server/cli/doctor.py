@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import console, examples, json_option, print_json, visible, with_memory
 from mcp_server.cli.install import this_machine
@@ -49,9 +51,6 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
 
 def _doctor_print(checks: tuple[Check, ...]) -> None:
     """Prints a line for each check, and below it what to do."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

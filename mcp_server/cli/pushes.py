@@ -10,13 +10,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import caller, console, examples, json_option, print_json, print_text, visible, with_memory
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from mcp_server.context.windows import Pause
     from mcp_server.memory import Memory
     from mcp_server.model import Project
@@ -90,9 +92,6 @@ def _watch(session: str | None, as_json: bool) -> None:
 
 def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yields when, where and why a text was added, and what else was considered. The text itself follows."""
-    from rich.rule import Rule
-    from rich.text import Text
-
     yield Rule(Text("what was last added to a prompt", style="bold"), align="left", style="dim")
     yield _pair("when", f"{_when(record)} · {record.get('event')} · session {record.get('session')}")
     if record.get("project"):
@@ -114,8 +113,6 @@ def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _list(title: str, records: list[dict[str, Any]]) -> Iterator[RenderableType]:
     """Yields a title and one line for each record: the prompt, what was added, and why."""
-    from rich.text import Text
-
     if not records:
         return
     yield Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold")
@@ -127,8 +124,6 @@ def _list(title: str, records: list[dict[str, Any]]) -> Iterator[RenderableType]
 
 def _line(record: Mapping[str, Any]) -> Text:
     """Returns the time, the prompt, and what was added and why, in one line."""
-    from rich.text import Text
-
     said = " ".join(str(record.get("prompt") or record.get("event")).split())
     tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
     why = (f"  — {tokens}{visible(_reason(record))}", "yellow")
@@ -152,10 +147,6 @@ def _reason(record: Mapping[str, Any]) -> str:
 
 
 def _table(considered: list[dict[str, Any]]) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     for name in ("tokens", "score", "own"):
@@ -175,8 +166,6 @@ def _table(considered: list[dict[str, Any]]) -> RenderableType:
 
 
 def _pair(name: str, value: str) -> RenderableType:
-    from rich.text import Text
-
     return Text.assemble((f"{name:<9}", "dim"), visible(value))
 
 

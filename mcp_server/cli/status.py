@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import (
     console,
@@ -21,9 +25,6 @@ from mcp_server.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
@@ -166,9 +167,6 @@ def costs_(days: int, as_json: bool) -> None:
 
 
 def _costs_table(title: str, rows: dict[str, Spent], found: Costs) -> Table:
-    from rich import box
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in (title, "calls", "failed", "tokens in", "tokens out", "cost"):
         table.add_column(name, justify="left" if name == title else "right")
@@ -244,8 +242,6 @@ def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
 
 
 def _page(found: Tuning) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     stats = found.stats
     yield Text.assemble(
         ("logs  ", "dim"),
@@ -271,10 +267,6 @@ def _page(found: Tuning) -> Iterator[RenderableType]:
 
 def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
     """Yields a chart with a bar for each count; the longest has `BAR` cells."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     if not counts:
         return
     most, total = max(counts.values()), sum(counts.values())
@@ -288,10 +280,6 @@ def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
 
 
 def _savings(stats: LogStats) -> Iterator[RenderableType]:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     rows = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
     if not rows:
         return

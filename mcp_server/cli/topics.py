@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import (
     apply_option,
@@ -21,10 +26,6 @@ from mcp_server.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
     from mcp_server.context.try_message import Trial
     from mcp_server.memory import Memory
     from mcp_server.topics.gate_log import GateTuning
@@ -70,9 +71,6 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
 def view(found: Trial, *, show_all: bool = False) -> Iterator[RenderableType]:
     """Yields the parts of the view, from top to bottom."""
-    from rich.rule import Rule
-    from rich.text import Text
-
     said = "an agent's answer" if found.heard.direction == "output" else "a message"
     yield Rule(Text(f"what {said} would bring in", style="bold"), align="left", style="dim")
     yield Text.assemble(("message  ", "dim"), visible(found.heard.text)[:500])
@@ -97,8 +95,6 @@ def view(found: Trial, *, show_all: bool = False) -> Iterator[RenderableType]:
 
 
 def _verdict(found: Trial, one: Verdict) -> Iterator[Text]:
-    from rich.text import Text
-
     mark, style = ("●", "bold green") if one.active else ("○", "dim")
     yield Text("")
     yield Text.assemble(
@@ -132,8 +128,6 @@ def _verdict(found: Trial, one: Verdict) -> Iterator[Text]:
 
 
 def _sum(one: Verdict) -> Text:
-    from rich.text import Text
-
     if one.by != "arithmetic":
         return Text("")
     said = one.decision.deliberation
@@ -143,8 +137,6 @@ def _sum(one: Verdict) -> Text:
 
 def _where(text: str, start: int, end: int) -> Text:
     """Returns the match with a few characters around it."""
-    from rich.text import Text
-
     before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
     return Text.assemble(
         ("…" if start > AROUND else "") + visible(before),
@@ -158,8 +150,6 @@ def _where(text: str, start: int, end: int) -> Text:
 
 def bar(score: float, threshold: float) -> Text:
     """Returns a score as a bar, with a mark at its threshold."""
-    from rich.text import Text
-
     filled, mark = (min(BAR - 1, round(BAR * value / FULL)) for value in (score, threshold))
     cells = ["━" if place < filled else "·" for place in range(BAR)]
     cells[mark] = "┃"
@@ -170,10 +160,6 @@ def bar(score: float, threshold: float) -> Text:
 
 
 def _injected(found: Trial) -> Iterator[RenderableType]:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     if not found.items:
         yield Text("\nNothing would come into the context.", "dim")
         return
@@ -270,10 +256,6 @@ def _switch(name: str, session: str | None, on: bool, as_json: bool) -> None:
 
 
 def _table(view: TopicsView) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     title = f"topics in session {view.session}" if view.session else "topics"
     table = Table(title=Text(visible(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("topic", "state", "set off by", "activation", "priority", "triggers"):
