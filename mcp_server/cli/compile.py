@@ -81,12 +81,11 @@ OUT_SHOWN = 12
 def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = None) -> None:
     """Prints a receipt: the budget, what went in, and what stayed out."""
     to = to or console()
-    for part in view(receipt, message, to.width, coloured=bool(to.color_system)):
+    for part in _parts(receipt, message, to.width, coloured=bool(to.color_system)):
         to.print(part)
 
 
-def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool = True) -> Iterator[RenderableType]:
-    """Yields the parts of the view, from top to bottom."""
+def _parts(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool) -> Iterator[RenderableType]:
     yield Rule(Text("what this message got from memory", style="bold"), align="left", style="dim")
     if message:
         yield Text.assemble(("message  ", "dim"), visible(message)[: 3 * width])
@@ -101,8 +100,10 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
     yield Text("")
     yield _went_in(inside) if inside else Text("went in: nothing", style="bold")
     yield from _stayed_out(outside, receipt.get("left_out") or {})
-    yield Text("")
-    yield _hash(receipt)
+    line = Text.assemble(("\nsha256   ", "dim"), receipt["sha256"])
+    if receipt.get("generation"):
+        line.append("\nindex    ", "dim").append(visible(str(receipt["generation"])))
+    yield line
 
 
 def _headline(receipt: Mapping[str, Any]) -> Text:
@@ -222,34 +223,20 @@ def _stayed_out(outside: Sequence[Mapping[str, Any]], left_out: Mapping[str, int
     yield table
 
 
-def _hash(receipt: Mapping[str, Any]) -> Text:
-    line = Text.assemble(("sha256   ", "dim"), receipt["sha256"])
-    if receipt.get("generation"):
-        line.append("\nindex    ", "dim").append(visible(str(receipt["generation"])))
-    return line
-
-
 def terms(one: Mapping[str, Any]) -> str:
     """Returns the score as a sum, such as `answer 0.12 + best 0.11 + 7 more 0.30`, with its factors.
 
     What a passage is charged for its length counts when it is chosen, not in its score.
     """
-    parts = sorted(((name, value) for name, value in (one.get("relevance") or {}).items() if value), key=_size)
+    summed = (one.get("relevance") or {}).items()
+    parts = sorted(((name, value) for name, value in summed if value), key=lambda part: -abs(part[1]))
     words = [f"{visible(name)} {value:.2f}" for name, value in parts[:TERMS_SHOWN]]
     if len(parts) > TERMS_SHOWN:
         words.append(f"{len(parts) - TERMS_SHOWN} more {sum(value for _, value in parts[TERMS_SHOWN:]):.2f}")
-    factors = [f"{visible(name)} {value:.2f}" for name, value in one["terms"].items() if _multiplies(name, value)]
+    factors = [f"{visible(k)} {value:.2f}" for k, value in one["terms"].items() if k != "relevance" and value != 1]
     said = " + ".join(words)
     product = " × ".join([f"({said})" if said and factors else said, *factors]).removeprefix(" × ")
     return f"{product} − {one['charge']:.2f} length" if one.get("charge") else product
-
-
-def _multiplies(name: str, value: float) -> bool:
-    return name != "relevance" and value != 1
-
-
-def _size(part: tuple[str, float]) -> float:
-    return -abs(part[1])
 
 
 def _what(one: Mapping[str, Any]) -> str:
@@ -337,8 +324,6 @@ def _show(number: int, step: Step) -> None:
     if text:
         to.print(Padding(Text(text), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
-        pass
-
         show(step.receipt, step.message, to)
 
 
@@ -354,14 +339,13 @@ def picture(steps: Sequence[Step]) -> str:
         to.print(Panel(text, title=title, title_align="left", border_style=color))
 
     show("without a memory", "red", added.message, [Text("The model gets nothing else.", "dim")])
-    lines = [_picture_line(line) for line in visible(added.pushed or "", keep_lines=True).splitlines()]
+    headings = ("[", "<!--", "Memory compiled")
+    lines = [
+        Text(line, "dim cyan" if line.startswith(headings) else "green")
+        for line in visible(added.pushed or "", keep_lines=True).splitlines()
+    ]
     show(f"with context-manager · {added.line}", "green", added.message, lines)
     nothing = Text("Nothing is added: no stored text is about this.", "dim")
     show("with context-manager", "green", idle.message, [nothing])
     drawn = to.export_svg(title="What the model gets", unique_id="demo")
     return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # no font from another host
-
-
-def _picture_line(line: str) -> Text:
-    heading = line.startswith(("[", "<!--", "Memory compiled"))
-    return Text(line, "dim cyan" if heading else "green")

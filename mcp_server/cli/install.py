@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mcp_server.cli.command import apply_option, examples, json_option, memory_exists, print_json, with_memory
-from mcp_server.errors import Refused
-
-if TYPE_CHECKING:
-    from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Client, Machine
-    from mcp_server.memory import Memory
-
-
-import contextlib
-import sys
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from mcp_server.cli.command import (
+    apply_option,
+    examples,
+    json_option,
+    memory_exists,
+    print_json,
+    print_result,
     print_table,
     print_text,
+    progress,
+    with_memory,
+    working,
 )
-from mcp_server.errors import Unavailable
+from mcp_server.errors import Refused, Unavailable
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.imported import ImportReport
     from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Machine
+    from mcp_server.clients.installers.known import Client, Machine
     from mcp_server.clients.installers.plan import Launch, Plan
     from mcp_server.memory import Memory
     from mcp_server.text.entries import Entry
@@ -85,27 +81,23 @@ def uninstall_command(
         _say_done(chosen, _with_records(lambda memory: _taken_out(memory, chosen, machine, folder, undo=undo)), as_json)
         _say_plugin(plugin if chosen.name == "claude-code" and not as_json else None)
         return
-    deleting = with_memory(_deletion) if purge else None
-    if deleting is not None and not apply:
-        if as_json:
-            print_json({"clients": [], "would_delete": [str(folder) for folder in deleting.folders]})
-        else:
-            click.echo(f"{deleting.said}\nNothing was deleted yet; add --apply to do it.")
+    folders, warning = with_memory(_deletion) if purge else ((), "")
+    if purge and not apply:
+        said = f"{warning}\nNothing was deleted yet; add --apply to do it."
+        print_result({"clients": [], "would_delete": folders}, said, as_json)
         return
     done = _with_records(lambda memory: _out_of_all(memory, machine))
-    if deleting is not None:
-        _delete(deleting)
+    _delete(folders)
     if as_json:
-        gone = [str(folder) for folder in deleting.folders] if deleting else []
-        print_json({"clients": [_plain(one, files) for one, files in done], "deleted": gone})
+        print_json({"clients": [{"client": one.name, "files": files} for one, files in done], "deleted": folders})
         return
     for one, files in done:
         _say_done(one, files, as_json=False)
     if not (done or plugin):
         click.echo("Nothing of this memory is in any client's configuration.")
     _say_plugin(plugin)
-    if deleting is not None:
-        click.echo(f"Deleted: {', '.join(map(str, deleting.folders))}")
+    if folders:
+        click.echo(f"Deleted: {', '.join(map(str, folders))}")
 
 
 def _with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
@@ -129,7 +121,7 @@ async def _taken_out(
 def _say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
     """Prints what happened to the client's files."""
     if as_json:
-        print_json(_plain(client, done))
+        print_json({"client": client.name, "files": done})
         return
     if not done:
         click.echo(f"{client.title}: nothing of this memory is in its configuration.")
@@ -149,20 +141,6 @@ def _say_plugin(plugin: str | None) -> None:
         click.echo(f"Claude Code: the plugin {plugin} stays enabled; remove it with: claude plugin uninstall {plugin}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Deletion:
-    """Folders to delete, and the warning before."""
-
-    folders: tuple[Path, ...]
-    said: str
-
-
-def _plain(client: Client, done: Sequence[Done]) -> dict[str, object]:
-    from mcp_server.clients.installers.install import as_dict
-
-    return {"client": client.name, "files": [as_dict(one) for one in done]}
-
-
 async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
     """Removes our entries from all clients. Returns the clients that had one, each with its files."""
     from mcp_server.clients.installers.chain import projects
@@ -173,8 +151,9 @@ async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Cli
     return [(client, files) for client, files in done if files]
 
 
-async def _deletion(memory: Memory) -> _Deletion:
-    """Returns what `--purge` would delete. Raises Refused while a server uses it, or if it is not a memory's folder."""
+async def _deletion(memory: Memory) -> tuple[tuple[Path, ...], str]:
+    """Returns the folders that `--purge` would delete, and the warning before. Raises Refused while a server uses
+    them, or if they are not a memory's own."""
     root, local = memory.disk.root, memory.disk.local
     if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
         raise Refused(f"{root} is not a memory's own folder, so it is not deleted; name the right one with --workspace")
@@ -186,15 +165,14 @@ async def _deletion(memory: Memory) -> _Deletion:
     conversations = len(await memory.state.sessions())
     files = [Path(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names]
     size = sum(file.lstat().st_size for file in files)
-    return _Deletion(
-        folders,
+    return folders, (
         f"This deletes {' and '.join(map(str, folders))}: {conversations:,} conversations, everything that was "
-        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back.",
+        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back."
     )
 
 
-def _delete(deleting: _Deletion) -> None:
-    for top in deleting.folders:
+def _delete(folders: Sequence[Path]) -> None:
+    for top in folders:
         if os.name == "nt":  # Windows does not delete read-only files such as sealed transcripts
             for folder, _, names in os.walk(top):
                 for name in names:
@@ -236,8 +214,11 @@ def install_command(
     folder = project_folder(Path.cwd()) if project else None
     launch = this_launch(machine)
     planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
-    if only_print:
-        _install_print(planned, as_json)
+    if only_print and as_json:
+        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
+    elif only_print:
+        for change in planned.changes:
+            click.echo(f"{change.file.path}:\n\n{change.snippet}\n")
     elif show:
         _show(planned, as_json)
     else:
@@ -265,9 +246,8 @@ async def _install(
     from anyio.to_thread import run_sync
 
     from mcp_server.app import catch_up
-    from mcp_server.cli.command import working
     from mcp_server.clients.installers.handshake import handshake
-    from mcp_server.clients.installers.install import as_dict, install
+    from mcp_server.clients.installers.install import install
     from mcp_server.context import briefs
 
     done = await run_sync(install, memory, planned)
@@ -290,7 +270,7 @@ async def _install(
                 "client": planned.client.name,
                 "project": planned.project,
                 "name": planned.name,
-                "files": [as_dict(one) for one in done],
+                "files": done,
                 "notes": planned.notes,
                 "works": not tried.problem,
                 "problem": tried.problem,
@@ -345,18 +325,12 @@ async def _history(
     import anyio
 
     from mcp_server.app import catch_up
-    from mcp_server.cli.command import progress, working
-    from mcp_server.clients.importers.imported import Progress
     from mcp_server.clients.importers.run import import_path
 
     known = await run_sync(_known_items, memory)
     began = time.monotonic()
     with progress("Importing") as bar:
-
-        def watch(step: Progress) -> None:
-            bar(step.done, step.total, step.label)
-
-        report = await import_path(memory, folder, kind=adapter.client, watch=watch)
+        report = await import_path(memory, folder, kind=adapter.client, watch=bar)
     with progress("Reading") as bar:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(catch_up, memory)
@@ -426,15 +400,6 @@ def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], 
         click.echo("Look at all of it: context-manager page")
     if left:
         click.echo(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
-
-
-def _install_print(planned: Plan, as_json: bool) -> None:
-    if as_json:
-        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
-        return
-    for change in planned.changes:
-        click.echo(f"{change.file.path}:\n")
-        click.echo(change.snippet + "\n")
 
 
 def _show(planned: Plan, as_json: bool) -> None:

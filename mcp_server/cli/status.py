@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
-    from mcp_server.pressure.log import LogStats, Spread, Tuning
+    from mcp_server.pressure.log import LogStats, Tuning
     from mcp_server.storage.llm_ledger import Spent
 
 VIEWS = {
@@ -58,16 +58,13 @@ def status_command(context: click.Context, as_json: bool) -> None:
         raise click.UsageError(f"--json comes after the view: status {context.invoked_subcommand} --json")
 
 
-def _view_command(view: str, about: str) -> None:
-    @status_command.command(view, help=about)
+for name, about in VIEWS.items():
+
+    @status_command.command(name, help=about)
     @click.option("--session", help="Only this conversation.")
     @json_option
-    def show(session: str | None, as_json: bool) -> None:
+    def show(session: str | None, as_json: bool, view: str = name) -> None:
         _report(view, session, as_json)
-
-
-for name, about in VIEWS.items():
-    _view_command(name, about)
 
 
 def _report(view: str, session: str | None, as_json: bool) -> None:
@@ -161,29 +158,28 @@ def costs_(days: int, as_json: bool) -> None:
     elif not found.days:
         click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
     else:
-        for title, rows in (("purpose", found.purposes), ("day", found.days)):
-            console().print(_costs_table(title, dict(rows), found))
-        click.echo(_summary(found))
+        for title, of_title in (("purpose", found.purposes), ("day", found.days)):
+            table = _table(title, ("calls", "failed", "tokens in", "tokens out", "cost"))
+            for name, spent in of_title.items():
+                counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
+                table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
+            console().print(table)
+        today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
+        if found.priced:
+            of_day = f"{_money(found.today, found)} of ${found.daily_usd:g}"
+            click.echo(f"{today}, {of_day}. A month like this: {_money(found.month, found)}.")
+        else:
+            click.echo(f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known.")
 
 
-def _costs_table(title: str, rows: dict[str, Spent], found: Costs) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (title, "calls", "failed", "tokens in", "tokens out", "cost"):
-        table.add_column(name, justify="left" if name == title else "right")
-    for name, spent in rows.items():
-        counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
-        table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
-    return table
-
-
-def _summary(found: Costs) -> str:
-    today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
-    if not found.priced:
-        return f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known."
-    return (
-        f"{today}, {_money(found.today, found)} of ${found.daily_usd:g}."
-        f" A month like this: {_money(found.month, found)}."
+def _table(first: str, numbers: Sequence[str], title: str = "", last: Sequence[str] = ()) -> Table:
+    """Returns a table with a column of names, columns of numbers, and the columns `last`."""
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold") if title else None, title_justify="left"
     )
+    for name in (first, *numbers, *last):
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=bool(title))
+    return table
 
 
 def _money(spent: Spent, found: Costs) -> str:
@@ -243,9 +239,10 @@ def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
 
 def _page(found: Tuning) -> Iterator[RenderableType]:
     stats = found.stats
+    first, last = ((stamp or "")[:16].replace("T", " ") for stamp in (stats.first, stats.last))
     yield Text.assemble(
         ("logs  ", "dim"),
-        f"{_time(stats.first)} to {_time(stats.last)}: ",
+        f"{first} to {last}: ",
         ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count),
     )
     yield from _chart("Why chunks were dropped", stats.reasons)
@@ -270,9 +267,7 @@ def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
     if not counts:
         return
     most, total = max(counts.values()), sum(counts.values())
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold"), title_justify="left")
-    for name in ("", "count", "share", ""):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = _table("", ("count", "share"), title, ("",))
     for name, count in counts.items():
         bar = Text("█" * max(1 if count else 0, round(LOGS_BAR * count / most)) if most else "", "cyan")
         table.add_row(visible(name), f"{count:,}", f"{count / total:.0%}" if total else "", bar)
@@ -283,27 +278,15 @@ def _savings(stats: LogStats) -> Iterator[RenderableType]:
     rows = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
     if not rows:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text("Tokens saved", "bold"), title_justify="left")
-    for name in ("", "times", "total", "least", "median", "mean", "most", ""):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = _table("", ("times", "total", "least", "median", "mean", "most"), "Tokens saved", ("",))
     highest = max(one.total for _, one in rows)
     for name, one in rows:
-        table.add_row(
-            name,
-            *_numbers(one),
-            Text("█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0), "green"),
-        )
+        numbers = (f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
+        bar = "█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0)
+        table.add_row(name, *numbers, Text(bar, "green"))
     yield table
     if stats.summarised:
         yield Text(f"  {stats.summarised:,} chunks were summarised, their originals are in cold storage", "dim")
-
-
-def _numbers(one: Spread) -> tuple[str, ...]:
-    return tuple(f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
-
-
-def _time(stamp: str | None) -> str:
-    return (stamp or "")[:16].replace("T", " ")
 
 
 @status_command.command("clarity")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
@@ -131,10 +130,6 @@ class ImportReport:
     skipped_count: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
-        return dataclasses.asdict(self)
-
     def skip(self, item: Skipped) -> None:
         """Counts a skipped item and keeps its name, if not too many are kept already."""
         self.skip_counted({item.why: 1})
@@ -220,15 +215,6 @@ class Skipped:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of an import: `done` of `total` bytes or files, and a label."""
-
-    done: int
-    total: int
-    label: str
-
-
 LARGEST_PART = 4_000_000
 """Characters recorded in one piece."""
 
@@ -236,11 +222,8 @@ LONGEST_ID = 128
 """Characters of an id in an export; a longer one is replaced."""
 
 
-Watch = Callable[[Progress], None]
-
-
-def unwatched(_: Progress) -> None:
-    """Does nothing, for callers that show no progress."""
+Watch = Callable[[int, int, str], object]
+"""Called with the progress of an import: done and total (bytes or files), and a label."""
 
 
 def parse_time(value: object) -> datetime | None:

@@ -25,12 +25,10 @@ from mcp_server.clients.importers.claude_code.reading import transcripts
 from mcp_server.clients.importers.imported import (
     Format,
     ImportReport,
-    Progress,
     Skipped,
     Watch,
     in_parts,
     short_name,
-    unwatched,
 )
 from mcp_server.conversations.closed_sessions import commit_together
 from mcp_server.conversations.imports import ImportedSession, import_markdown_file, record_session
@@ -173,7 +171,7 @@ async def import_path(
     project: str | None = None,
     name: str | None = None,
     anew: bool = False,
-    watch: Watch = unwatched,
+    watch: Watch = lambda done, total, label: None,
 ) -> ImportReport:
     """Imports `path`, commits what is new, and returns a report.
 
@@ -229,7 +227,7 @@ async def _import_export(
     stamp = [kind, before.st_size, before.st_mtime_ns]
     stored = await memory.state.get(IMPORTED, key) if is_file and not anew else None
     if stored and stored["stamp"] == stamp:
-        watch(Progress(before.st_size, before.st_size, path.name))
+        watch(before.st_size, before.st_size, path.name)
         report.sessions, report.turns, report.unchanged = stored["sessions"], stored["turns"], 1
         report.skip_counted(stored["reasons"])
         return
@@ -258,9 +256,9 @@ async def _import_export(
                 report.skip(piece)
             else:
                 await _record(memory, piece, report)
-                watch(Progress(done + offsets[-1], total, piece.session_id))
+                watch(done + offsets[-1], total, piece.session_id)
         done += part.size
-        watch(Progress(done, total, part.name))
+        watch(done, total, part.name)
     await _import_documents(memory, documents, report, written)
     for other in others:
         if other not in documents:
@@ -339,14 +337,14 @@ async def _import_transcripts(
     for file, size in files:
 
         def told(offset: int, done: int = done, label: str = file.name) -> None:
-            watch(Progress(done + offset, total, label))
+            watch(done + offset, total, label)
 
         try:
             await recording.import_file(memory, file, project, report, adapter=adapter, anew=anew, told=told)
         except ContextManagerError as error:
             report.skip(Skipped(file.name, str(error)))
         done += size
-        watch(Progress(done, total, file.name))
+        watch(done, total, file.name)
 
 
 def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
@@ -377,7 +375,7 @@ async def _import_markdown(
             report.skip(read)
         else:
             await _write_file(memory, name, relative, read, report, written)
-        watch(Progress(place, len(files), relative))
+        watch(place, len(files), relative)
 
 
 async def _write_file(

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -281,8 +281,3 @@ def _save(memory: Memory, client: Client, record: Record) -> None:
             memory.files.remove(_path(client))
         return
     memory.files.write_atomic(_path(client), record.model_dump_json(indent=2) + "\n")
-
-
-def as_dict(done: Done) -> Mapping[str, Any]:
-    """Returns JSON values."""
-    return {"path": str(done.path), "what": done.what, "backup": str(done.backup) if done.backup else None}
