@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import h11
 import uvicorn
@@ -185,36 +185,28 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     )
     served = mcp.streamable_http_app(host=host, max_request_body_size=LONGEST_BODY, transport_security=security)
     app = served if token is None else guarded(served, token)
-    if token is not None and host in LOOPBACK:
-        app = _beside_page(app, site.application(mcp.memory, Door(port, token)))
-    if webhooks is None:
-        return app
+    page = site.application(mcp.memory, Door(port, token)) if token is not None and host in LOOPBACK else None
 
     async def record(scope: Scope, receive: Receive, send: Send) -> None:
         status, said = await _record_webhook(mcp.memory, Request(scope, receive))
         await JSONResponse(said, status_code=status)(scope, receive, send)
 
-    limited = RequestBodyLimitMiddleware(record, webhooks.most_bytes)
+    limited = RequestBodyLimitMiddleware(record, webhooks.most_bytes if webhooks else 0)
     checks = TransportSecurityMiddleware(security)
 
     async def check(scope: Scope, receive: Receive, send: Send) -> None:
         await (await checks.validate_request(Request(scope)) or limited)(scope, receive, send)
 
-    door = guarded(check, webhooks.token)
+    door = guarded(check, webhooks.token) if webhooks else None
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        is_webhook = scope["type"] == "http" and scope["path"].startswith(PREFIX)
-        await (door if is_webhook else app)(scope, receive, send)
-
-    return route
-
-
-def _beside_page(mcp: ASGIApp, page: ASGIApp) -> ASGIApp:
-    """Returns an ASGI application that passes requests for the page's addresses to it, and all others to `mcp`."""
-
-    async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = scope["type"] == "http" and scope["path"].split("/")[1] in site.FOLDERS
-        await (page if is_page else mcp)(scope, receive, send)
+        chosen = app
+        if scope["type"] == "http":
+            if door is not None and scope["path"].startswith(PREFIX):
+                chosen = door
+            elif page is not None and scope["path"].split("/")[1] in site.FOLDERS:
+                chosen = page
+        await chosen(scope, receive, send)
 
     return route
 
@@ -253,15 +245,21 @@ async def serve(
     if webhooks is not None:
         door = f"http://{shown}:{port}/webhook/SOURCE/EVENT — token: {webhooks.source}"
         print(f"context-manager: {door}", file=sys.stderr, flush=True)  # noqa: T201
+    await web_server(application(mcp, host, port, token, webhooks)).serve(sockets=[listening])
+
+
+def web_server(app: ASGIApp, lifespan: Literal["auto", "off"] = "auto") -> uvicorn.Server:
+    """Returns the server of an ASGI application, which writes no log of requests."""
     config = uvicorn.Config(
-        application(mcp, host, port, token, webhooks),
+        app,
         http=Connection,
         log_level="warning",
         log_config=None,
         access_log=False,
+        lifespan=lifespan,
         timeout_graceful_shutdown=1,
     )
-    await uvicorn.Server(config).serve(sockets=[listening])
+    return uvicorn.Server(config)
 
 
 def refuse_unprotected(host: str, token_wanted: bool) -> None:

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 import anyio
 import prometheus_client
-import uvicorn
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.auth.handlers.metadata import ProtectedResourceMetadataHandler
@@ -37,7 +36,6 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.serve import gate, http, measures
 from mcp_server.serve.oauth import OAuth, Verifier, guarded, signed_in
 from mcp_server.serve.server import assemble
-from mcp_server.serve.workspaces import Workspaces
 from mcp_server.storage.members import Members
 
 if TYPE_CHECKING:
@@ -160,7 +158,7 @@ class _Endpoint:
 
 def build(members: Members, enter: Callable[[str], AbstractAsyncContextManager[Memory]], profile: tools.Profile) -> Rim:
     """Returns the server of all workspaces. `enter` opens one."""
-    workspaces = Workspaces(enter)
+    workspaces = gate.Workspaces(enter)
 
     @asynccontextmanager
     async def life(server: MCPServer[Any]) -> AsyncIterator[None]:
@@ -197,12 +195,4 @@ async def serve(
     shown = f"[{host}]" if ":" in host else host
     at = f"http://{shown}:{listening.getsockname()[1]}{urlsplit(oauth.url).path}"
     print(f"context-manager: {at}, as {oauth.url}", file=sys.stderr, flush=True)  # noqa: T201
-    config = uvicorn.Config(
-        application(mcp, oauth, members, limits),
-        http=http.Connection,
-        log_level="warning",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await http.web_server(application(mcp, oauth, members, limits)).serve(sockets=[listening])
