@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mcp_server.clients.adapters.adapter import Recorded
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
@@ -105,6 +105,9 @@ REASONS, EXAMPLES = 24, 3
 """Lines of the summary, and names in each line."""
 
 
+T = TypeVar("T")
+
+
 @dataclass(slots=True)
 class ImportReport:
     """The result of an import. The importers add to it while they read.
@@ -135,6 +138,14 @@ class ImportReport:
         self.skip_counted({item.why: 1})
         if len(self.skipped) < NAMED:
             self.skipped.append(item)
+
+    def kept(self, items: Iterable[T | Skipped]) -> Iterator[T]:
+        """Yields the items that are not left out, and skips the others."""
+        for item in items:
+            if isinstance(item, Skipped):
+                self.skip(item)
+            else:
+                yield item
 
     def skip_counted(self, reasons: Mapping[str, int]) -> None:
         """Counts skipped items that have no names, by reason."""

@@ -105,13 +105,17 @@ def detect(path: Path) -> Format:
     if path.suffix == reading.SUFFIX and (client := transcript_client(path)):
         return client
     if path.suffix.lower() == exports.SUFFIX:
-        exports.parts(path)  # raises for a broken one
+        exports.files(path)  # raises for a broken one
         if found := _by_marks(exports.head(path, HEAD)):
             return found
         if exports.holds_zips(path):
             raise Invalid(f"{path} contains other zips: unpack it, and import the folder with those zips")
         raise Invalid(f"{path} contains no known export; unpack it, or give its format with --format")
-    head = _head(path)
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(HEAD)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
     if found := _by_marks(head):
         return found
     if exports.is_manifest(path, head.decode("utf-8", "ignore")):
@@ -131,14 +135,6 @@ def transcript_client(path: Path) -> Format | None:
         return None
     found = next((each for each in ADAPTERS.values() if any(map(each.is_line, first))), None)
     return found.client if found else None
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(HEAD)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
 
 
 def _by_marks(head: bytes) -> Format | None:
@@ -231,13 +227,8 @@ async def _import_export(
         report.sessions, report.turns, report.unchanged = stored["sessions"], stored["turns"], 1
         report.skip_counted(stored["reasons"])
         return
-    parts = []
-    for found in await anyio.to_thread.run_sync(exports.parts, path):
-        if isinstance(found, Skipped):
-            report.skip(found)
-        else:
-            parts.append(found)
-    others = await anyio.to_thread.run_sync(exports.others, path)
+    found, others = await anyio.to_thread.run_sync(exports.files, path)
+    parts = list(report.kept(found))
     documents = [other for other in others if kind == "claude-ai" and exports.document_kind(other.name)]
     if not parts and not documents and not report.skipped_count:
         raise NotFound(f"{path} holds no conversations.json; give the export as it was downloaded, or another --format")
@@ -278,19 +269,14 @@ async def _import_documents(
     """Writes the projects and memories of an export, projects first: memories name them."""
     known: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    for part in sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name)):
-        if isinstance(part, Skipped):
-            report.skip(part)
-            continue
+    by_kind = sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name))
+    for part in report.kept(by_kind):
         kind = exports.document_kind(part.name)
         read = claude_ai.project if kind == "projects" else claude_ai.memories
         for item in await anyio.to_thread.run_sync(lambda part: list(exports.conversations(part)), part):
             counts[kind] += 1
-            for made in read(item, counts[kind], known):
-                if isinstance(made, Skipped):
-                    report.skip(made)
-                else:
-                    await _write_file(memory, DOCUMENTS, made.path, made.text.encode(), report, written)
+            for made in report.kept(read(item, counts[kind], known)):
+                await _write_file(memory, DOCUMENTS, made.path, made.text.encode(), report, written)
 
 
 def _not_imported(file: exports.Part | Skipped) -> Skipped:
@@ -323,12 +309,8 @@ async def _import_transcripts(
     watch: Watch,
     report: ImportReport,
 ) -> None:
-    files: list[tuple[Path, int]] = []
-    for found, size in await anyio.to_thread.run_sync(_with_sizes, path, adapter):
-        if isinstance(found, Skipped):
-            report.skip(found)
-        else:
-            files.append((found, size))
+    found = await anyio.to_thread.run_sync(lambda: list(transcripts(path, adapter)))
+    files = [(file, file.stat().st_size if file.exists() else 0) for file in report.kept(found)]
     if not files and not report.skipped_count:
         raise NotFound(
             f"{path} holds no transcript ({adapter.file_names}); give the folder of one project, or of all projects"
@@ -355,14 +337,6 @@ def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
     found = [file for file in transcripts(folder, adapter) if isinstance(file, Path)]
     sizes = [file.stat().st_size for file in found if reading.SUBAGENTS not in file.parts]
     return len(sizes), sum(sizes)
-
-
-def _with_sizes(path: Path, adapter: Adapter) -> list[tuple[Path | Skipped, int]]:
-    """Returns the transcripts at `path` with their bytes. A file that was just deleted has none."""
-    return [
-        (found, found.stat().st_size if isinstance(found, Path) and found.exists() else 0)
-        for found in transcripts(path, adapter)
-    ]
 
 
 async def _import_markdown(

@@ -62,8 +62,9 @@ def put_hooks(
     for event in _events(text, where):
         spots = list(_spots(text, event, where))
         keep = spots[:1] if event in handlers else []
-        for spot in reversed(spots[len(keep) :]):
-            text = _without(text, event, spot, where)
+        for group, place, alone in reversed(spots[len(keep) :]):
+            path: jsonc.Path = ("hooks", event, group) if alone else ("hooks", event, group, "hooks", place)
+            text = jsonc.remove(text, path, where)
     for event, handler in handlers.items():
         spots = list(_spots(text, event, where))
         if spots:
@@ -72,11 +73,6 @@ def put_hooks(
         else:
             text = jsonc.append(text, ("hooks", event), {"hooks": [dict(handler)]}, where)
     return text
-
-
-def remove_hooks(text: str, where: str) -> str:
-    """Returns `text` without our handlers."""
-    return put_hooks(text, {}, where)
 
 
 def present(text: str, where: str) -> dict[str, dict[str, Any]]:
@@ -118,12 +114,6 @@ def _spots(text: str, event: str, where: str) -> Iterator[Spot]:
         for place, handler in enumerate(handlers if isinstance(handlers, list) else []):
             if is_our_hook(handler):
                 yield index, place, len(handlers or []) == 1
-
-
-def _without(text: str, event: str, spot: Spot, where: str) -> str:
-    group, place, alone = spot
-    path: jsonc.Path = ("hooks", event, group) if alone else ("hooks", event, group, "hooks", place)
-    return jsonc.remove(text, path, where)
 
 
 NAMES = ("memory", "context-manager")

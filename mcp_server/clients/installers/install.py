@@ -263,7 +263,7 @@ def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, 
         if toml or client.form == "json":
             text = entries.remove(client, container, text, where)
         if client.hooks and not toml:
-            text = entries.remove_hooks(text, where)
+            text = entries.put_hooks(text, {}, where)
         for way in () if toml else sorted(made, key=len, reverse=True):
             text = entries.remove_empty(tuple(way), text, where)
     except Invalid as error:
