@@ -120,13 +120,19 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
+    request, found, rows, similar = await _look(memory, target)
+    survey = await run_sync(History(memory.disk.root).survey, request) if memory.git.available() else Survey(0)
+    versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
+    return Receipt(request.id, False, found, rows, survey, similar=similar, versions=versions)
+
+
+async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int, tuple[str, ...]]:
+    """Returns the request, every file with a copy, the number of rows of the state, and places inside longer words."""
     request, runs = await resolve_target(memory, target)
     request, found = await run_sync(_found, memory, request, runs)
     rows = await memory.state.held(request)
     similar = await run_sync(_inside_words, memory, request, runs)
-    survey = await run_sync(_survey, memory, request)
-    versions = await run_sync(_versions, memory, request)
-    return Receipt(request.id, False, found, sum(rows.values()), survey, similar=similar, versions=versions)
+    return request, found, sum(rows.values()), similar
 
 
 async def forget(
@@ -142,15 +148,12 @@ async def forget(
         if history and memory.disk.here:
             await run_sync(History(memory.disk.root).check)
         step("looking for copies")
-        request, runs = await resolve_target(memory, target)
-        request, found = await run_sync(_found, memory, request, runs)
-        rows = await memory.state.held(request)
-        similar = await run_sync(_inside_words, memory, request, runs)
+        request, found, rows, similar = await _look(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
         done = await _perform(_Run(memory, intent, request, step))
-        return replace(done, copies=found, state_rows=sum(rows.values()), similar=similar)
+        return replace(done, copies=found, state_rows=rows, similar=similar)
 
 
 async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
@@ -219,16 +222,6 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
     copies = Copies(memory.files)
     return tuple(place for run in runs for place in copies.inside_words(request, run))
-
-
-def _survey(memory: Memory, request: Forgotten) -> Survey:
-    if not memory.git.available():
-        return Survey(0)
-    return History(memory.disk.root).survey(request)
-
-
-def _versions(memory: Memory, request: Forgotten) -> int | None:
-    return None if memory.disk.here else len(Copies(memory.files).stale_versions(request))
 
 
 # ---------------------------------------------------------------- doing

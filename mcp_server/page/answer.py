@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,6 +50,16 @@ def _size(count: int) -> str:
         if count >= size:
             return f"{count / size:,.0f} {unit}"
     return f"{count:,} bytes"
+
+
+def mark_of(text: str) -> str:
+    """Returns a short hash of a text, which tells whether it has changed since it was shown."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def number_in(text: str | None, default: int = 0) -> int:
+    """Returns the number that a field of a form or address has, or `default`."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 SCREENS = (

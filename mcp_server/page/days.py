@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import history
 from mcp_server.memory import Memory
-from mcp_server.page.answer import ME, Page, Routes
+from mcp_server.page.answer import ME, Page, Routes, mark_of
 from mcp_server.storage.checkpoint_files import Head
 from mcp_server.storage.history_values import Commit
 from mcp_server.storage.values import SessionRow
@@ -131,7 +130,7 @@ async def show_checkpoint(page: Page) -> Response:
         notes=notes,
         trouble=trouble,
         changes=difference != NOTHING,
-        mark=_mark(difference),
+        mark=mark_of(neutralise(difference)),
         text=split_front_matter(stored.shown_text(then)).body.strip(),
         why=stored.WHY.get(then.reason, then.reason),
     )
@@ -143,7 +142,7 @@ async def go_back(page: Page) -> Response:
     number = page.request.path_params["id"]
     knowledge = form.get("knowledge") == "yes"
     plan = await restore(page.memory, number, ME, apply=False, knowledge=knowledge)
-    if _mark(plan.difference) != form.get("mark"):
+    if mark_of(neutralise(plan.difference)) != form.get("mark"):
         return page.back(
             {"back": f"/days/checkpoint/{number}" + ("?knowledge=yes" if knowledge else "")},
             "/days",
@@ -169,10 +168,6 @@ async def _days(memory: Memory) -> tuple[dict[str, Day], str]:
     except ContextManagerError as error:
         trouble = str(error)
     return days, trouble
-
-
-def _mark(text: str) -> str:
-    return hashlib.sha256(neutralise(text).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 ROUTES: Routes = (

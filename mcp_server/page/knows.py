@@ -6,7 +6,6 @@ hash of the line that it shows. If the file has another line by then, the change
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ from mcp_server.knowledge.editing import NewFact
 from mcp_server.knowledge.prune_knowledge import archive_files
 from mcp_server.knowledge.remember import remember
 from mcp_server.memory import Memory
-from mcp_server.page.answer import ME, Page, Routes
+from mcp_server.page.answer import ME, Page, Routes, mark_of, number_in
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.text.destinations import CLOSED, DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
@@ -151,7 +150,7 @@ def _line(path: str, entry: Entry, body_line: int) -> Line:
         tuple(map(str, entry.sources)),
         entry.start + body_line - 1,
         entry.end + body_line - 1,
-        hashlib.sha256(entry.text.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        mark_of(entry.text),
     )
 
 
@@ -164,7 +163,7 @@ def _find_entry(memory: Memory, form: dict[str, str]) -> tuple[Line, Entry]:
     ]
     if not same:
         raise Conflict("this line has changed or gone since you saw it; go back, and look at it as it is now")
-    return min(same, key=lambda one: abs(one[0].first - _number(form.get("first", ""))))
+    return min(same, key=lambda one: abs(one[0].first - number_in(form.get("first"))))
 
 
 # ---------------------------------------------------------------- changes
@@ -255,7 +254,7 @@ async def show_copies(page: Page) -> Response:
     return page.show(
         "_copies.html",
         plan=plan,
-        mark=_mark(words),
+        mark=mark_of(words.text),
         sentences=[*git_sentences(plan, False), ELSEWHERE],
         fields=_fields(page),
         back=page.query.get("back", "/now"),
@@ -271,7 +270,7 @@ async def forget_passage(page: Page) -> Response:
     """Deletes all copies of a passage. Raises Conflict if the passage has changed since it was shown."""
     form = await page.form()
     target, words = await run_sync(_target, page.memory, form)
-    if form.get("mark") != _mark(words):
+    if form.get("mark") != mark_of(words.text):
         raise Conflict("these lines have changed since you saw them, and nothing was deleted; look at them again")
     done = await forget(page.memory, target)
     copies = sum(len(copy.places) for copy in done.copies)
@@ -284,25 +283,16 @@ def _target(memory: Memory, given: dict[str, str]) -> tuple[ForgetTarget, Words]
     path = memory.files.relative(given.get("path", ""))
     passages = Passages(memory)
     if path.startswith(CONVERSATIONS):
-        line = _number(given.get("line", ""))
-        placed = next((one for one in passages.turns(path) if one.start <= line <= one.end), None)
+        placed = passages.turn_at(path, number_in(given.get("line")))
         if placed is None:
             raise NotFound("this message is not there any more")
         words = Words(placed.turn.content, path, placed.start, placed.end, placed.turn.name or placed.turn.role)
         return ForgetTarget(turn=f"{memory.transcripts.head(path).session_id}#{placed.turn.number}"), words
-    first, last = _number(given.get("first", "")), _number(given.get("last", ""))
+    first, last = number_in(given.get("first")), number_in(given.get("last"))
     rows = passages.lines(path)[max(0, first - 1) : last] if first else []
     if not rows:
         raise NotFound("these lines are not there any more")
     return ForgetTarget(path=path, lines=(first, last)), Words("\n".join(rows), path, first, last)
-
-
-def _mark(words: Words) -> str:
-    return hashlib.sha256(words.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 ROUTES: Routes = (

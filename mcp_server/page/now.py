@@ -22,7 +22,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.page.answer import Page, Routes
-from mcp_server.page.passages import Passages, Words, by_kind, where
+from mcp_server.page.passages import Passages, Words, by_kind, largest_first, where
 from mcp_server.storage import logs
 
 SHOWN = 40
@@ -246,9 +246,8 @@ def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> t
         words = (passages.turn(f"{transcript}#{own[1]}") if own else None) or passages.of(place, title)
         # A push's `terms` and a receipt's `relevance` are summed; a receipt's `terms` are factors.
         summed = row.get("relevance") or ({} if kind_of(record) == "compiled" else row.get("terms")) or {}
-        terms = [(str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float)]
-        terms = sorted(((name, value) for name, value in terms if value > 0), key=lambda one: -one[1])
-        one = Candidate(words, where(words), row, terms, float(row.get("charge") or 0.0))
+        terms = ((str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float))
+        one = Candidate(words, where(words), row, largest_first(terms), float(row.get("charge") or 0.0))
         (inside if row.get("included") else outside).append(one)
     return inside, outside
 

@@ -228,9 +228,10 @@ async def begun(memory: Memory) -> None:
 
 def _wait_until_listening(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
-    with contextlib.suppress(TimeoutError):  # a server listens and is busy
-        while protocol.is_starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
-            time.sleep(0.02)  # there is no socket to wait on yet
+    while (
+        protocol.is_starting(local) and command.ask(local, "Nothing", end) == (None, False) and time.monotonic() < end
+    ):
+        time.sleep(0.02)  # there is no socket to wait on yet
 
 
 async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
