@@ -126,7 +126,6 @@ def limit_option(default: int, about: str, most: int | None = None) -> Callable[
 
 
 def json_option(command: F) -> F:
-    """Adds the option `--json` to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
 
 
@@ -273,7 +272,6 @@ PATIENCE = 1.0
 
 @contextmanager
 def working(label: str) -> Iterator[None]:
-    """Shows `label` with a spinner while the block runs, from the second second on."""
     if not sys.stderr.isatty():
         yield
         return

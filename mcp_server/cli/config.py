@@ -139,7 +139,6 @@ def _check(name: str, value: object) -> None:
 
 
 def _file_of(name: str) -> str:
-    """Returns the file that a setting is read from."""
     from mcp_server.settings import MACHINE_FILE, belongs_to_machine
     from mcp_server.storage.templates import SETTINGS
 

@@ -50,7 +50,6 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
 
 
 def _doctor_print(checks: tuple[Check, ...]) -> None:
-    """Prints a line for each check, and below it what to do."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

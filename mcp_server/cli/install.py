@@ -110,7 +110,6 @@ def _with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
 async def _taken_out(
     memory: Memory | None, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
 ) -> tuple[Done, ...]:
-    """Removes our entry from one client."""
     from anyio.to_thread import run_sync
 
     from mcp_server.clients.installers.install import uninstall
@@ -226,7 +225,6 @@ def install_command(
 
 
 def this_machine() -> Machine:
-    """Returns the machine that this command runs on."""
     from mcp_server.clients.installers.known import Machine
 
     return Machine(Path.home(), dict(os.environ))
@@ -435,5 +433,4 @@ def _list(machine: Machine, as_json: bool) -> None:
 
 
 def _short(path: Path, machine: Machine) -> str:
-    """Returns `path` with `~` for the home folder."""
     return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)

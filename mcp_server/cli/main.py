@@ -110,8 +110,6 @@ class Commands(click.Group):
 
 
 class Workspace(click.Path):
-    """A folder, or the address of a team's memory."""
-
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> Path | str:

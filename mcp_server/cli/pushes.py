@@ -140,7 +140,6 @@ def _line(record: Mapping[str, Any]) -> Text:
 
 
 def _reason(record: Mapping[str, Any]) -> str:
-    """Returns why a prompt got its text, or got none."""
     if record.get("decision") != "injected":
         return str(record.get("why"))
     count = int(record.get("passages") or 0)

@@ -263,7 +263,6 @@ def _page(found: Tuning) -> Iterator[RenderableType]:
 
 
 def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
-    """Yields a chart with a bar for each count; the longest has `BAR` cells."""
     if not counts:
         return
     most, total = max(counts.values()), sum(counts.values())

@@ -65,11 +65,9 @@ class Receipt:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is no copy at all."""
         return not self.copies and not self.state_rows and not self.history.commits and not self.versions
 
     def as_dict(self) -> dict[str, object]:
-        """Returns JSON values."""
         return {
             "id": self.id,
             "done": self.done,
@@ -168,7 +166,6 @@ async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
 
 
 def unfinished(memory: Memory) -> list[str]:
-    """Returns the ids of requests that are not complete."""
     return [intent.request.id for intent in ForgetIntents(memory.files).all()]
 
 

@@ -135,7 +135,6 @@ class Page:
         return RedirectResponse(wanted if own else to, 303)
 
     def _here(self) -> str:
-        """Returns the path and the query parameters of this request."""
         return f"{self.request.url.path}?{urlencode(self.query)}" if self.query else self.request.url.path
 
 

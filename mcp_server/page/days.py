@@ -48,7 +48,6 @@ class Day:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns the number of events of each kind."""
         compacted = sum(one.reason in COMPACTED for one in self.checkpoints)
         numbers = (len(self.sessions), len(self.commits), len(self.checkpoints) - compacted, compacted)
         return dict(zip(KINDS, numbers, strict=True))
@@ -89,7 +88,6 @@ async def show_days(page: Page) -> Response:
 
 
 async def show_commit(page: Page) -> Response:
-    """Returns the changes of a commit."""
     found = await history.show(page.memory, page.request.path_params["commit"])
     head, _, message = found.about.partition("\n\n")
     return page.show(

@@ -72,16 +72,13 @@ class Door:
 
     @property
     def cookie(self) -> str:
-        """Returns the name of the cookie."""
         return f"cm-{self.port}"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Returns the values of `Host` that name this server."""
         return frozenset(f"{name}:{self.port}" for name in LOOPBACK)
 
     def new_code(self) -> str:
-        """Returns a new one-time code."""
         code = secrets.token_urlsafe(32)
         self._codes[code] = self.now() + CODE_SECONDS
         while len(self._codes) > MAX_CODES:
@@ -107,11 +104,9 @@ class Door:
         return value
 
     def visit(self, cookie: str | None) -> Visit | None:
-        """Returns the signed-in browser with this cookie, or None."""
         return self._visits.get(cookie or "")
 
     def leave(self, cookie: str | None) -> None:
-        """Makes a cookie invalid."""
         self._visits.pop(cookie or "", None)
 
 

@@ -106,7 +106,6 @@ async def show_lines(page: Page) -> Response:
 
 
 def view_of(line: Line) -> str:
-    """Returns the view that shows a line."""
     if line.section in ENDED or line.section == CLOSED:
         return "ended"
     if line.path.startswith("knowledge/people/"):
@@ -206,7 +205,6 @@ async def change_line(page: Page) -> Response:
 
 
 async def show_archive(page: Page) -> Response:
-    """Returns a dry run of archiving a page."""
     path = page.query.get("path", "")
     return page.show(
         "archive.html", plan=await archive_files(page.memory, [path], True), file=path, back=page.query.get("back", "")
@@ -214,7 +212,6 @@ async def show_archive(page: Page) -> Response:
 
 
 async def archive(page: Page) -> Response:
-    """Archives a page."""
     form = await page.form()
     done = await archive_files(page.memory, [form.get("path", "")], False)
     undo = f" To undo it: context-manager recover {done.undo[0]} --apply" if done.undo else ""
@@ -262,7 +259,6 @@ async def show_copies(page: Page) -> Response:
 
 
 def _fields(page: Page) -> dict[str, str]:
-    """Returns the query parameters that select the passage."""
     return {name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query}
 
 

@@ -133,7 +133,6 @@ def _run_team(serving: Serving, environ: Mapping[str, str], address: str) -> Non
 
 @asynccontextmanager
 async def _entered(workspace: Path | str | None, environ: Mapping[str, str]) -> AsyncIterator[Memory]:
-    """Opens a memory and maintains it."""
     from anyio.to_thread import run_sync
 
     app = await run_sync(_load)

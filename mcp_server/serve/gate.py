@@ -96,7 +96,6 @@ class Workspaces:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Opens and closes workspaces during the block."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._close_idle)
@@ -127,7 +126,6 @@ class Workspaces:
         return one
 
     def release(self, one: Workspace) -> None:
-        """Allows a workspace to close when nobody else uses it."""
         one.users -= 1
         one.since = anyio.current_time()
 
@@ -154,14 +152,12 @@ class Call:
     used: dict[str, Workspace] = field(default_factory=dict)
 
     def use(self, name: str) -> Workspace:
-        """Returns a workspace that stays open during this call."""
         if name not in self.used:
             self.used[name] = self.workspaces.hold(name)
         return self.used[name]
 
     @property
     def here(self) -> Workspace:
-        """Returns the workspace of the address."""
         return self.use(self.workspace)
 
     @contextmanager
@@ -211,7 +207,6 @@ class Bus:
     """Passes each subscription to the bus of the workspace that its caller is in."""
 
     async def publish(self, event: ServerEvent) -> None:
-        """Sends an event to those who listen in the current call's workspace."""
         await _call.get().here.subscriptions.bus.publish(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
@@ -329,7 +324,6 @@ class Gate:
     async def _record(
         self, call: Call, ctx: ServerRequestContext[Any, Any], result: HandlerResult, outcome: str
     ) -> None:
-        """Writes a line of the audit log."""
         if ctx.method not in AUDITED:
             return
         params = ctx.session.client_params
@@ -357,7 +351,6 @@ NO_MEMBER = (
 
 
 def _named(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Returns the name of the tool or prompt of a call."""
     name = (ctx.params or {}).get("name")
     return name if isinstance(name, str) else ""
 

@@ -212,7 +212,6 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Returns a listening socket. Port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named. Without it an answer takes 40 ms longer.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -64,7 +64,6 @@ class OAuth:
 
     @property
     def metadata_url(self) -> str:
-        """Returns the address of this resource's metadata."""
         return str(build_resource_metadata_url(AnyHttpUrl(self.url)))
 
 

@@ -57,7 +57,6 @@ Item = SessionMessage | Exception
 
 
 async def serve(mcp: MCPServer[Any]) -> None:
-    """Serves until the client closes stdin."""
     server = mcp._lowlevel_server
     async with stdio_server() as (incoming, outgoing):
         await server.run(_RepairedStream(incoming._inner), outgoing, server.create_initialization_options())
@@ -138,7 +137,6 @@ class Opening:
         self._nudged.set()
 
     async def run(self) -> None:
-        """Opens the workspace when it is needed and keeps it open until `close`."""
         try:
             while not self._stop.is_set():
                 await self._nudged.wait()
@@ -151,7 +149,6 @@ class Opening:
             self._stopped.set()
 
     async def close(self) -> None:
-        """Closes the workspace; waits at most `PATIENCE`."""
         for event in (self._stop, self._urgent, self._nudged):
             event.set()
         with anyio.move_on_after(PATIENCE):

@@ -101,7 +101,6 @@ def _limited(app: ASGIApp, oauth: OAuth, limits: Limits) -> ASGIApp:
 
 
 def application(mcp: Rim, oauth: OAuth, members: Members, limits: Limits) -> Starlette:
-    """Returns the ASGI application."""
     manager = StreamableHTTPSessionManager(
         mcp._lowlevel_server, stateless=True, max_request_body_size=http.LONGEST_BODY
     )
@@ -157,7 +156,6 @@ class _Endpoint:
 
 
 def build(members: Members, enter: Callable[[str], AbstractAsyncContextManager[Memory]], profile: tools.Profile) -> Rim:
-    """Returns the server of all workspaces. `enter` opens one."""
     workspaces = gate.Workspaces(enter)
 
     @asynccontextmanager

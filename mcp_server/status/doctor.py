@@ -72,12 +72,10 @@ class Reset:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {"done": self.done, "deletes": self.parts, "stays": STAYS, "notes": self.notes}
 
 
 async def plan_reset(memory: Memory) -> Reset:
-    """Returns what a reset would delete now."""
     return await run_sync(_planned, memory)
 
 

@@ -47,12 +47,10 @@ class StatusReport:
     cut: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {"workspace": self.workspace, **self.views, "problems": list(self.problems), "cut": self.cut}
 
     @property
     def markdown(self) -> str:
-        """The report in markdown, problems first."""
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
@@ -246,7 +244,6 @@ def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
 
 
 async def _llm(memory: Memory) -> Mapping[str, Any]:
-    """Returns the LLM in use and its costs."""
     found = await costs(memory)
     return {
         "provider": found.provider,
@@ -257,8 +254,6 @@ async def _llm(memory: Memory) -> Mapping[str, Any]:
 
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:
-    """Returns the number of files by category, and the bytes of each folder."""
-
     def counted() -> Mapping[str, Any]:
         folders = ("raw", "knowledge", "topics", "archive")
         return {

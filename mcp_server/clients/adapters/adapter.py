@@ -35,7 +35,6 @@ class Folder:
     below: str = ""
 
     def of(self, environ: Mapping[str, str], home: Path) -> Path:
-        """Returns the folder on a machine."""
         named = environ.get(self.variable, "").strip()
         return Path(named).expanduser() / self.below if named else home / self.default
 
@@ -75,7 +74,6 @@ class Adapter:
 
     @property
     def source(self) -> str:
-        """The source of its turns."""
         return f"import:{self.client}"
 
     def hooks_file(self, environ: Mapping[str, str], home: Path, project: Path | None) -> Path | None:
@@ -85,7 +83,6 @@ class Adapter:
         return self.folder.of(environ, home) / self.hooks
 
     def transcripts_folder(self, environ: Mapping[str, str], home: Path) -> Path:
-        """Returns the folder of the client's transcripts."""
         return (self.data or self.folder).of(environ, home) / self.transcripts
 
 
@@ -95,12 +92,10 @@ def mapping(value: object) -> Fields:
 
 
 def tool_use(call_id: object, name: object, given: object) -> dict[str, Any]:
-    """Returns the content block of a tool call."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 
 def tool_result(call_id: object, output: object, failed: bool = False) -> dict[str, Any]:
-    """Returns the content block of a tool's output."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": output, "is_error": failed}
 
 

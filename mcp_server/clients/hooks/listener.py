@@ -110,7 +110,6 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 
 def waiting(local: Path) -> int:
-    """Returns the number of queued entries."""
     return len(_names(local))
 
 
@@ -284,7 +283,6 @@ class _Answerer:
     """A lock for each session with an event at work."""
 
     async def answer(self, client: SocketStream) -> None:
-        """Answers one connection. Errors end only this connection."""
         try:
             async with client, self._free:
                 asked = await self._read(client)

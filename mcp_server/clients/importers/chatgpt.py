@@ -70,8 +70,6 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
 
 
 class _TurnBuilder:
-    """Converts messages, in order, to turns."""
-
     def __init__(self, at: datetime) -> None:
         self.model: str | None = None
         self._at = at

@@ -184,7 +184,6 @@ def document_kind(name: str) -> str:
 
 
 def holds_zips(path: Path) -> bool:
-    """Returns True if a zip contains zips."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.lower().endswith(SUFFIX) for name in archive.namelist())

@@ -165,12 +165,10 @@ class ImportReport:
 
     @property
     def nothing_read(self) -> bool:
-        """Whether every file was skipped."""
         return self.skipped_count > 0 and not (self.files or self.sessions or self.unchanged)
 
     @property
     def markdown(self) -> str:
-        """The report in words."""
         verb = "imported" if self.new_files or self.changed_files or self.new_turns else "read"
         known = self.files - self.new_files - self.changed_files
         files = f"{self.new_files} new, {self.changed_files} changed, {known} as they were"

@@ -50,7 +50,6 @@ class Found:
 
     @property
     def workspace(self) -> Path | None:
-        """The workspace that the entry names, or None."""
         for index, word in enumerate(self.words):
             if word == "--workspace" and index + 1 < len(self.words):
                 return Path(self.words[index + 1])
@@ -60,7 +59,6 @@ class Found:
 
     @property
     def title(self) -> str:
-        """The name of the client, and of the project if it is for one."""
         return self.client.title + (f" ({self.project})" if self.project else "")
 
     def command(self, verb: str) -> str:
@@ -68,7 +66,6 @@ class Found:
         return f"context-manager {verb} {self.client.name}{' --project' if self.project else ''}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {
             "client": self.client.name,
             "title": self.client.title,

@@ -76,7 +76,6 @@ def put_hooks(
 
 
 def present(text: str, where: str) -> dict[str, dict[str, Any]]:
-    """Returns event → our handler in the file."""
     document = jsonc.parse(text, where)
     found = {}
     for event in _events(text, where):
@@ -89,7 +88,6 @@ def present(text: str, where: str) -> dict[str, dict[str, Any]]:
 
 
 def is_our_hook(handler: object) -> bool:
-    """Returns True if a handler runs our `hook` command."""
     if not isinstance(handler, Mapping):
         return False
     command, arguments = handler.get("command"), handler.get("args")
@@ -198,7 +196,6 @@ def put(client: Client, container: Container, text: str, fields: Mapping[str, An
 
 
 def remove(client: Client, container: Container, text: str, where: str) -> str:
-    """Returns `text` without our entries."""
     for name in ours(servers(client, container, text, where)):
         edit = toml_edit.remove if client.form == "toml" else jsonc.remove
         text = edit(text, (*container, name), where)

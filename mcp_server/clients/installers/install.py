@@ -63,7 +63,6 @@ class Record(BaseModel):
     installations: list[Installation] = []
 
     def of(self, project: Path | None) -> Installation | None:
-        """Returns the installation for a project, or for all."""
         wanted = None if project is None else str(project)
         return next((found for found in self.installations if found.project == wanted), None)
 
@@ -245,7 +244,6 @@ def _delete(file: ConfigFile, record: FileRecord) -> Done:
 
 
 def _original(record: FileRecord) -> bytes | None:
-    """Returns the file's bytes before the installation, if the backup still has them."""
     try:
         data = Path(record.backup or "").read_bytes()
     except OSError:

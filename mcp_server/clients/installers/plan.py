@@ -35,7 +35,6 @@ class Launch:
     workspace: Path | None = None
 
     def serving(self, *more: str) -> tuple[str, list[str]]:
-        """Returns the command and the arguments of the server."""
         command, *arguments = self.server
         return command, [*arguments, *more, *self._named()]
 
@@ -127,11 +126,9 @@ class Change:
 
     @property
     def changes(self) -> bool:
-        """True if the file's bytes would change."""
         return self.file.data is None or self.file.encoded(self.after) != self.file.data
 
     def diff(self) -> str:
-        """Returns a unified diff."""
         before = self.file.text.splitlines() if self.file.data is not None else []
         name = str(self.file.path)
         old = name if self.file.data is not None else "nothing"
@@ -153,7 +150,6 @@ class Plan:
 
     @property
     def needed(self) -> bool:
-        """True if a file would change."""
         return any(change.changes for change in self.changes)
 
 
@@ -255,7 +251,6 @@ def _hooks(
 
 
 def _plugin(adapter: Adapter, text: Callable[[str, list[str]], str], launch: Launch, path: Path) -> Change:
-    """Returns the change that writes our plugin. Raises Refused if another file has its name."""
     file = config_file.read(path)
     if file.text and not opencode.command_in(file.text):
         raise Refused(f"{path} is not ours; move it away and try again")
@@ -264,7 +259,6 @@ def _plugin(adapter: Adapter, text: Callable[[str, list[str]], str], launch: Lau
 
 
 def _readable(client: Client, file: ConfigFile) -> str:
-    """Returns the file's text. Raises Invalid if we or the client cannot read it."""
     entries.refuse_comments(client, file.text, str(file.path))
     return file.text
 

@@ -146,7 +146,6 @@ def _inside(document: Mapping[str, Any], table: Table) -> Mapping[str, Any] | No
 
 
 def _statements(text: str) -> list[_Statement]:
-    """Returns the statements of a valid file, in order."""
     found: list[_Statement] = []
     table: Table = ()
     start: int | None = None

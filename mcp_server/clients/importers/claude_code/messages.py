@@ -151,7 +151,6 @@ def content_of(fields: Mapping[str, Any]) -> object:
 
 
 def compaction_text(fields: Mapping[str, Any]) -> str:
-    """Returns a sentence about a compaction."""
     found = as_mapping(fields.get("compactMetadata"))
     trigger = found.get("trigger")
     before, after = (_count(found.get(key)) for key in ("preTokens", "postTokens"))

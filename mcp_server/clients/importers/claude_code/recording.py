@@ -94,7 +94,6 @@ def sessions_in(
 
 
 def subagent_session(session: str, agent: str) -> str:
-    """Returns the session id of a subagent of `session`."""
     return f"{session}-agent-{agent}"
 
 

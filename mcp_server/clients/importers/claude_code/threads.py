@@ -65,8 +65,6 @@ class Place:
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that may get more lines."""
-
     key: tuple[str, str]
     began: int
     cwd: str | None
