@@ -46,20 +46,6 @@ PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 144
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the list: a push, a prompt without a push, or a compiled context."""
-
-    id: str
-    at: str
-    kind: str
-    prompt: str
-    why: str
-    tokens: int
-    passages: int
-    project: str
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
     """A candidate of a record with its text. `terms` are the positive terms of its score, largest first."""
 
@@ -102,7 +88,7 @@ async def show_list(page: Page) -> Response:
     return page.show(
         template,
         rows=rows,
-        more=rows[-1].at if more else "",
+        more=rows[-1]["at"] if more else "",
         kinds=KINDS,
         kind=kind,
         before=before,
@@ -184,24 +170,20 @@ def _version(memory: Memory) -> str:
     return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
 
 
-def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
-    """Returns the newest SHOWN rows before the time `before`, and whether there are older rows."""
+def _rows(memory: Memory, kind: str, before: str) -> tuple[list[dict[str, Any]], bool]:
+    """Returns the newest SHOWN rows before the time `before`, and whether there are older rows. A row is a push, a
+    prompt without a push, or a compiled context."""
     wanted = (
         record
         for record in records(memory)
         if (kind == "all" or kind_of(record) == kind) and (not before or str(record.get("at")) < before)
     )
     found = [
-        Row(
-            record_id(record),
-            str(record.get("at")),
-            kind_of(record),
-            _prompt(record),
-            str(record.get("why") or ""),
-            _count(record.get("tokens")),
-            _count(record.get("passages")),
-            str(record.get("project") or ""),
-        )
+        {
+            **{name: str(record.get(name) or "") for name in ("at", "why", "project")},
+            **{name: number if isinstance(number := record.get(name), int) else 0 for name in ("tokens", "passages")},
+            **{"id": record_id(record), "kind": kind_of(record), "prompt": _prompt(record)},
+        }
         for record in islice(wanted, SHOWN + 1)
     ]
     return found[:SHOWN], len(found) > SHOWN
@@ -213,10 +195,6 @@ def _prompt(record: Mapping[str, Any]) -> str:
     return said or {"SessionStart": "A window begins", "compile_context": "A context without a message"}.get(
         str(record.get("event")), str(record.get("event"))
     )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def parts_of(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
