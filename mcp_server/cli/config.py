@@ -54,17 +54,18 @@ def set_(name: str, value: str, as_json: bool) -> None:
     from ruamel.yaml.error import YAMLError
 
     from mcp_server.errors import Refused
-    from mcp_server.settings import SECTIONS, knobs
+    from mcp_server.settings import MACHINE_FILE, belongs_to_machine
     from mcp_server.storage.templates import SETTINGS
 
-    if name not in {known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)}:
+    if name not in _names():
         raise click.UsageError(_unknown(name))
     try:
         chosen = _yaml().load(value)
     except YAMLError as error:
         raise click.UsageError(f"VALUE {value!r} is not YAML: {_problem(error)}") from None
     _check(name, chosen)
-    path = _file_of(name)
+    section, key, *_ = name.split(".")
+    path = MACHINE_FILE if belongs_to_machine(section, key) else SETTINGS
 
     async def act(memory: Memory) -> object:
         if path != SETTINGS and not memory.disk.here:
@@ -113,11 +114,16 @@ def edit(machine: bool, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _unknown(name: str) -> str:
+def _names() -> list[str]:
     from mcp_server.settings import SECTIONS, knobs
 
-    known = [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
-    near = difflib.get_close_matches(name, [*known, *SECTIONS], n=1)
+    return [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
+
+
+def _unknown(name: str) -> str:
+    from mcp_server.settings import SECTIONS
+
+    near = difflib.get_close_matches(name, [*_names(), *SECTIONS], n=1)
     return f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else " (config get lists them)")
 
 
@@ -136,14 +142,6 @@ def _check(name: str, value: object) -> None:
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise click.UsageError(f"{name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}") from None
-
-
-def _file_of(name: str) -> str:
-    from mcp_server.settings import MACHINE_FILE, belongs_to_machine
-    from mcp_server.storage.templates import SETTINGS
-
-    section, key, *_ = name.split(".")
-    return MACHINE_FILE if belongs_to_machine(section, key) else SETTINGS
 
 
 def _with_setting(text: str, path: str, name: str, value: object) -> str:

@@ -205,7 +205,9 @@ def review_command(as_json: bool) -> None:
     async def act(memory: Memory) -> None:
         done = 0
         for proposal in await review.waiting(memory):
-            key = _asked(_proposed(proposal), PROPOSAL_KEYS, "kfsq")
+            by = proposal.proposal.by or "an agent"
+            shown = (f"{proposal.proposal.path}, proposed by {by}", *proposal.diff.split("\n"))
+            key = _asked(visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
             if key == "q":
                 return
             if key == "k" and proposal.problem:
@@ -285,8 +287,3 @@ def _words(line: Unreviewed) -> str:
     source = line.entry.sources[0]
     said = f"{page} › {line.entry.section}  {line.entry.date}\n  {line.entry.said}\n  from {source}"
     return visible(said, keep_lines=True)
-
-
-def _proposed(one: Waiting) -> str:
-    by = one.proposal.by or "an agent"
-    return visible("\n  ".join((f"{one.proposal.path}, proposed by {by}", *one.diff.split("\n"))), keep_lines=True)

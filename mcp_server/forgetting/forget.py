@@ -129,7 +129,8 @@ async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[
     request, runs = await resolve_target(memory, target)
     request, found = await run_sync(_found, memory, request, runs)
     rows = await memory.state.held(request)
-    similar = await run_sync(_inside_words, memory, request, runs)
+    copies = Copies(memory.files)
+    similar = await run_sync(lambda: tuple(place for run in runs for place in copies.inside_words(request, run)))
     return request, found, sum(rows.values()), similar
 
 
@@ -214,11 +215,6 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
     if stems:
         found = list(copies.find(request))
     return request, tuple(replace(copy, new_path=renames.get(copy.path)) for copy in found)
-
-
-def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
-    copies = Copies(memory.files)
-    return tuple(place for run in runs for place in copies.inside_words(request, run))
 
 
 # ---------------------------------------------------------------- doing

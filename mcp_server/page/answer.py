@@ -35,14 +35,10 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["number"] = lambda value: f"{value:,}"
-    made.filters["plural"] = _plural
+    made.filters["plural"] = lambda count, noun, plural="": f"{count:,} {noun if count == 1 else plural or noun + 's'}"
     made.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
     made.filters["size"] = _size
     return made
-
-
-def _plural(count: int, noun: str, plural: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def _size(count: int) -> str:
@@ -109,11 +105,12 @@ class Page:
         notice = ""
         if not template.startswith("_"):
             notice, self.visit.notice = self.visit.notice, ""
+        path, query = self.request.url.path, self.query
         frame = {
             "screens": SCREENS,
-            "path": self.request.url.path,
-            "query": self.query,
-            "here": self._here(),
+            "path": path,
+            "query": query,
+            "here": f"{path}?{urlencode(query)}" if query else path,
             "notice": notice,
             "when": self.when,
         }
@@ -133,9 +130,6 @@ class Page:
         wanted = form.get("back", "")
         own = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
         return RedirectResponse(wanted if own else to, 303)
-
-    def _here(self) -> str:
-        return f"{self.request.url.path}?{urlencode(self.query)}" if self.query else self.request.url.path
 
 
 Handler = Callable[[Page], Awaitable[Response]]

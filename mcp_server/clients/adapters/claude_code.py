@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_server.clients.adapters.adapter import SECONDS, Adapter, Fields, Folder, limits
-
-
-def _is_line(fields: Fields) -> bool:
-    return "sessionId" in fields and "type" in fields
-
+from mcp_server.clients.adapters.adapter import SECONDS, Adapter, Folder, limits
 
 ADAPTER = Adapter(
     client="claude-code",
@@ -20,5 +15,5 @@ ADAPTER = Adapter(
     hooks="settings.json",
     project_hooks=".claude/settings.local.json",
     transcripts="projects",
-    is_line=_is_line,
+    is_line=lambda fields: "sessionId" in fields and "type" in fields,
 )

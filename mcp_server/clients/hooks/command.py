@@ -170,7 +170,9 @@ def ask(
     `extra` are values of this process's environment (`protocol.FROM_ENVIRONMENT`).
     """
     if len(payload) > protocol.LONGEST_SAID:
-        payload = _shorten(payload)
+        import json
+
+        payload = json.dumps(_fields(payload, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
     try:
         with open(os.path.join(local, protocol.ADDRESS), "rb") as file:
             token, _, kind, place = protocol.read_address(file.read())
@@ -277,12 +279,6 @@ def _fields(payload: bytes, extra: Mapping[str, str]) -> dict[str, object]:
     return fields_of(payload, extra)
 
 
-def _shorten(payload: bytes) -> bytes:
-    import json
-
-    return json.dumps(_fields(payload, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
-
-
 def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[str, str]:
     """Returns the values of a request that are not in the hook's input (`protocol.FROM_ENVIRONMENT`)."""
     seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
@@ -290,7 +286,8 @@ def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[
     folder = environ.get(protocol.CLIENT_FOLDERS.get(client or "claude-code", ""))
     seen["client_folder"] = os.path.abspath(os.path.expanduser(folder)) if folder else None
     found = {name: value for name, value in seen.items() if value}
-    return {**found, "paused": "1"} if _is_set(environ.get(protocol.PAUSE_VARIABLE)) else found
+    paused = environ.get(protocol.PAUSE_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off")
+    return {**found, "paused": "1"} if paused else found
 
 
 def _connect(kind: str, where: bytes, deadline: float) -> _socket.socket:
@@ -324,7 +321,3 @@ def _budget(environ: Mapping[str, str]) -> float:
         return float(environ["CONTEXT_MANAGER_HOOK_SECONDS"])
     except (KeyError, ValueError):
         return BUDGET
-
-
-def _is_set(value: str | None) -> bool:
-    return (value or "").strip().lower() not in ("", "0", "false", "no", "off")

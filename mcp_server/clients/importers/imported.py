@@ -259,11 +259,6 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def as_mapping(value: object) -> Mapping[str, Any]:
-    """Returns `value` if it is a JSON object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def mappings_in(value: object) -> list[Mapping[str, Any]]:
     """Returns the JSON objects in a list; [] if `value` is not a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

@@ -146,9 +146,7 @@ def _roll_back(written: Sequence[Change], records: Sequence[FileRecord], known: 
         before = known.get(new.path)
         if new.backup and not (before and before.backup == new.backup):
             Path(new.backup).unlink(missing_ok=True)
-        for folder in new.folders:
-            with contextlib.suppress(OSError):
-                Path(folder).rmdir()
+        _remove_folders(new)
 
 
 def uninstall(
@@ -207,7 +205,9 @@ def _remove_from(
     backup = Path(record.backup) if record and record.backup else None
     if record is not None and digest(file.data) == record.after:
         if not record.existed:
-            return _delete(file, record)
+            file.real.unlink()
+            _remove_folders(record)
+            return Done(path, "deleted")
         original = _original(record)
         if original is not None:
             bare = original if undo else _without_ours(client, container, dataclasses.replace(file, data=original), [])
@@ -234,13 +234,11 @@ def _write_rest(file: ConfigFile, data: bytes, original: bytes | None = None) ->
         file.real.unlink()
 
 
-def _delete(file: ConfigFile, record: FileRecord) -> Done:
-    """Deletes a file that did not exist before, and the folders that we made if they are empty."""
-    file.real.unlink()
+def _remove_folders(record: FileRecord) -> None:
+    """Deletes the folders that we made if they are empty."""
     for folder in record.folders:
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
-    return Done(file.path, "deleted")
 
 
 def _original(record: FileRecord) -> bytes | None:

@@ -7,12 +7,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
 
 from mcp_server.clients.adapters import claude_code, opencode
 from mcp_server.clients.adapters.adapter import Adapter
@@ -179,7 +178,8 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     if name != entries.NAMES[0] and name not in entries.servers(client, container, text, str(path)):
         notes.append(f"{path} has another server named {entries.NAMES[0]!r}, so ours is called {name!r}.")
     made = () if client.form == "toml" else _made((*container, name), text)
-    changes = [Change(file, after, made, _snippet(client, container, name, fields))]
+    edit = toml_edit.put if client.form == "toml" else jsonc.put
+    changes = [Change(file, after, made, edit("", (*container, name), fields, "").rstrip("\n"))]
     if adapter and place_of_hooks:
         one_file = changes.pop() if place_of_hooks == path else None
         changes.append(_hooks(client, adapter, machine, launch, place_of_hooks, one_file))
@@ -235,9 +235,12 @@ def _hooks(
     client: Client, adapter: Adapter, machine: Machine, launch: Launch, path: Path, server: Change | None
 ) -> Change:
     """Returns the change that adds our hooks. `server` is the change of the same file that adds the server, if any."""
-    if adapter.plugin:
-        return _plugin(adapter, adapter.plugin, launch, path)
     file = server.file if server else config_file.read(path)
+    if adapter.plugin:
+        if file.text and not opencode.command_in(file.text):
+            raise Refused(f"{path} is not ours; move it away and try again")
+        text = adapter.plugin(*launch.hook("EVENT", client=adapter.client))
+        return Change(file, text, (), text.rstrip("\n"))
     before = _readable(client, file)
     text = server.after if server else before
     claude = adapter is claude_code.ADAPTER
@@ -250,14 +253,6 @@ def _hooks(
     return Change(file, after, tuple(ways), snippet.rstrip("\n"))
 
 
-def _plugin(adapter: Adapter, text: Callable[[str, list[str]], str], launch: Launch, path: Path) -> Change:
-    file = config_file.read(path)
-    if file.text and not opencode.command_in(file.text):
-        raise Refused(f"{path} is not ours; move it away and try again")
-    after = text(*launch.hook("EVENT", client=adapter.client))
-    return Change(file, after, (), after.rstrip("\n"))
-
-
 def _readable(client: Client, file: ConfigFile) -> str:
     entries.refuse_comments(client, file.text, str(file.path))
     return file.text
@@ -268,9 +263,3 @@ def _made(path: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
     document = jsonc.parse(text, "")
     ways = (path[:depth] for depth in range(1, len(path)))
     return tuple(way for way in ways if jsonc.get(document, way) is None)
-
-
-def _snippet(client: Client, container: tuple[str, ...], name: str, fields: Mapping[str, Any]) -> str:
-    if client.form == "toml":
-        return toml_edit.put("", (*container, name), fields, "").rstrip("\n")
-    return jsonc.put("", (*container, name), dict(fields), "").rstrip("\n")
