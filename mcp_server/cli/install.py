@@ -7,9 +7,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from mcp_server.clients.installers.plan import Launch, Plan
     from mcp_server.memory import Memory
     from mcp_server.text.entries import Entry
-
-
-T = TypeVar("T")
 
 
 @click.command(
@@ -76,9 +73,9 @@ def uninstall_command(
             f"claude plugin uninstall {plugin}"
         )
     if client is not None:
-        chosen = client_named(client)
-        folder = project_folder(Path.cwd()) if project else None
-        _say_done(chosen, _with_records(lambda memory: _taken_out(memory, chosen, machine, folder, undo=undo)), as_json)
+        one = (client_named(client), project_folder(Path.cwd()) if project else None)
+        ((chosen, files),) = _take_out(machine, one, undo=undo)
+        _say_done(chosen, files, as_json)
         _say_plugin(plugin if chosen.name == "claude-code" and not as_json else None)
         return
     folders, warning = with_memory(_deletion) if purge else ((), "")
@@ -86,13 +83,13 @@ def uninstall_command(
         said = f"{warning}\nNothing was deleted yet; add --apply to do it."
         print_result({"clients": [], "would_delete": folders}, said, as_json)
         return
-    done = _with_records(lambda memory: _out_of_all(memory, machine))
+    done = [(chosen, files) for chosen, files in _take_out(machine) if files]
     _delete(folders)
     if as_json:
-        print_json({"clients": [{"client": one.name, "files": files} for one, files in done], "deleted": folders})
+        print_json({"clients": [{"client": chosen.name, "files": files} for chosen, files in done], "deleted": folders})
         return
-    for one, files in done:
-        _say_done(one, files, as_json=False)
+    for chosen, files in done:
+        _say_done(chosen, files, as_json=False)
     if not (done or plugin):
         click.echo("Nothing of this memory is in any client's configuration.")
     _say_plugin(plugin)
@@ -100,21 +97,23 @@ def uninstall_command(
         click.echo(f"Deleted: {', '.join(map(str, folders))}")
 
 
-def _with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
-    """Returns what `act` returns for the memory, or for None if it was deleted: our entries can still be removed."""
+def _take_out(
+    machine: Machine, only: tuple[Client, Path | None] | None = None, *, undo: bool = False
+) -> list[tuple[Client, tuple[Done, ...]]]:
+    """Removes our entries from all clients, or from one (for a project), and returns them with their files. If the
+    memory was deleted, its records of what the files had before are missing, and the entries can still be removed."""
     import anyio
 
-    return with_memory(act) if memory_exists() else anyio.run(act, None)
-
-
-async def _taken_out(
-    memory: Memory | None, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
-) -> tuple[Done, ...]:
-    from anyio.to_thread import run_sync
-
+    from mcp_server.clients.installers.chain import projects
     from mcp_server.clients.installers.install import uninstall
+    from mcp_server.clients.installers.known import CLIENTS
 
-    return await run_sync(lambda: uninstall(memory, client, machine, project, undo=undo))
+    async def act(memory: Memory | None) -> list[tuple[Client, tuple[Done, ...]]]:
+        everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
+        places = [only] if only else everywhere
+        return [(client, uninstall(memory, client, machine, project, undo=undo)) for client, project in places]
+
+    return with_memory(act) if memory_exists() else anyio.run(act, None)
 
 
 def _say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
@@ -138,16 +137,6 @@ def _say_plugin(plugin: str | None) -> None:
     """Prints how to remove the plugin, which only Claude Code can do."""
     if plugin:
         click.echo(f"Claude Code: the plugin {plugin} stays enabled; remove it with: claude plugin uninstall {plugin}")
-
-
-async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
-    """Removes our entries from all clients. Returns the clients that had one, each with its files."""
-    from mcp_server.clients.installers.chain import projects
-    from mcp_server.clients.installers.known import CLIENTS
-
-    everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
-    done = [(client, await _taken_out(memory, client, machine, project)) for client, project in everywhere]
-    return [(client, files) for client, files in done if files]
 
 
 async def _deletion(memory: Memory) -> tuple[tuple[Path, ...], str]:

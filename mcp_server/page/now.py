@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from heapq import merge
@@ -114,9 +114,7 @@ async def show_one(page: Page) -> Response:
     if record is None:
         raise NotFound("this decision is no longer in the log, which keeps the newest ones")
     inside, outside = await candidates(memory, record)
-    rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
     shown = outside if page.query.get("all") else outside[:LEFT_OUT_SHOWN]
-    most = max((sum(value for _, value in one.terms) for one in (*inside, *shown)), default=0.0)
     return page.show(
         "push.html",
         record=record,
@@ -124,9 +122,9 @@ async def show_one(page: Page) -> Response:
         inside=inside,
         outside=shown,
         hidden=len(outside) - len(shown),
-        parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
+        parts=parts_of(record),
         reasons=Counter(_FIGURES.sub("", str(one.row.get("reason"))) for one in outside).most_common(8),
-        most=most or 1.0,
+        most=largest_sum((*inside, *shown)),
         left_out=record.get("left_out") or {},
         number=number,
     )
@@ -197,10 +195,16 @@ def _prompt(record: Mapping[str, Any]) -> str:
     )
 
 
-def parts_of(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
-    """Returns the parts of a bar, with a part for headings and separators if the parts do not add up to `tokens`."""
-    rest = tokens - sum(count for _, count in parts)
+def parts_of(record: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Returns the tokens of a record by kind of source, and those of headings and separators if they do not add up."""
+    parts = by_kind([row for row in record.get("considered") or () if isinstance(row, dict)])
+    rest = int(record.get("tokens") or 0) - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
+
+
+def largest_sum(shown: Iterable[Candidate]) -> float:
+    """Returns the largest sum of a candidate's terms, which fills a bar."""
+    return max((sum(value for _, value in one.terms) for one in shown), default=0.0) or 1.0
 
 
 async def candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:

@@ -17,8 +17,7 @@ from anyio.to_thread import run_sync
 from mcp_server.knowledge import review
 from mcp_server.memory import Memory
 from mcp_server.page.answer import FOLDER, templates
-from mcp_server.page.now import candidates, parts_of, records
-from mcp_server.page.passages import by_kind
+from mcp_server.page.now import candidates, largest_sum, parts_of, records
 
 LISTED = 8
 """Maximum number of included candidates, and of excluded ones, in the list."""
@@ -48,16 +47,14 @@ async def receipt(memory: Memory, sha256: str) -> str:
     if record is None:
         return ""
     inside, outside = await candidates(memory, record)
-    shown = (*inside[:LISTED], *outside[:LISTED])
-    rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
     return (
         templates()
         .get_template("view_receipt.html")
         .render(
             record=record,
-            parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
+            parts=parts_of(record),
             groups=(("In", inside, LISTED), ("Out", outside, LISTED)),
-            most=max((sum(value for _, value in one.terms) for one in shown), default=0.0) or 1.0,
+            most=largest_sum((*inside[:LISTED], *outside[:LISTED])),
         )
     )
 

@@ -88,12 +88,10 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         try:
             if name == "clarity":
                 views[name] = await clarity.for_status(memory, session, max_tokens if view == name else None)
-            elif name == "index":
-                views[name] = asdict(await memory.index.status())
             elif name == "settings":  # by default only those that differ from their defaults
                 views[name] = memory.settings.model_dump(exclude={"problems"}, exclude_defaults=view != name)
-            elif of_session := _OF_SESSION.get(name):
-                views[name] = await of_session(memory, session)
+            elif name in OF_SESSION:
+                views[name] = await _OF_SESSION[name](memory, session)
             else:
                 views[name] = await _OF_MEMORY[name](memory)
         except ContextManagerError as error:
@@ -362,4 +360,8 @@ def _remote(memory: Memory) -> Mapping[str, Any]:
     return {"remote": name, "ahead": counted[0], "behind": counted[1]}
 
 
-_OF_MEMORY = {"hooks": _hooks, "git": git_view, "llm": _llm, "sizes": _sizes}
+async def _index(memory: Memory) -> Mapping[str, Any]:
+    return asdict(await memory.index.status())
+
+
+_OF_MEMORY = {"hooks": _hooks, "index": _index, "git": git_view, "llm": _llm, "sizes": _sizes}
