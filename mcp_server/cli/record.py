@@ -169,16 +169,12 @@ def init_command(adopt: bool, as_json: bool) -> None:
     print_result({"workspace": place, "created": not existed}, said, as_json)
 
 
-class Moment(click.ParamType[datetime]):
-    """An ISO time, by default in the machine's time zone."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            return value if isinstance(value, datetime) else datetime.fromisoformat(value).astimezone()
-        except ValueError:
-            self.fail(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z", param, ctx)
+def time_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """Returns an ISO time, by default in the machine's time zone."""
+    try:
+        return datetime.fromisoformat(value).astimezone() if value is not None else None
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z") from None
 
 
 @click.command(
@@ -190,7 +186,7 @@ class Moment(click.ParamType[datetime]):
 @click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="The speaker's name.")
-@click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
+@click.option("--at", metavar="TIME", callback=time_of, help="When it was said (ISO; default: now).")
 @click.option("--project", help="Its project (default: that of the folder).")
 @choice_option(
     "--kind", values=["main", "shared", "subagent"], about="shared: others can read it. Fixed for a session."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich import box
@@ -193,25 +193,21 @@ LOGS_BAR = 40
 """Characters of the longest bar."""
 
 
-class Since(click.ParamType[datetime]):
-    """A day, a month or `7d`, as `search` takes it, in UTC."""
+def start_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """Returns the start, in UTC, of a day, a month or `7d`, as `search` takes it."""
+    from mcp_server.search.query import period
 
-    name = "date"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from mcp_server.search.query import period
-
-        if isinstance(value, datetime):
-            return value
-        named = period(value, datetime.now(UTC))
-        if named is None:
-            self.fail(f"{value!r} is not a date; write 2026-03-01, 2026-03, today, yesterday or 7d", param, ctx)
-        return named[0]
+    if value is None:
+        return None
+    named = period(value, datetime.now(UTC))
+    if named is None:
+        raise click.BadParameter(f"{value!r} is not a date; write 2026-03-01, 2026-03, today, yesterday or 7d")
+    return named[0]
 
 
 @status_command.command("logs")
 @click.option("--session", help="Only of this conversation.")
-@click.option("--since", type=Since(), help="From then on (UTC): 2026-03-01, yesterday, 7d.")
+@click.option("--since", metavar="DATE", callback=start_of, help="From then on (UTC): 2026-03-01, yesterday, 7d.")
 @json_option
 def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
     """Show why chunks were dropped, and what that saved.

@@ -13,19 +13,17 @@ import webbrowser
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import anyio
 from anyio.to_thread import run_sync
+from starlette.types import Receive, Scope, Send
 
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.page.door import CODE_SECONDS, Door
 from mcp_server.page.site import application
 from mcp_server.serve.http import bound, web_server
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 HOST = "127.0.0.1"
 IDLE_SECONDS = 30 * 60

@@ -11,7 +11,7 @@ import json
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
@@ -22,11 +22,9 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.routes import build_resource_metadata_url
 from pydantic import AnyHttpUrl
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_server.errors import Invalid, Unavailable
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 ISSUER_VARIABLE = "CONTEXT_MANAGER_OAUTH_ISSUER"
 AUDIENCE_VARIABLE = "CONTEXT_MANAGER_OAUTH_AUDIENCE"

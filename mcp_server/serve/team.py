@@ -30,6 +30,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_server.connection import Connection
 from mcp_server.errors import ContextManagerError
@@ -39,8 +40,6 @@ from mcp_server.serve.server import assemble
 from mcp_server.storage.members import Members
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     import tools
     from mcp_server.memory import Memory
     from tools.rim import Rim

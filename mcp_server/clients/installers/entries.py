@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters.adapter import Adapter, as_mapping
 from mcp_server.clients.installers import jsonc, toml_edit
 from mcp_server.clients.installers.known import Client
 from mcp_server.errors import Conflict, Invalid
@@ -59,7 +59,7 @@ def put_hooks(
     """
     for key, value in (begin or {}).items() if not text.strip() else ():
         text = jsonc.put(text, (key,), value, where)
-    for event in _events(text, where):
+    for event in _hooks(text, where):
         spots = list(_spots(text, event, where))
         keep = spots[:1] if event in handlers else []
         for group, place, alone in reversed(spots[len(keep) :]):
@@ -76,13 +76,10 @@ def put_hooks(
 
 
 def present(text: str, where: str) -> dict[str, dict[str, Any]]:
-    document = jsonc.parse(text, where)
     found = {}
-    for event in _events(text, where):
+    for event, groups in _hooks(text, where).items():
         for group, place, _ in _spots(text, event, where):
-            node = jsonc.get(document, ("hooks", event, group, "hooks", place))
-            assert node is not None
-            found[event] = node.value
+            found[event] = groups[group]["hooks"][place]
             break
     return found
 
@@ -99,15 +96,14 @@ def is_our_hook(handler: object) -> bool:
     return _SHELL.search(command) is not None
 
 
-def _events(text: str, where: str) -> list[str]:
-    node = jsonc.get(jsonc.parse(text, where), ("hooks",))
-    return list(node.value) if node is not None and isinstance(node.value, dict) else []
+def _hooks(text: str, where: str) -> dict[str, Any]:
+    found = as_mapping(jsonc.read(text, where)).get("hooks")
+    return found if isinstance(found, dict) else {}
 
 
 def _spots(text: str, event: str, where: str) -> Iterator[Spot]:
-    node = jsonc.get(jsonc.parse(text, where), ("hooks", event))
-    groups = node.value if node is not None and isinstance(node.value, list) else []
-    for index, group in enumerate(groups):
+    groups = _hooks(text, where).get(event)
+    for index, group in enumerate(groups if isinstance(groups, list) else ()):
         handlers = group.get("hooks") if isinstance(group, dict) else None
         for place, handler in enumerate(handlers if isinstance(handlers, list) else []):
             if is_our_hook(handler):
@@ -125,18 +121,10 @@ _CLI = re.compile(r"context-manager(?:\.exe)?", re.IGNORECASE)
 
 def servers(client: Client, container: Container, text: str, where: str) -> dict[str, Any]:
     """Returns the servers in the file. Raises Invalid with file and line if it is broken."""
-    found: Any = read(client, text, where)
+    found: Any = (toml_edit if client.form == "toml" else jsonc).read(text, where)
     for step in container:
-        found = found.get(step, {}) if isinstance(found, dict) else {}
+        found = as_mapping(found).get(step)
     return found if isinstance(found, dict) else {}
-
-
-def read(client: Client, text: str, where: str) -> Any:
-    """Returns the file's content. Raises Invalid with file and line if it is broken."""
-    if client.form == "toml":
-        return toml_edit.read(text, where)
-    document = jsonc.parse(text, where)
-    return {} if document.root is None else document.root.value
 
 
 def refuse_comments(client: Client, text: str, where: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mcp_server.clients.adapters import opencode
 from mcp_server.clients.installers import config_file, entries
@@ -25,14 +25,12 @@ from mcp_server.memory import Memory
 RECORDS = ".local/installs"
 
 
-class FileRecord(BaseModel):
+class FileRecord(BaseModel, frozen=True):
     """The change of one file.
 
     `before` and `after` are the SHA-256 of its bytes before and after (`before` is "" for a new file). `made` are paths
     of JSON objects that we added, `folders` are folders that we made, innermost first.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     existed: bool
@@ -43,10 +41,8 @@ class FileRecord(BaseModel):
     folders: list[str] = []
 
 
-class Installation(BaseModel):
+class Installation(BaseModel, frozen=True):
     """One installation: for all projects, or for one."""
-
-    model_config = ConfigDict(frozen=True)
 
     project: str | None = None
     name: str
@@ -54,10 +50,8 @@ class Installation(BaseModel):
     files: list[FileRecord]
 
 
-class Record(BaseModel):
+class Record(BaseModel, frozen=True):
     """All installations into one client from this workspace."""
-
-    model_config = ConfigDict(frozen=True)
 
     client: str
     installations: list[Installation] = []

@@ -77,6 +77,12 @@ def parse(text: str, where: str) -> Document:
     return _Reader(text, where).document()
 
 
+def read(text: str, where: str) -> Any:
+    """Returns the content of the file named `where`, {} if it has none. Raises as `parse` does."""
+    root = parse(text, where).root
+    return {} if root is None else root.value
+
+
 class _Reader:
     def __init__(self, text: str, where: str) -> None:
         self.text = text

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from mcp_server.clients.adapters import claude_code, opencode
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters.adapter import Adapter, as_mapping
 from mcp_server.clients.installers import config_file, entries, jsonc, toml_edit
 from mcp_server.clients.installers.config_file import ConfigFile
 from mcp_server.clients.installers.known import Client, Machine
@@ -215,14 +215,11 @@ def plugin_of(machine: Machine) -> str | None:
     adapter = claude_code.ADAPTER
     try:
         settings = config_file.read(adapter.folder.of(machine.environ, machine.home) / adapter.hooks)
-        root = jsonc.parse(settings.text, str(settings.path)).root
+        enabled = as_mapping(jsonc.read(settings.text, str(settings.path))).get("enabledPlugins")
     except ContextManagerError:  # reported when the file is read to be changed
         return None
-    enabled = root.value.get("enabledPlugins") if root is not None and isinstance(root.value, dict) else None
-    if not isinstance(enabled, dict):
-        return None
     ours = ("memory@context-manager", "context-manager@")  # the second is the plugin's earlier name
-    return next((name for name, on in enabled.items() if on and name.startswith(ours)), None)
+    return next((name for name, on in as_mapping(enabled).items() if on and name.startswith(ours)), None)
 
 
 def project_folder(folder: Path) -> Path:
