@@ -219,36 +219,27 @@ def list_(session: str | None, as_json: bool) -> None:
         print_text(f"! {problem}")
 
 
-@topics_command.command("activate")
-@click.argument("name")
-@session_option
-@json_option
-def activate(name: str, session: str | None, as_json: bool) -> None:
-    """Switch a topic on in a conversation, until you switch it off."""
-    _switch(name, session, True, as_json)
+for verb, on, about in (
+    ("activate", True, "Switch a topic on in a conversation, until you switch it off."),
+    ("deactivate", False, "Switch a topic off in a conversation, whatever its triggers."),
+):
 
+    @topics_command.command(verb, help=about)
+    @click.argument("name")
+    @session_option
+    @json_option
+    def switch_(name: str, session: str | None, as_json: bool, on: bool = on) -> None:
+        from mcp_server.relevance.clarity import session_meant
+        from mcp_server.topics.listing import switch
 
-@topics_command.command("deactivate")
-@click.argument("name")
-@session_option
-@json_option
-def deactivate(name: str, session: str | None, as_json: bool) -> None:
-    """Switch a topic off in a conversation, whatever its triggers."""
-    _switch(name, session, False, as_json)
+        async def act(memory: Memory) -> Switched:
+            return await switch(memory, name, await session_meant(memory, session), on=on)
+
+        done = with_memory(act)
+        print_result(done, done.markdown, as_json)
 
 
 topics_command.add_command(test)
-
-
-def _switch(name: str, session: str | None, on: bool, as_json: bool) -> None:
-    from mcp_server.relevance.clarity import session_meant
-    from mcp_server.topics.listing import switch
-
-    async def act(memory: Memory) -> Switched:
-        return await switch(memory, name, await session_meant(memory, session), on=on)
-
-    done = with_memory(act)
-    print_result(done, done.markdown, as_json)
 
 
 def _table(view: TopicsView) -> Table:

@@ -111,9 +111,13 @@ def blocks_of_parts(parts: object) -> list[dict[str, Any]]:
     return blocks
 
 
-def limits(names: Mapping[str, str], *, milliseconds: bool = False) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Returns `Adapter.events` for a client's event → ours, with the time limits that our events need."""
+def limits(
+    names: Mapping[str, str] | None = None, *, milliseconds: bool = False
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Returns `Adapter.events` for a client's event → ours, with the time limits that our events need. Without `names`
+    the client has all our events."""
     factor = 1000 if milliseconds else 1
+    names = names or {name: name for name in SECONDS}
     return {name: (ours, {"timeout": SECONDS[ours] * factor}) for name, ours in names.items()}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from mcp_server.clients.adapters.adapter import SECONDS, Adapter, Folder, limits
+from mcp_server.clients.adapters.adapter import Adapter, Folder, limits
 
 ADAPTER = Adapter(
     client="claude-code",
     title="Claude Code",
     events={
-        name: (name, {**also, "async": True} if name == "PostToolUse" else also)
-        for name, (_, also) in limits({name: name for name in SECONDS}).items()
+        name: (name, {**also, "async": True} if name == "PostToolUse" else also) for name, (_, also) in limits().items()
     },
     folder=Folder(".claude", "CLAUDE_CONFIG_DIR"),
     hooks="settings.json",

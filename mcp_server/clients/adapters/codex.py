@@ -12,7 +12,6 @@ from typing import Any
 
 from mcp_server.clients.adapters.adapter import (
     CONTINUES,
-    SECONDS,
     Adapter,
     Fields,
     Folder,
@@ -93,7 +92,7 @@ def _input(payload: Fields) -> dict[str, Any]:
 ADAPTER = Adapter(
     client="codex",
     title="Codex",
-    events=limits({name: name for name in SECONDS}),
+    events=limits(),
     folder=Folder(".codex", "CODEX_HOME"),
     hooks="hooks.json",
     project_hooks=".codex/hooks.json",

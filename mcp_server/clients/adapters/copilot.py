@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mcp_server.clients.adapters.adapter import (
-    SECONDS,
-    Adapter,
-    Fields,
-    Folder,
-    as_mapping,
-    limits,
-    tool_result,
-    tool_use,
-)
+from mcp_server.clients.adapters.adapter import Adapter, Fields, Folder, as_mapping, limits, tool_result, tool_use
 
 
 def lines(fields: Fields) -> Iterator[Fields]:
@@ -55,7 +46,7 @@ def lines(fields: Fields) -> Iterator[Fields]:
 ADAPTER = Adapter(
     client="copilot",
     title="Copilot CLI",
-    events=limits({name: name for name in SECONDS if name != "PostCompact"}),
+    events={name: event for name, event in limits().items() if name != "PostCompact"},
     folder=Folder(".copilot", "COPILOT_HOME"),
     hooks="hooks/context-manager.json",
     hooks_begin={"version": 1},

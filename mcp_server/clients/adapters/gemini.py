@@ -14,16 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mcp_server.clients.adapters.adapter import (
-    SECONDS,
-    Adapter,
-    Fields,
-    Folder,
-    as_mapping,
-    blocks_of_parts,
-    limits,
-    tool_use,
-)
+from mcp_server.clients.adapters.adapter import Adapter, Fields, Folder, as_mapping, blocks_of_parts, limits, tool_use
 
 
 def qwen_lines(fields: Fields) -> Iterator[Fields]:
@@ -47,7 +38,7 @@ def qwen_lines(fields: Fields) -> Iterator[Fields]:
 QWEN = Adapter(
     client="qwen",
     title="Qwen Code",
-    events=limits({name: name for name in SECONDS}),
+    events=limits(),
     folder=Folder(".qwen", "QWEN_HOME"),
     hooks="settings.json",
     project_hooks=".qwen/settings.json",
