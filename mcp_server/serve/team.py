@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
 import prometheus_client
 from anyio.to_thread import run_sync
-from mcp.server import MCPServer
 from mcp.server.auth.handlers.metadata import ProtectedResourceMetadataHandler
 from mcp.server.auth.routes import cors_middleware
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -156,16 +155,10 @@ class _Endpoint:
 
 def build(members: Members, enter: Callable[[str], AbstractAsyncContextManager[Memory]], profile: tools.Profile) -> Rim:
     workspaces = gate.Workspaces(enter)
-
-    @asynccontextmanager
-    async def life(server: MCPServer[Any]) -> AsyncIterator[None]:
-        async with workspaces.running():
-            yield
-
     entrance = gate.Gate(members, workspaces)
     mcp = assemble(
         Connection(gate.memory, "http", personal=gate.personal),
-        life,
+        lambda server: workspaces.running(),
         [entrance, gate.watch],
         gate.Bus(),
         gate.instructions,

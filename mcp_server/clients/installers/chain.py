@@ -139,9 +139,14 @@ async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
     installed = [each for each in found if each.state in ("installed", "plugin")]
     checks = [await run_sync(_hook_socket, memory), await run_sync(_queue, memory)]  # before it starts servers
     answers: dict[Start, Answered] = {}
+
+    async def shake_hands(each: Found) -> None:
+        whole = each.client.whole_environment
+        answers[_start(each)] = await handshake(each.words, machine.environ, each.env, whole=whole)
+
     async with anyio.create_task_group() as tasks:
         for each in {_start(each): each for each in installed}.values():  # each command once
-            tasks.start_soon(_shake_hands, answers, each, machine)
+            tasks.start_soon(shake_hands, each)
     for each in found:
         if each.state == "broken":
             checks.append(Check(each.title, False, each.problem, "mend that file, or put a backup in its place"))
@@ -166,11 +171,6 @@ def projects(memory: Memory) -> list[tuple[Client, Path]]:
         for found in record_of(memory, client).installations
         if found.project is not None
     ]
-
-
-async def _shake_hands(answers: dict[Start, Answered], found: Found, machine: Machine) -> None:
-    whole = found.client.whole_environment
-    answers[_start(found)] = await handshake(found.words, machine.environ, found.env, whole=whole)
 
 
 def _start(found: Found) -> Start:

@@ -196,8 +196,8 @@ def put(text: str, path: Path, value: Any, where: str) -> str:
     """
     document = parse(text, where)
     if document.root is None:
-        begun = text if not text or text.endswith(("\n", "\r")) else text + _newline(text)
-        return (begun if begun.strip() else "") + _written(_nested(path, value), "", _Style(text)) + _newline(text)
+        begun = text if not text or text.endswith(("\n", "\r")) else text + newline_of(text)
+        return (begun if begun.strip() else "") + _written(_nested(path, value), "", _Style(text)) + newline_of(text)
     node = document.root
     for depth, step in enumerate(path):
         if isinstance(step, str):
@@ -244,7 +244,7 @@ class _Style:
     """The file's layout: one step of indentation, and the line end."""
 
     def __init__(self, text: str, root: Node | None = None) -> None:
-        self.newline = _newline(text)
+        self.newline = newline_of(text)
         self.step = "  "
         if root is not None:
             for part in root.parts:
@@ -360,7 +360,8 @@ def _must_be(node: Node, kind: str, text: str, where: str, path: Path) -> None:
         raise Invalid(f"{where}: line {line}: {name} is not {wanted}; mend the file and try again")
 
 
-def _newline(text: str) -> str:
+def newline_of(text: str) -> str:
+    """Returns the line end that a text has, judged by its first line."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 

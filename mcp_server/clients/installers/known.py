@@ -101,11 +101,6 @@ def _claude_desktop(machine: Machine) -> Path:
     return machine.settings_folder() / "Claude" / name
 
 
-def _claude_code(machine: Machine) -> Path:
-    """Returns the file of Claude Code; tried with 2.1.329, also with `CLAUDE_CONFIG_DIR`."""
-    return machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json"
-
-
 def _opencode(machine: Machine) -> Path:
     """Returns the file of OpenCode, which reads both names and merges them."""
     folder = machine.config_folder() / "opencode"
@@ -139,7 +134,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "claude-code",
         "Claude Code",
-        _claude_code,
+        lambda machine: machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json",  # tried with 2.1.329
         plain=True,
         also={"type": "stdio"},
         programs=("claude",),
