@@ -204,26 +204,24 @@ def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) ->
         return found, await mirror_note(memory, {one.session_id for one in found})
 
     found, note = with_memory(ask)
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        click.echo("Nothing was dropped. (`status gauges` says how full the conversations are.)")
-        return
-    rows = [
-        (
+    print_list(
+        found,
+        as_json,
+        "Nothing was dropped. (`status gauges` says how full the conversations are.)",
+        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"),
+        lambda one: (
             one.chunk_id,
             one.timestamp[:16].replace("T", " "),
             one.reason.replace("_", " "),
             f"{one.relevance_score:.2f}{_under(one.relevance_score, one.threshold_used)}",
             f"{one.tokens:,}" if one.tokens else "",
             one.summary if one.recoverable else "(not in cold storage any more)",
-        )
-        for one in found
-    ]
-    print_table(
-        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",), whole=("chunk",)
+        ),
+        right=("tokens",),
+        whole=("chunk",),
     )
+    if as_json or not found:
+        return
     if back := next((one for one in found if one.recoverable), None):
         click.echo(f"Bring one back: context-manager recover {back.chunk_id} --apply")
     if note:

@@ -17,6 +17,7 @@ from mcp_server.cli.command import (
     examples,
     json_option,
     print_json,
+    print_list,
     print_result,
     print_table,
     print_text,
@@ -111,28 +112,23 @@ def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> N
     found = with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
-    if as_json:
-        print_json(found)
-    elif notify_if_pct is not None:
+    if notify_if_pct is not None and not as_json:
         for one in found:
             print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
-    elif not found:
-        click.echo("No conversation is open. (session list shows those that have ended.)")
-    else:
-        rows = [
-            (
-                one.session_id,
-                _gauge(one.pct_used, one.current_tokens, one.limit),
-                _gauge(one.client_pct, one.client_tokens, one.limit),
-                one.memcached_chunks,
-                one.cold_storage_chunks,
-                one.next_step,
-                _short(one.title),
-            )
-            for one in found
-        ]
-        columns = ("session", "live", "client's own", "chunks", "cold", "what comes next", "title")
-        print_table(columns, rows, right=("chunks", "cold"), whole=("session", "live", "client's own"))
+        return
+    print_list(
+        found,
+        as_json,
+        "No conversation is open. (session list shows those that have ended.)",
+        ("session", "live", "client's own", "chunks", "cold", "what comes next", "title"),
+        lambda one: (
+            *(one.session_id, _gauge(one.pct_used, one.current_tokens, one.limit)),
+            *(_gauge(one.client_pct, one.client_tokens, one.limit), one.memcached_chunks),
+            *(one.cold_storage_chunks, one.next_step, _short(one.title)),
+        ),
+        right=("chunks", "cold"),
+        whole=("session", "live", "client's own"),
+    )
 
 
 def _short(title: str) -> str:

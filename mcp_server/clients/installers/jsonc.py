@@ -218,8 +218,8 @@ def put(text: str, path: Path, value: Any, where: str) -> str:
 def append(text: str, path: Path, value: Any, where: str) -> str:
     """Returns `text` with `value` as the last item of the array at `path`. Makes the array if there is none."""
     document = parse(text, where)
-    node = get(document, path) if _reaches(document, path, where) else None
-    if node is None:
+    node = get(document, path)
+    if node is None or node.value is None:  # `null` is an empty list
         return put(text, path, [value], where)
     _must_be(node, "[", text, where, path)
     assert document.root is not None
@@ -339,17 +339,6 @@ def _nested(path: Path, value: Any) -> Any:
     for step in reversed(path):
         value = {step: value}
     return value
-
-
-def _reaches(document: Document, path: Path, where: str) -> bool:
-    """Returns whether `path` exists and is not `null`. Raises Invalid if a value on the path is of another kind."""
-    node = document.root
-    for depth, step in enumerate(path):
-        if node is None or (depth and node.value is None):
-            return False
-        _must_be(node, "{" if isinstance(step, str) else "[", document.text, where, path[:depth])
-        node = get(document, path[: depth + 1])
-    return node is not None and node.value is not None
 
 
 def _must_be(node: Node, kind: str, text: str, where: str, path: Path) -> None:
