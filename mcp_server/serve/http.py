@@ -185,18 +185,7 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     served = mcp.streamable_http_app(host=host, max_request_body_size=LONGEST_BODY, transport_security=security)
     app = served if token is None else guarded(served, token)
     page = site.application(mcp.memory, Door(port, token)) if token is not None and host in LOOPBACK else None
-
-    async def record(scope: Scope, receive: Receive, send: Send) -> None:
-        status, said = await _record_webhook(mcp.memory, Request(scope, receive))
-        await JSONResponse(said, status_code=status)(scope, receive, send)
-
-    limited = RequestBodyLimitMiddleware(record, webhooks.most_bytes if webhooks else 0)
-    checks = TransportSecurityMiddleware(security)
-
-    async def check(scope: Scope, receive: Receive, send: Send) -> None:
-        await (await checks.validate_request(Request(scope)) or limited)(scope, receive, send)
-
-    door = guarded(check, webhooks.token) if webhooks else None
+    door = guarded(_webhooks(mcp, security, webhooks.most_bytes), webhooks.token) if webhooks else None
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         chosen = app
@@ -208,6 +197,21 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
         await chosen(scope, receive, send)
 
     return route
+
+
+def _webhooks(mcp: Rim, security: TransportSecuritySettings, most_bytes: int) -> ASGIApp:
+    """Returns an ASGI application that records webhooks, and checks Host, Origin and size before."""
+
+    async def record(scope: Scope, receive: Receive, send: Send) -> None:
+        status, said = await _record_webhook(mcp.memory, Request(scope, receive))
+        await JSONResponse(said, status_code=status)(scope, receive, send)
+
+    limited, checks = RequestBodyLimitMiddleware(record, most_bytes), TransportSecurityMiddleware(security)
+
+    async def check(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await checks.validate_request(Request(scope)) or limited)(scope, receive, send)
+
+    return check
 
 
 def bound(host: str, port: int) -> socket.socket:
