@@ -119,7 +119,8 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Refused: a file that `forget` does not delete.
     """
     request, found, rows, similar = await _look(memory, target)
-    survey = await run_sync(History(memory.disk.root).survey, request) if memory.git.available() else Survey(0)
+    has_git = await run_sync(memory.git.available)
+    survey = await run_sync(History(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
     return Receipt(request.id, False, found, rows, survey, similar=similar, versions=versions)
 
