@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import examples, json_option, plain, print_json, print_text, with_memory
+from mcp_server.cli.command import examples, json_option, plain, print_result, with_memory
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -37,12 +37,8 @@ def get(name: str | None, as_json: bool) -> None:
         if not isinstance(found, dict) or key not in found:
             raise click.UsageError(_unknown(name or ""))
         found = found[key]
-    if as_json:
-        print_json({name: found} if name else found)
-    elif isinstance(found, dict):
-        print_text("\n".join(_lines(f"{name}." if name else "", found)))
-    else:
-        print_text(_text(found))
+    said = "\n".join(_lines(f"{name}." if name else "", found)) if isinstance(found, dict) else _text(found)
+    print_result({name: found} if name else found, said, as_json)
 
 
 @config_command.command("set")
@@ -79,12 +75,10 @@ def set_(name: str, value: str, as_json: bool) -> None:
         return before
 
     before = with_memory(act)
-    if as_json:
-        print_json({"name": name, "before": before, "value": plain(chosen), "file": path})
-        return
-    print_text(f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}.")
     scope = "this machine" if path != SETTINGS else "every copy of this memory"
-    click.echo(f"It holds for {scope}; a server that is running reads it at its next start.")
+    said = f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}."
+    said += f"\nIt holds for {scope}; a server that is running reads it at its next start."
+    print_result({"name": name, "before": before, "value": plain(chosen), "file": path}, said, as_json)
 
 
 @config_command.command("edit")
@@ -106,10 +100,7 @@ def edit(machine: bool, as_json: bool) -> None:
     where = with_memory(place)
     click.edit(filename=where)
     found = with_memory(problems)
-    if as_json:
-        print_json({"file": where, "problems": found})
-    else:
-        print_text("\n".join(found) or f"{where} has no problems.")
+    print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.", as_json)
     if found:
         click.get_current_context().exit(1)
 

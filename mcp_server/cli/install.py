@@ -19,8 +19,8 @@ from mcp_server.cli.command import (
     json_option,
     memory_exists,
     print_json,
+    print_list,
     print_result,
-    print_table,
     print_text,
     progress,
     with_memory,
@@ -390,15 +390,10 @@ def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], 
 
 
 def _show(planned: Plan, as_json: bool) -> None:
-    if as_json:
-        print_json([{"file": change.file.path, "diff": change.diff()} for change in planned.changes])
-    elif not planned.needed:
-        click.echo(f"{planned.client.title} is connected to this memory already; nothing would change.")
-    else:
-        print_text("\n".join(change.diff() for change in planned.changes if change.changes))
-    if not as_json:
-        for note in planned.notes:
-            click.echo(note)
+    said = [change.diff() for change in planned.changes if change.changes]
+    said = said or [f"{planned.client.title} is connected to this memory already; nothing would change."]
+    diffs = [{"file": change.file.path, "diff": change.diff()} for change in planned.changes]
+    print_result(diffs, "\n".join((*said, *planned.notes)), as_json)
 
 
 def _list(machine: Machine, as_json: bool) -> None:
@@ -409,16 +404,20 @@ def _list(machine: Machine, as_json: bool) -> None:
         return projects(memory)
 
     found = survey(machine, with_memory(recorded) if memory_exists() else ())
-    if as_json:
-        print_json(found)
-        return
-    rows = []
-    for each in found:
-        following = f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem
-        place = f"{each.client.name} (in {_short(each.project, machine)})" if each.project else each.client.name
-        rows.append((place, each.state, _short(each.file, machine), following))
-    print_table(("client", "state", "configuration", "what to do"), rows)
-    click.echo(CHATGPT_EXPORT)
+    print_list(
+        found,
+        as_json,
+        "",
+        ("client", "state", "configuration", "what to do"),
+        lambda each: (
+            f"{each.client.name} (in {_short(each.project, machine)})" if each.project else each.client.name,
+            each.state,
+            _short(each.file, machine),
+            f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem,
+        ),
+    )
+    if not as_json:
+        click.echo(CHATGPT_EXPORT)
 
 
 def _short(path: Path, machine: Machine) -> str:
