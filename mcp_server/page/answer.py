@@ -24,8 +24,13 @@ from mcp_server.page.door import Visit
 FOLDER = Path(__file__).parent
 
 
+def rendered(template: str, **values: object) -> str:
+    """Returns the HTML of a template."""
+    return _templates().get_template(template).render(values)
+
+
 @cache
-def templates() -> Environment:
+def _templates() -> Environment:
     """Returns the templates. They escape all text, and undefined names raise an error."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
@@ -114,7 +119,7 @@ class Page:
             "notice": notice,
             "when": self.when,
         }
-        return HTMLResponse(templates().get_template(template).render(values | frame))
+        return HTMLResponse(rendered(template, **(values | frame)))
 
     def fail(self, status: int, text: str) -> HTMLResponse:
         """Returns an error page, or only the error message if htmx requested a fragment."""

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.page import days, find, knows, now, state, topics
-from mcp_server.page.answer import FOLDER, Handler, Page, templates
+from mcp_server.page.answer import FOLDER, Handler, Page, rendered
 from mcp_server.page.door import Door, Visit, guarded
 
 LONGEST_BODY = 256 * 1024
@@ -60,7 +60,7 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
 
     async def open_(request: Request) -> Response:
         if request.method != "POST":
-            return HTMLResponse(templates().get_template("open.html").render(with_token=door.token is not None))
+            return HTMLResponse(rendered("open.html", with_token=door.token is not None))
         cookie = door.admit((await request.body()).decode("utf-8", "replace").strip())
         if cookie is None:
             return PlainTextResponse("This address was used before, or it is too old.", 403)
