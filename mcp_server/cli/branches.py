@@ -13,6 +13,7 @@ from mcp_server.cli.command import (
     moment,
     print_json,
     print_list,
+    print_result,
     print_table,
     print_text,
     progress,
@@ -23,6 +24,7 @@ from mcp_server.cli.command import (
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
+    from mcp_server.history.explore import Exploration
     from mcp_server.history.merging import Joined
     from mcp_server.knowledge.reconstruct import Comparison, Reconstruction
     from mcp_server.memory import Memory
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 SHOWN_FILES = 20
 
 
-def print_joined(name: str, done: Joined | None, as_json: bool) -> None:
+def _print_joined(name: str, done: Joined | None, as_json: bool) -> None:
     """Prints the result of a merge; None is a branch without changes."""
     if as_json:
         print_json(done)
@@ -58,11 +60,9 @@ def create(name: str, as_json: bool) -> None:
     from mcp_server.history import explore
 
     made = with_memory(lambda memory: explore.create(memory, name))
-    if as_json:
-        print_json(made)
-        return
-    click.echo(f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on")
-    click.echo(f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop")
+    said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on"
+    keep = f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop"
+    print_result(made, f"{said}\n{keep}", as_json)
 
 
 @explore_command.command("list")
@@ -91,10 +91,10 @@ def explore_merge(name: str, apply: bool, as_json: bool) -> None:
     """Merge its changes into the memory, and end it."""
     from mcp_server.history import explore
 
-    if not apply:
-        _show_exploration(name, "merge", as_json)
-        return
-    print_joined(name, with_memory(lambda memory: explore.merge(memory, name)), as_json)
+    if apply:
+        _print_joined(name, with_memory(lambda memory: explore.merge(memory, name)), as_json)
+    else:
+        _show_change("explore", name, "merge", as_json)
 
 
 @explore_command.command("drop")
@@ -106,15 +106,11 @@ def explore_drop(name: str, apply: bool, as_json: bool) -> None:
     from mcp_server.history import explore
 
     if not apply:
-        _show_exploration(name, "drop", as_json)
+        _show_change("explore", name, "drop", as_json)
         return
     done = with_memory(lambda memory: explore.drop(memory, name))
-    if as_json:
-        print_json(done)
-    elif done.tag:
-        click.echo(f"{name} is dropped; its work is at {done.tag} (context-manager history show {done.tag})")
-    else:
-        click.echo(f"{name} is dropped; it had nothing of its own")
+    kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
+    print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}", as_json)
 
 
 @click.group(
@@ -151,12 +147,9 @@ def reconstruct_create(
             return await reconstruct(memory, name, extractors, use_model=not no_model, show=show)
 
     made = with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
-    if as_json:
-        print_json(made)
-        return
     said = f"{made.conversations} conversations read by {made.by}: {made.lines} lines found; {made.before} were there"
     next_step = f"Compare: context-manager reconstruct compare {name}; then reconstruct merge {name}, or drop {name}"
-    print_text("\n".join([said, *made.notes, str(made.place), next_step]))
+    print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]), as_json)
 
 
 @reconstruct_command.command("list")
@@ -215,10 +208,10 @@ def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
     """Merge it into the memory, and end it. Later edits stay."""
     from mcp_server.knowledge import reconstruct
 
-    if not apply:
-        _show_reconstruction(name, "merge", as_json)
-        return
-    print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)), as_json)
+    if apply:
+        _print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)), as_json)
+    else:
+        _show_change("reconstruct", name, "merge", as_json)
 
 
 @reconstruct_command.command("drop")
@@ -229,45 +222,32 @@ def reconstruct_drop(name: str, apply: bool, as_json: bool) -> None:
     """Delete it. It can be made again."""
     from mcp_server.knowledge import reconstruct
 
-    if not apply:
-        _show_reconstruction(name, "drop", as_json)
-        return
-    with_memory(lambda memory: reconstruct.drop(memory, name))
-    if as_json:
-        print_json({"dropped": name})
+    if apply:
+        with_memory(lambda memory: reconstruct.drop(memory, name))
+        print_result({"dropped": name}, f"{name} is dropped", as_json)
     else:
-        click.echo(f"{name} is dropped")
+        _show_change("reconstruct", name, "drop", as_json)
 
 
-def _show_exploration(name: str, verb: str, as_json: bool) -> None:
-    """Prints what a merge or drop would affect. Raises NotFound if there is no such exploration."""
+def _show_change(command: str, name: str, verb: str, as_json: bool) -> None:
+    """Prints what a merge or drop would affect. Raises NotFound if there is no such branch."""
     from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
-
-    async def ask(memory: Memory) -> Exploration:
-        await EXPLORATIONS.find(memory, name)
-        return next(one for one in await explorations(memory) if one.name == name)
-
-    found = with_memory(ask)
-    own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"
-    _print_not_applied("explore", name, verb, own, found, as_json)
-
-
-def _show_reconstruction(name: str, verb: str, as_json: bool) -> None:
-    """Prints what a merge or drop would affect. Raises NotFound if there is no such reconstruction."""
     from mcp_server.knowledge.reconstruct import branch_of, reconstructions
 
-    async def ask(memory: Memory) -> Reconstruction:
+    async def ask(memory: Memory) -> Exploration | Reconstruction:
+        if command == "explore":
+            await EXPLORATIONS.find(memory, name)
+            return next(one for one in await explorations(memory) if one.name == name)
         await branch_of(memory, name)
         return next(one for one in await reconstructions(memory) if one.name == name)
 
     found = with_memory(ask)
-    own = f"{found.lines:,} lines from {counted(found.conversations, 'conversation')}"
-    _print_not_applied("reconstruct", name, verb, own, found, as_json)
-
-
-def _print_not_applied(command: str, name: str, verb: str, own: str, found: object, as_json: bool) -> None:
     if as_json:
         print_json({"branch": found, "change": verb, "applied": False})
+        return
+    if isinstance(found, Exploration):
+        own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"
     else:
-        click.echo(f"{name} has {own}.")
-        say_not_applied(f"{command} {verb} {name}")
+        own = f"{found.lines:,} lines from {counted(found.conversations, 'conversation')}"
+    click.echo(f"{name} has {own}.")
+    say_not_applied(f"{command} {verb} {name}")

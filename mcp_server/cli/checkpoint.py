@@ -13,10 +13,9 @@ from mcp_server.cli.command import (
     examples,
     json_option,
     limit_option,
-    print_json,
     print_list,
     print_result,
-    print_text,
+    say_not_applied,
     with_memory,
 )
 
@@ -45,10 +44,9 @@ def create(session: str | None, note: str, as_json: bool) -> None:
         return await read(memory, made.id) if await enrich_all(memory) else made
 
     made = with_memory(act)
-    print_result(made, summary_text(made), as_json)
-    if not as_json:
-        click.echo(f"What going back would change: context-manager checkpoint diff {made.id}")
-        click.echo(f"Go back: context-manager recover {made.id} --apply")
+    diff, back = f"context-manager checkpoint diff {made.id}", f"context-manager recover {made.id} --apply"
+    next_steps = f"What going back would change: {diff}\nGo back: {back}"
+    print_result(made, "\n".join((summary_text(made).rstrip("\n"), next_steps)), as_json)
 
 
 @checkpoint_command.command("list")
@@ -140,12 +138,10 @@ def recover_command(
         )
 
     done = with_memory(act, fresh=what is None)
+    print_result(done, replace(done, undo=None).markdown, as_json)
     if as_json:
-        print_json(done)
         return
-    print_text(replace(done, undo=None).markdown)
     if done.undo:
         click.echo(f"Undo it with: context-manager recover {done.undo} --apply")
     elif done.diff and not done.applied:
-        too = " --knowledge" if knowledge else ""
-        click.echo(f"Nothing was changed yet; do it with: context-manager recover {quote(done.id)} --apply{too}")
+        say_not_applied(f"recover {quote(done.id)}", " --knowledge" if knowledge else "")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -47,18 +47,10 @@ def with_memory(
     from mcp_server.app import catch_up, open_memory
     from mcp_server.home import team_address
 
-    pass
-
     context = click.get_current_context()
     option = context.find_root().obj
-    is_folder = team_address(option, os.environ) is None
-    if (
-        is_folder
-        and if_missing == "create"
-        and context.info_name != "init"
-        and sys.stderr.isatty()
-        and not memory_exists()
-    ):
+    creates = if_missing == "create" and team_address(option, os.environ) is None
+    if creates and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
         click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
 
     async def run() -> T:
@@ -134,7 +126,6 @@ def limit_option(default: int, about: str, most: int | None = None) -> Callable[
 
 
 def json_option(command: F) -> F:
-    """Adds the option `--json` to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
 
 
@@ -163,9 +154,9 @@ def print_list(
         print_table(columns, [row(one) for one in found], **table)
 
 
-def say_not_applied(command: str) -> None:
-    """Prints how to carry out a change that was only shown."""
-    click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply")
+def say_not_applied(command: str, options: str = "") -> None:
+    """Prints how to carry out a change that was only shown. `options` come after `--apply`."""
+    click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply{options}")
 
 
 def print_json(value: object) -> None:
@@ -195,8 +186,6 @@ def plain(value: object) -> Any:
 
 def console() -> Console:
     """Returns a console with colors on a terminal, and without them in a pipe."""
-    import os
-
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
@@ -221,10 +210,8 @@ def print_table(
     cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
     kept = [column in right or column in whole for column in columns]
     to = console()
-    if (
-        sum(_least(columns[place], [row[place] for row in cells], kept[place]) for place in range(len(columns)))
-        > to.width
-    ):
+    widths = (_least(column, [row[place] for row in cells], kept[place]) for place, column in enumerate(columns))
+    if sum(widths) > to.width:
         _print_records(columns, cells, title, to)
         return
     from rich import box
@@ -285,7 +272,6 @@ PATIENCE = 1.0
 
 @contextmanager
 def working(label: str) -> Iterator[None]:
-    """Shows `label` with a spinner while the block runs, from the second second on."""
     if not sys.stderr.isatty():
         yield
         return
@@ -303,40 +289,36 @@ def working(label: str) -> Iterator[None]:
         status.stop()
 
 
+class ShowProgress(Protocol):
+    """Shows how much of a work is done."""
+
+    def __call__(self, done: float, total: float, label: str = "", /) -> None: ...
+
+
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[float, float, str], None]]:
-    """Gives a function to call with (done, total, label); a bar appears when the first second is over."""
+def progress(title: str) -> Iterator[ShowProgress]:
+    """Gives a function to call with the progress; a bar appears when the first second is over."""
     bars: list[Progress] = []
     began = time.monotonic()
     visible = sys.stderr.isatty()
 
-    def update(done: float, total: float, label: str = "") -> None:
+    def update(done: float, total: float, label: str = "", /) -> None:
         if not visible or (not bars and time.monotonic() - began < PATIENCE):
             return
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         if not bars:
-            bars.append(_bar())
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            bars.append(Progress(*columns, console=Console(stderr=True), transient=True))
             bars[0].start()
             bars[0].add_task(title, total=total)
-        bars[0].update(
-            bars[0].task_ids[0], completed=done, total=total, description=f"{title} [dim]{_plain(label)}[/dim]"
-        )
+        shown = escape(label if len(label) <= 40 else "…" + label[-39:])
+        bars[0].update(bars[0].task_ids[0], completed=done, total=total, description=f"{title} [dim]{shown}[/dim]")
 
     try:
         yield update
     finally:
         for bar in bars:
             bar.stop()
-
-
-def _bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-def _plain(label: str) -> str:
-    from rich.markup import escape
-
-    return escape(label if len(label) <= 40 else "…" + label[-39:])

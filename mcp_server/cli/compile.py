@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import caller, console, examples, json_option, plain, print_json, visible, with_memory
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
     from mcp_server.demo.run import Step
 
 
@@ -78,15 +81,11 @@ OUT_SHOWN = 12
 def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = None) -> None:
     """Prints a receipt: the budget, what went in, and what stayed out."""
     to = to or console()
-    for part in view(receipt, message, to.width, coloured=bool(to.color_system)):
+    for part in _parts(receipt, message, to.width, coloured=bool(to.color_system)):
         to.print(part)
 
 
-def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool = True) -> Iterator[RenderableType]:
-    """Yields the parts of the view, from top to bottom."""
-    from rich.rule import Rule
-    from rich.text import Text
-
+def _parts(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool) -> Iterator[RenderableType]:
     yield Rule(Text("what this message got from memory", style="bold"), align="left", style="dim")
     if message:
         yield Text.assemble(("message  ", "dim"), visible(message)[: 3 * width])
@@ -101,13 +100,13 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
     yield Text("")
     yield _went_in(inside) if inside else Text("went in: nothing", style="bold")
     yield from _stayed_out(outside, receipt.get("left_out") or {})
-    yield Text("")
-    yield _hash(receipt)
+    line = Text.assemble(("\nsha256   ", "dim"), receipt["sha256"])
+    if receipt.get("generation"):
+        line.append("\nindex    ", "dim").append(visible(str(receipt["generation"])))
+    yield line
 
 
 def _headline(receipt: Mapping[str, Any]) -> Text:
-    from rich.text import Text
-
     from mcp_server.model import shown_name
 
     used = receipt["tokens"] / receipt["budget"] if receipt["budget"] else 0
@@ -148,8 +147,6 @@ def segments(receipt: Mapping[str, Any], width: int) -> list[tuple[str, int]]:
 
 def budget_bar(receipt: Mapping[str, Any], width: int, *, coloured: bool = True) -> Text:
     """Returns the budget as one line: a colored segment for each slot, or without colors the slot's letter."""
-    from rich.text import Text
-
     letters = _letters(slot["name"] for slot in receipt["slots"])
     bar = Text(" ")
     for name, cells in segments(receipt, width):
@@ -163,9 +160,6 @@ def budget_bar(receipt: Mapping[str, Any], width: int, *, coloured: bool = True)
 
 
 def _legend(receipt: Mapping[str, Any], slots: Sequence[Mapping[str, Any]], *, coloured: bool) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
     letters = _letters(slot["name"] for slot in receipt["slots"])
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -186,8 +180,6 @@ def _legend(receipt: Mapping[str, Any], slots: Sequence[Mapping[str, Any]], *, c
 
 
 def _gate(gate: Mapping[str, Any] | None) -> Text:
-    from rich.text import Text
-
     if gate is None:
         return Text.assemble(("\ngate     ", "dim"), "not asked: there was nothing to search for")
     sign, meaning = (
@@ -199,10 +191,6 @@ def _gate(gate: Mapping[str, Any] | None) -> Text:
 
 
 def _went_in(inside: Sequence[Mapping[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     title = Text(f"went in: {len(inside)}", style="bold")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("tokens", justify="right", no_wrap=True)
@@ -219,9 +207,6 @@ def _went_in(inside: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _stayed_out(outside: Sequence[Mapping[str, Any]], left_out: Mapping[str, int]) -> Iterator[RenderableType]:
-    from rich.table import Table
-    from rich.text import Text
-
     counts = Counter({str(reason): int(count) for reason, count in left_out.items()})
     counts.update(one["reason"] for one in outside)
     if not counts:
@@ -238,36 +223,20 @@ def _stayed_out(outside: Sequence[Mapping[str, Any]], left_out: Mapping[str, int
     yield table
 
 
-def _hash(receipt: Mapping[str, Any]) -> Text:
-    from rich.text import Text
-
-    line = Text.assemble(("sha256   ", "dim"), receipt["sha256"])
-    if receipt.get("generation"):
-        line.append("\nindex    ", "dim").append(visible(str(receipt["generation"])))
-    return line
-
-
 def terms(one: Mapping[str, Any]) -> str:
     """Returns the score as a sum, such as `answer 0.12 + best 0.11 + 7 more 0.30`, with its factors.
 
     What a passage is charged for its length counts when it is chosen, not in its score.
     """
-    parts = sorted(((name, value) for name, value in (one.get("relevance") or {}).items() if value), key=_size)
+    summed = (one.get("relevance") or {}).items()
+    parts = sorted(((name, value) for name, value in summed if value), key=lambda part: -abs(part[1]))
     words = [f"{visible(name)} {value:.2f}" for name, value in parts[:TERMS_SHOWN]]
     if len(parts) > TERMS_SHOWN:
         words.append(f"{len(parts) - TERMS_SHOWN} more {sum(value for _, value in parts[TERMS_SHOWN:]):.2f}")
-    factors = [f"{visible(name)} {value:.2f}" for name, value in one["terms"].items() if _multiplies(name, value)]
+    factors = [f"{visible(k)} {value:.2f}" for k, value in one["terms"].items() if k != "relevance" and value != 1]
     said = " + ".join(words)
     product = " × ".join([f"({said})" if said and factors else said, *factors]).removeprefix(" × ")
     return f"{product} − {one['charge']:.2f} length" if one.get("charge") else product
-
-
-def _multiplies(name: str, value: float) -> bool:
-    return name != "relevance" and value != 1
-
-
-def _size(part: tuple[str, float]) -> float:
-    return -abs(part[1])
 
 
 def _what(one: Mapping[str, Any]) -> str:
@@ -348,9 +317,6 @@ async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: boo
 
 
 def _show(number: int, step: Step) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
     to = console()
     heading = Text.assemble((f"\n{number} ", "bold green"), (step.title, "bold"), (f"  {step.seconds:.1f} s", "dim"))
     to.print(heading)
@@ -358,18 +324,12 @@ def _show(number: int, step: Step) -> None:
     if text:
         to.print(Padding(Text(text), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
-        pass
-
         show(step.receipt, step.message, to)
 
 
 def picture(steps: Sequence[Step]) -> str:
     """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with what is added."""
     import io
-
-    from rich.console import Console, Group
-    from rich.panel import Panel
-    from rich.text import Text
 
     added, idle = (step for step in steps if step.pushed is not None)
     to = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
@@ -379,16 +339,13 @@ def picture(steps: Sequence[Step]) -> str:
         to.print(Panel(text, title=title, title_align="left", border_style=color))
 
     show("without a memory", "red", added.message, [Text("The model gets nothing else.", "dim")])
-    lines = [_picture_line(line) for line in visible(added.pushed or "", keep_lines=True).splitlines()]
+    headings = ("[", "<!--", "Memory compiled")
+    lines = [
+        Text(line, "dim cyan" if line.startswith(headings) else "green")
+        for line in visible(added.pushed or "", keep_lines=True).splitlines()
+    ]
     show(f"with context-manager · {added.line}", "green", added.message, lines)
     nothing = Text("Nothing is added: no stored text is about this.", "dim")
     show("with context-manager", "green", idle.message, [nothing])
     drawn = to.export_svg(title="What the model gets", unique_id="demo")
     return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # no font from another host
-
-
-def _picture_line(line: str) -> Text:
-    from rich.text import Text
-
-    heading = line.startswith(("[", "<!--", "Memory compiled"))
-    return Text(line, "dim cyan" if heading else "green")

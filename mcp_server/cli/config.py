@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import examples, json_option, plain, print_json, print_text, with_memory
+from mcp_server.cli.command import examples, json_option, plain, print_result, with_memory
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -37,12 +37,8 @@ def get(name: str | None, as_json: bool) -> None:
         if not isinstance(found, dict) or key not in found:
             raise click.UsageError(_unknown(name or ""))
         found = found[key]
-    if as_json:
-        print_json({name: found} if name else found)
-    elif isinstance(found, dict):
-        print_text("\n".join(_lines(f"{name}." if name else "", found)))
-    else:
-        print_text(_text(found))
+    said = "\n".join(_lines(f"{name}." if name else "", found)) if isinstance(found, dict) else _text(found)
+    print_result({name: found} if name else found, said, as_json)
 
 
 @config_command.command("set")
@@ -54,17 +50,18 @@ def set_(name: str, value: str, as_json: bool) -> None:
     from ruamel.yaml.error import YAMLError
 
     from mcp_server.errors import Refused
-    from mcp_server.settings import SECTIONS, knobs
+    from mcp_server.settings import MACHINE_FILE, belongs_to_machine
     from mcp_server.storage.templates import SETTINGS
 
-    if name not in {known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)}:
+    if name not in _names():
         raise click.UsageError(_unknown(name))
     try:
         chosen = _yaml().load(value)
     except YAMLError as error:
         raise click.UsageError(f"VALUE {value!r} is not YAML: {_problem(error)}") from None
     _check(name, chosen)
-    path = _file_of(name)
+    section, key, *_ = name.split(".")
+    path = MACHINE_FILE if belongs_to_machine(section, key) else SETTINGS
 
     async def act(memory: Memory) -> object:
         if path != SETTINGS and not memory.disk.here:
@@ -78,12 +75,10 @@ def set_(name: str, value: str, as_json: bool) -> None:
         return before
 
     before = with_memory(act)
-    if as_json:
-        print_json({"name": name, "before": before, "value": plain(chosen), "file": path})
-        return
-    print_text(f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}.")
     scope = "this machine" if path != SETTINGS else "every copy of this memory"
-    click.echo(f"It holds for {scope}; a server that is running reads it at its next start.")
+    said = f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}."
+    said += f"\nIt holds for {scope}; a server that is running reads it at its next start."
+    print_result({"name": name, "before": before, "value": plain(chosen), "file": path}, said, as_json)
 
 
 @config_command.command("edit")
@@ -105,19 +100,21 @@ def edit(machine: bool, as_json: bool) -> None:
     where = with_memory(place)
     click.edit(filename=where)
     found = with_memory(problems)
-    if as_json:
-        print_json({"file": where, "problems": found})
-    else:
-        print_text("\n".join(found) or f"{where} has no problems.")
+    print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.", as_json)
     if found:
         click.get_current_context().exit(1)
 
 
-def _unknown(name: str) -> str:
+def _names() -> list[str]:
     from mcp_server.settings import SECTIONS, knobs
 
-    known = [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
-    near = difflib.get_close_matches(name, [*known, *SECTIONS], n=1)
+    return [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
+
+
+def _unknown(name: str) -> str:
+    from mcp_server.settings import SECTIONS
+
+    near = difflib.get_close_matches(name, [*_names(), *SECTIONS], n=1)
     return f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else " (config get lists them)")
 
 
@@ -136,15 +133,6 @@ def _check(name: str, value: object) -> None:
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise click.UsageError(f"{name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}") from None
-
-
-def _file_of(name: str) -> str:
-    """Returns the file that a setting is read from."""
-    from mcp_server.settings import MACHINE_FILE, belongs_to_machine
-    from mcp_server.storage.templates import SETTINGS
-
-    section, key, *_ = name.split(".")
-    return MACHINE_FILE if belongs_to_machine(section, key) else SETTINGS
 
 
 def _with_setting(text: str, path: str, name: str, value: object) -> str:

@@ -20,7 +20,6 @@ from mcp_server.cli.command import (
     print_list,
     print_result,
     print_table,
-    print_text,
     say_not_applied,
     with_memory,
     working,
@@ -125,11 +124,8 @@ def revert(commit: str, apply: bool, as_json: bool) -> None:
     from mcp_server.history import history as action
 
     done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
-    if as_json:
-        print_json(done)
-        return
-    print_text(done.markdown)
-    if done.paths and not done.commit:
+    print_result(done, done.markdown, as_json)
+    if done.paths and not (done.commit or as_json):
         say_not_applied(f"history revert {commit}")
 
 
@@ -142,15 +138,13 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
     for path, origins in groupby(found, key=lambda one: one.path):
         columns = ("line", "written (UTC)", "commit", "text", "from")
         rows = [
-            (one.line, moment(one.at), (one.commit or "")[:10], without_sources(one.text), _source(one))
+            (
+                *(one.line, moment(one.at), (one.commit or "")[:10]),
+                *(without_sources(one.text), "\n".join(one.sources) or one.subject),
+            )
             for one in origins
         ]
         print_table(columns, rows, right=("line",), whole=("from",), title=path)
-
-
-def _source(one: Origin) -> str:
-    """Returns the turns that a line comes from, or else the message of its commit."""
-    return "\n".join(one.sources) or one.subject
 
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:
@@ -176,10 +170,8 @@ def tag_(name: str, kind: Kind, note: str, as_json: bool) -> None:
     from mcp_server.history.committing import tag
 
     made = with_memory(lambda memory: tag(memory, kind, name, note))
-    if as_json:
-        print_json(made)
-    else:
-        click.echo(f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}")
+    said = f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}"
+    print_result(made, said, as_json)
 
 
 @history_command.command("tags")

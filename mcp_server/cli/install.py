@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import apply_option, examples, json_option, memory_exists, print_json, with_memory
-from mcp_server.errors import Refused
-
-if TYPE_CHECKING:
-    from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Client, Machine
-    from mcp_server.memory import Memory
-
-
-import contextlib
-import sys
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from mcp_server.cli.command import (
-    print_table,
+    apply_option,
+    examples,
+    json_option,
+    memory_exists,
+    print_json,
+    print_list,
+    print_result,
     print_text,
+    progress,
+    with_memory,
+    working,
 )
-from mcp_server.errors import Unavailable
+from mcp_server.errors import Refused, Unavailable
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.clients.importers.imported import ImportReport
     from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Machine
+    from mcp_server.clients.installers.known import Client, Machine
     from mcp_server.clients.installers.plan import Launch, Plan
     from mcp_server.memory import Memory
     from mcp_server.text.entries import Entry
-
-
-T = TypeVar("T")
 
 
 @click.command(
@@ -80,56 +73,53 @@ def uninstall_command(
             f"claude plugin uninstall {plugin}"
         )
     if client is not None:
-        chosen = client_named(client)
-        folder = project_folder(Path.cwd()) if project else None
-        _say_done(chosen, _with_records(lambda memory: _taken_out(memory, chosen, machine, folder, undo=undo)), as_json)
+        one = (client_named(client), project_folder(Path.cwd()) if project else None)
+        ((chosen, files),) = _take_out(machine, one, undo=undo)
+        _say_done(chosen, files, as_json)
         _say_plugin(plugin if chosen.name == "claude-code" and not as_json else None)
         return
-    deleting = with_memory(_deletion) if purge else None
-    if deleting is not None and not apply:
-        if as_json:
-            print_json({"clients": [], "would_delete": [str(folder) for folder in deleting.folders]})
-        else:
-            click.echo(f"{deleting.said}\nNothing was deleted yet; add --apply to do it.")
+    folders, warning = with_memory(_deletion) if purge else ((), "")
+    if purge and not apply:
+        said = f"{warning}\nNothing was deleted yet; add --apply to do it."
+        print_result({"clients": [], "would_delete": folders}, said, as_json)
         return
-    done = _with_records(lambda memory: _out_of_all(memory, machine))
-    if deleting is not None:
-        _delete(deleting)
+    done = [(chosen, files) for chosen, files in _take_out(machine) if files]
+    _delete(folders)
     if as_json:
-        gone = [str(folder) for folder in deleting.folders] if deleting else []
-        print_json({"clients": [_plain(one, files) for one, files in done], "deleted": gone})
+        print_json({"clients": [{"client": chosen.name, "files": files} for chosen, files in done], "deleted": folders})
         return
-    for one, files in done:
-        _say_done(one, files, as_json=False)
+    for chosen, files in done:
+        _say_done(chosen, files, as_json=False)
     if not (done or plugin):
         click.echo("Nothing of this memory is in any client's configuration.")
     _say_plugin(plugin)
-    if deleting is not None:
-        click.echo(f"Deleted: {', '.join(map(str, deleting.folders))}")
+    if folders:
+        click.echo(f"Deleted: {', '.join(map(str, folders))}")
 
 
-def _with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
-    """Returns what `act` returns for the memory, or for None if it was deleted: our entries can still be removed."""
+def _take_out(
+    machine: Machine, only: tuple[Client, Path | None] | None = None, *, undo: bool = False
+) -> list[tuple[Client, tuple[Done, ...]]]:
+    """Removes our entries from all clients, or from one (for a project), and returns them with their files. If the
+    memory was deleted, its records of what the files had before are missing, and the entries can still be removed."""
     import anyio
 
-    return with_memory(act) if memory_exists() else anyio.run(act, None)
-
-
-async def _taken_out(
-    memory: Memory | None, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
-) -> tuple[Done, ...]:
-    """Removes our entry from one client."""
-    from anyio.to_thread import run_sync
-
+    from mcp_server.clients.installers.chain import projects
     from mcp_server.clients.installers.install import uninstall
+    from mcp_server.clients.installers.known import CLIENTS
 
-    return await run_sync(lambda: uninstall(memory, client, machine, project, undo=undo))
+    async def act(memory: Memory | None) -> list[tuple[Client, tuple[Done, ...]]]:
+        everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
+        places = [only] if only else everywhere
+        return [(client, uninstall(memory, client, machine, project, undo=undo)) for client, project in places]
+
+    return with_memory(act) if memory_exists() else anyio.run(act, None)
 
 
 def _say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
     """Prints what happened to the client's files."""
     if as_json:
-        print_json(_plain(client, done))
+        print_json({"client": client.name, "files": done})
         return
     if not done:
         click.echo(f"{client.title}: nothing of this memory is in its configuration.")
@@ -149,32 +139,9 @@ def _say_plugin(plugin: str | None) -> None:
         click.echo(f"Claude Code: the plugin {plugin} stays enabled; remove it with: claude plugin uninstall {plugin}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Deletion:
-    """Folders to delete, and the warning before."""
-
-    folders: tuple[Path, ...]
-    said: str
-
-
-def _plain(client: Client, done: Sequence[Done]) -> dict[str, object]:
-    from mcp_server.clients.installers.install import as_dict
-
-    return {"client": client.name, "files": [as_dict(one) for one in done]}
-
-
-async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
-    """Removes our entries from all clients. Returns the clients that had one, each with its files."""
-    from mcp_server.clients.installers.chain import projects
-    from mcp_server.clients.installers.known import CLIENTS
-
-    everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
-    done = [(client, await _taken_out(memory, client, machine, project)) for client, project in everywhere]
-    return [(client, files) for client, files in done if files]
-
-
-async def _deletion(memory: Memory) -> _Deletion:
-    """Returns what `--purge` would delete. Raises Refused while a server uses it, or if it is not a memory's folder."""
+async def _deletion(memory: Memory) -> tuple[tuple[Path, ...], str]:
+    """Returns the folders that `--purge` would delete, and the warning before. Raises Refused while a server uses
+    them, or if they are not a memory's own."""
     root, local = memory.disk.root, memory.disk.local
     if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
         raise Refused(f"{root} is not a memory's own folder, so it is not deleted; name the right one with --workspace")
@@ -186,15 +153,14 @@ async def _deletion(memory: Memory) -> _Deletion:
     conversations = len(await memory.state.sessions())
     files = [Path(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names]
     size = sum(file.lstat().st_size for file in files)
-    return _Deletion(
-        folders,
+    return folders, (
         f"This deletes {' and '.join(map(str, folders))}: {conversations:,} conversations, everything that was "
-        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back.",
+        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back."
     )
 
 
-def _delete(deleting: _Deletion) -> None:
-    for top in deleting.folders:
+def _delete(folders: Sequence[Path]) -> None:
+    for top in folders:
         if os.name == "nt":  # Windows does not delete read-only files such as sealed transcripts
             for folder, _, names in os.walk(top):
                 for name in names:
@@ -236,8 +202,11 @@ def install_command(
     folder = project_folder(Path.cwd()) if project else None
     launch = this_launch(machine)
     planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
-    if only_print:
-        _install_print(planned, as_json)
+    if only_print and as_json:
+        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
+    elif only_print:
+        for change in planned.changes:
+            click.echo(f"{change.file.path}:\n\n{change.snippet}\n")
     elif show:
         _show(planned, as_json)
     else:
@@ -245,7 +214,6 @@ def install_command(
 
 
 def this_machine() -> Machine:
-    """Returns the machine that this command runs on."""
     from mcp_server.clients.installers.known import Machine
 
     return Machine(Path.home(), dict(os.environ))
@@ -265,9 +233,8 @@ async def _install(
     from anyio.to_thread import run_sync
 
     from mcp_server.app import catch_up
-    from mcp_server.cli.command import working
     from mcp_server.clients.installers.handshake import handshake
-    from mcp_server.clients.installers.install import as_dict, install
+    from mcp_server.clients.installers.install import install
     from mcp_server.context import briefs
 
     done = await run_sync(install, memory, planned)
@@ -290,7 +257,7 @@ async def _install(
                 "client": planned.client.name,
                 "project": planned.project,
                 "name": planned.name,
-                "files": [as_dict(one) for one in done],
+                "files": done,
                 "notes": planned.notes,
                 "works": not tried.problem,
                 "problem": tried.problem,
@@ -345,18 +312,12 @@ async def _history(
     import anyio
 
     from mcp_server.app import catch_up
-    from mcp_server.cli.command import progress, working
-    from mcp_server.clients.importers.imported import Progress
     from mcp_server.clients.importers.run import import_path
 
     known = await run_sync(_known_items, memory)
     began = time.monotonic()
     with progress("Importing") as bar:
-
-        def watch(step: Progress) -> None:
-            bar(step.done, step.total, step.label)
-
-        report = await import_path(memory, folder, kind=adapter.client, watch=watch)
+        report = await import_path(memory, folder, kind=adapter.client, watch=bar)
     with progress("Reading") as bar:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(catch_up, memory)
@@ -428,25 +389,11 @@ def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], 
         click.echo(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
 
 
-def _install_print(planned: Plan, as_json: bool) -> None:
-    if as_json:
-        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
-        return
-    for change in planned.changes:
-        click.echo(f"{change.file.path}:\n")
-        click.echo(change.snippet + "\n")
-
-
 def _show(planned: Plan, as_json: bool) -> None:
-    if as_json:
-        print_json([{"file": change.file.path, "diff": change.diff()} for change in planned.changes])
-    elif not planned.needed:
-        click.echo(f"{planned.client.title} is connected to this memory already; nothing would change.")
-    else:
-        print_text("\n".join(change.diff() for change in planned.changes if change.changes))
-    if not as_json:
-        for note in planned.notes:
-            click.echo(note)
+    said = [change.diff() for change in planned.changes if change.changes]
+    said = said or [f"{planned.client.title} is connected to this memory already; nothing would change."]
+    diffs = [{"file": change.file.path, "diff": change.diff()} for change in planned.changes]
+    print_result(diffs, "\n".join((*said, *planned.notes)), as_json)
 
 
 def _list(machine: Machine, as_json: bool) -> None:
@@ -457,18 +404,21 @@ def _list(machine: Machine, as_json: bool) -> None:
         return projects(memory)
 
     found = survey(machine, with_memory(recorded) if memory_exists() else ())
-    if as_json:
-        print_json(found)
-        return
-    rows = []
-    for each in found:
-        following = f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem
-        place = f"{each.client.name} (in {_short(each.project, machine)})" if each.project else each.client.name
-        rows.append((place, each.state, _short(each.file, machine), following))
-    print_table(("client", "state", "configuration", "what to do"), rows)
-    click.echo(CHATGPT_EXPORT)
+    print_list(
+        found,
+        as_json,
+        "",
+        ("client", "state", "configuration", "what to do"),
+        lambda each: (
+            f"{each.client.name} (in {_short(each.project, machine)})" if each.project else each.client.name,
+            each.state,
+            _short(each.file, machine),
+            f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem,
+        ),
+    )
+    if not as_json:
+        click.echo(CHATGPT_EXPORT)
 
 
 def _short(path: Path, machine: Machine) -> str:
-    """Returns `path` with `~` for the home folder."""
     return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)

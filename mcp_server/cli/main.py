@@ -29,7 +29,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("compile", "See the main job done, from nothing, in seconds."),
         "install": ("install", "Connect a client, or list the clients."),
         "uninstall": ("install", "Disconnect a client; --purge deletes the memory."),
-        "doctor": ("doctor", "Check everything, and say how to fix it."),
+        "doctor": ("status", "Check everything, and say how to fix it."),
     },
     "Everyday": {
         "search": ("search", "Find passages in everything that is stored."),
@@ -110,8 +110,6 @@ class Commands(click.Group):
 
 
 class Workspace(click.Path):
-    """A folder, or the address of a team's memory."""
-
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> Path | str:

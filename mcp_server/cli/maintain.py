@@ -18,7 +18,6 @@ from mcp_server.cli.command import (
     print_list,
     print_result,
     print_table,
-    print_text,
     progress,
     with_memory,
     working,
@@ -26,11 +25,14 @@ from mcp_server.cli.command import (
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
-    from mcp_server.jobs.scheduler import Planned, Ran
+    from mcp_server.jobs.scheduler import Ran
     from mcp_server.knowledge.condense import Condensed
     from mcp_server.knowledge.extract import Extracted
     from mcp_server.memory import Memory
     from mcp_server.status.doctor import Reset
+
+
+SAME_COMMAND = "Nothing was changed yet; do it with: the same command and --apply"
 
 
 @click.command(
@@ -84,7 +86,7 @@ def prune_command(
     done = with_memory(act, fresh=apply)  # bringing the index up to date would change bytes
     print_result(done, done.markdown, as_json)
     if done.changes and not (apply or as_json):
-        click.echo("Nothing was changed yet; do it with: the same command and --apply")
+        click.echo(SAME_COMMAND)
 
 
 @click.command("reset", epilog=examples("reset", "reset --index --apply"))
@@ -101,54 +103,41 @@ def reset_command(index_only: bool, apply: bool, as_json: bool) -> None:
     if index_only:
         _rebuild_index(apply, as_json)
         return
-    from mcp_server.status.doctor import plan_reset, reset
+    from mcp_server.status.doctor import STAYS, plan_reset, reset
 
     async def act(memory: Memory) -> Reset:
         with progress("Indexing") as show:
-            return await reset(memory, lambda done, total: show(done, total, ""))
+            return await reset(memory, show)
 
     planned = with_memory(plan_reset)
     if not as_json:
-        _print(planned, apply)
+        rows = [(part.what, part.where, part.files, f"{part.bytes:,}", part.then) for part in planned.parts]
+        title = "This is deleted:" if apply else "This would be deleted:"
+        print_table(("what", "where", "files", "bytes", "then"), rows, title=title, right=("files", "bytes"))
+        click.echo("This stays: " + "; ".join(STAYS) + ".")
     if apply:
         planned = with_memory(act)
-    if as_json:
-        print_json(planned)
-        return
-    for note in planned.notes:
-        click.echo(note)
-    click.echo("Done." if apply else "Nothing was deleted yet; do it with: context-manager reset --apply")
-
-
-def _print(planned: Reset, apply: bool) -> None:
-    from mcp_server.status.doctor import STAYS
-
-    rows = [(part.what, part.where, part.files, f"{part.bytes:,}", part.then) for part in planned.parts]
-    title = "This is deleted:" if apply else "This would be deleted:"
-    print_table(("what", "where", "files", "bytes", "then"), rows, title=title, right=("files", "bytes"))
-    click.echo("This stays: " + "; ".join(STAYS) + ".")
+    done = "Done." if apply else "Nothing was deleted yet; do it with: context-manager reset --apply"
+    print_result(planned, "\n".join((*planned.notes, done)), as_json)
 
 
 def _rebuild_index(apply: bool, as_json: bool) -> None:
     async def act(memory: Memory) -> Any:
         if apply:
             with progress("Indexing") as show:
-                await memory.index.rebuild(lambda done, total: show(done, total, ""))
+                await memory.index.rebuild(show)
         return await memory.index.status()
 
     found = with_memory(act)
     if as_json:
         print_json(found)
         return
-    rows = [(key.replace("_", " "), _shown(value)) for key, value in plain(found).items()]
+    rows = []
+    for key, value in plain(found).items():
+        shown = "; ".join(map(str, value)) or "none" if isinstance(value, list) else value
+        rows.append((key.replace("_", " "), f"{shown:,}" if isinstance(shown, int) else shown))
     print_table(("", ""), rows)
     click.echo("Done." if apply else "Nothing was changed yet; do it with: context-manager reset --index --apply")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(map(str, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @click.command("extract", epilog=examples("extract", "extract --apply", "extract --only people --anew"))
@@ -191,7 +180,7 @@ def _extract_told(done: Extracted) -> str:
     if done.refused:
         said.append(f"refused from the model: {counted(done.refused, 'line')}; lines by rules were used instead")
     if done.dry_run and done.files:
-        said.append("Nothing was changed yet; do it with: the same command and --apply")
+        said.append(SAME_COMMAND)
     return "\n".join([*said, *done.notes])
 
 
@@ -228,7 +217,7 @@ def _condense_told(done: Condensed) -> str:
             file.diff if done.dry_run else f"  {file.path}" + (f"  {file.counts}" if file.added or file.removed else "")
         )
     if done.dry_run:
-        said.append("Nothing was changed yet; do it with: the same command and --apply")
+        said.append(SAME_COMMAND)
     return "\n".join([*said, *done.notes])
 
 
@@ -243,8 +232,16 @@ def list_(as_json: bool) -> None:
     """List the jobs with their times and their last runs."""
     from mcp_server.jobs.scheduler import JOBS, planned
 
-    found = with_memory(lambda memory: planned(memory, JOBS))
-    print_list(found, as_json, "", ("job", "times", "due (UTC)", "last (UTC)", "what it does"), _row)
+    print_list(
+        with_memory(lambda memory: planned(memory, JOBS)),
+        as_json,
+        "",
+        ("job", "times", "due (UTC)", "last (UTC)", "what it does"),
+        lambda one: (
+            *(one.name, one.schedule or "never by itself", one.problem or moment(one.due) or "no"),
+            *(moment(one.last) or "never", one.what),
+        ),
+    )
 
 
 @jobs_command.command("run")
@@ -263,16 +260,7 @@ def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
             return await run_due(memory, JOBS) if due else [await run_now(memory, JOBS, name) for name in names]
 
     done = with_memory(act, fresh=True)
-    if as_json:
-        print_json(done)
-    elif not done:
-        click.echo("Nothing is due.")
-    for ran in () if as_json else done:
-        print_text(f"{ran.name}: {ran.outcome}")
+    said = "\n".join(f"{ran.name}: {ran.outcome}" for ran in done)
+    print_result(done, said or "Nothing is due.", as_json)
     if not all(ran.ok for ran in done):
         click.get_current_context().exit(1)
-
-
-def _row(one: Planned) -> tuple[str, ...]:
-    due = one.problem or (moment(one.due) if one.due else "no")
-    return one.name, one.schedule or "never by itself", due, moment(one.last) if one.last else "never", one.what

@@ -17,6 +17,7 @@ from mcp_server.cli.command import (
     moment,
     print_json,
     print_list,
+    print_result,
     say_not_applied,
 )
 from mcp_server.errors import NotFound, Unavailable
@@ -71,10 +72,7 @@ def add(subject: str, role: Role, as_json: bool) -> None:
     """Let SUBJECT use the workspace, or change the role."""
     with _members() as members:
         members.add(members.workspace, os.environ.get(ISSUER), subject, role)
-        if as_json:
-            print_json(_one(members, subject))
-        else:
-            click.echo(f"{subject} is a member of {members.workspace}: {role}.")
+        print_result(_one(members, subject), f"{subject} is a member of {members.workspace}: {role}.", as_json)
 
 
 @members_command.command("remove")

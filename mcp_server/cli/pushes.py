@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
-from mcp_server.cli.command import caller, console, examples, json_option, print_json, print_text, visible, with_memory
+from mcp_server.cli.command import (
+    caller,
+    console,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_text,
+    visible,
+    with_memory,
+)
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
     from mcp_server.context.windows import Pause
     from mcp_server.memory import Memory
     from mcp_server.model import Project
@@ -53,20 +65,16 @@ def last_command(session: str | None, watch: bool, as_json: bool) -> None:
         print_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]})
         return
     if last is not None:
-        for part in view(last):
-            console().print(part)
+        _draw(last)
         click.echo()
         print_text(str(last["text"]))
-        for part in _list("added earlier in this session", earlier):
-            console().print(part)
-        for part in _list("since then nothing was added", since):
-            console().print(part)
+        _list("added earlier in this session", earlier)
+        _list("since then nothing was added", since)
         return
     where = f"in session {session!r} (session list shows them)" if session else "yet"
     cause = "" if since else ": no hook has asked"
     print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
-    for part in _list("nothing was added", since):
-        console().print(part)
+    _list("nothing was added", since)
 
 
 def _watch(session: str | None, as_json: bool) -> None:
@@ -88,47 +96,43 @@ def _watch(session: str | None, as_json: bool) -> None:
     with_memory(follow)
 
 
-def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yields when, where and why a text was added, and what else was considered. The text itself follows."""
-    from rich.rule import Rule
-    from rich.text import Text
-
-    yield Rule(Text("what was last added to a prompt", style="bold"), align="left", style="dim")
-    yield _pair("when", f"{_when(record)} · {record.get('event')} · session {record.get('session')}")
-    if record.get("project"):
-        yield _pair("project", str(record["project"]))
-    if record.get("prompt"):
-        yield _pair("prompt", str(record["prompt"]))
-    size = f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
-    yield _pair("size", f"{size}   sha256 {str(record.get('sha256'))[:16]}…")
-    yield _pair("why", _reason(record))
-    if gate := record.get("gate"):
-        sign = "≥" if gate["open"] else "<"
-        yield _pair(
-            "gate", f"{'open' if gate['open'] else 'closed'}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
-        )
+def _draw(record: Mapping[str, Any]) -> None:
+    """Prints when, where and why a text was added, and what else was considered. The text itself follows."""
+    to, gate = console(), record.get("gate")
+    lines = {
+        "when": f"{_when(record)} · {record.get('event')} · session {record.get('session')}",
+        "project": record.get("project"),
+        "prompt": record.get("prompt"),
+        "size": f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters   "
+        f"sha256 {str(record.get('sha256'))[:16]}…",
+        "why": _reason(record),
+    }
+    if gate:
+        state, sign = ("open", "≥") if gate["open"] else ("closed", "<")
+        lines["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
+    to.print(Rule(Text("what was last added to a prompt", style="bold"), align="left", style="dim"))
+    for name, value in lines.items():
+        if value:
+            to.print(Text.assemble((f"{name:<9}", "dim"), visible(str(value))))
     if considered := record.get("considered"):
-        yield _table(considered)
-    yield Text("the exact text:", style="dim")
+        to.print(_table(considered))
+    to.print(Text("the exact text:", style="dim"))
 
 
-def _list(title: str, records: list[dict[str, Any]]) -> Iterator[RenderableType]:
-    """Yields a title and one line for each record: the prompt, what was added, and why."""
-    from rich.text import Text
-
+def _list(title: str, records: list[dict[str, Any]]) -> None:
+    """Prints a title and one line for each record: the prompt, what was added, and why."""
     if not records:
         return
-    yield Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold")
+    to = console()
+    to.print(Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold"))
     for record in records[:SHOWN]:
-        yield Text("  ") + _line(record)
+        to.print(Text("  ") + _line(record))
     if len(records) > SHOWN:
-        yield Text(f"  … and {len(records) - SHOWN} before", style="dim")
+        to.print(Text(f"  … and {len(records) - SHOWN} before", style="dim"))
 
 
 def _line(record: Mapping[str, Any]) -> Text:
     """Returns the time, the prompt, and what was added and why, in one line."""
-    from rich.text import Text
-
     said = " ".join(str(record.get("prompt") or record.get("event")).split())
     tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
     why = (f"  — {tokens}{visible(_reason(record))}", "yellow")
@@ -136,7 +140,6 @@ def _line(record: Mapping[str, Any]) -> Text:
 
 
 def _reason(record: Mapping[str, Any]) -> str:
-    """Returns why a prompt got its text, or got none."""
     if record.get("decision") != "injected":
         return str(record.get("why"))
     count = int(record.get("passages") or 0)
@@ -152,10 +155,6 @@ def _reason(record: Mapping[str, Any]) -> str:
 
 
 def _table(considered: list[dict[str, Any]]) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     for name in ("tokens", "score", "own"):
@@ -172,12 +171,6 @@ def _table(considered: list[dict[str, Any]]) -> RenderableType:
     if len(considered) > SHOWN:
         table.add_row("", "", "", "", Text(f"… and {len(considered) - SHOWN} more (--json shows all)", "dim"), "")
     return table
-
-
-def _pair(name: str, value: str) -> RenderableType:
-    from rich.text import Text
-
-    return Text.assemble((f"{name:<9}", "dim"), visible(value))
 
 
 def _when(record: Mapping[str, Any]) -> str:
@@ -225,11 +218,8 @@ def _pause(project: str | None, here: bool, duration: timedelta | None, as_json:
         return made
 
     made = with_memory(act)
-    if as_json:
-        print_json(made)
-    else:
-        end = "" if made.until else "; `context-manager pause --end` ends it"
-        print_text(f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
+    end = "" if made.until else "; `context-manager pause --end` ends it"
+    print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}", as_json)
 
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
@@ -259,14 +249,8 @@ def _resume(project: str | None, here: bool, as_json: bool) -> None:
         return lifted, await windows.pauses(memory), memory.settings.hooks.inject
 
     lifted, left, switched_on = with_memory(act)
-    if as_json:
-        print_json({"ended": lifted, "left": left, "hooks_inject": switched_on})
-        return
-    for one in lifted:
-        print_text(f"no longer {one.words}")
-    if not lifted:
-        print_text("nothing was paused there" if project or here else "nothing was paused")
-    for one in left:
-        print_text(f"still {one.words}")
-    if not switched_on:
-        print_text("nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set")
+    said = [f"no longer {one.words}" for one in lifted]
+    said = said or ["nothing was paused there" if project or here else "nothing was paused"]
+    said += [f"still {one.words}" for one in left]
+    said += [] if switched_on else ["nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set"]
+    print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said), as_json)

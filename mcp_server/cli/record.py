@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,9 +18,8 @@ from mcp_server.cli.command import (
     folder,
     json_option,
     memory_exists,
-    print_json,
+    print_list,
     print_result,
-    print_table,
     progress,
     with_memory,
     working,
@@ -63,7 +63,7 @@ def import_command(
     and history, so the memory here must be empty; with --merge only its conversations and files are added.
     """
     from mcp_server.app import catch_up
-    from mcp_server.clients.importers.imported import Format, ImportReport, Progress
+    from mcp_server.clients.importers.imported import Format, ImportReport
     from mcp_server.clients.importers.run import import_path
     from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
 
@@ -86,12 +86,8 @@ def import_command(
                 await catch_up(memory)
             return restored
         with progress("Importing") as show:
-
-            def watch(step: Progress) -> None:
-                show(step.done, step.total, step.label)
-
             chosen = None if format_name == "auto" else cast(Format, format_name)
-            report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=watch)
+            report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=show)
         with working("Indexing …"):
             await catch_up(memory)
         return report
@@ -167,25 +163,18 @@ def init_command(adopt: bool, as_json: bool) -> None:
         return None
 
     with_memory(nothing, if_missing="adopt" if adopt else "create")
-    if as_json:
-        print_json({"workspace": str(place), "created": not existed})
-    elif existed:
-        click.echo(f"The memory in {place} exists already; nothing was changed.")
-    else:
-        click.echo(f"Created the memory in {place}.")
-        click.echo("Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE")
+    made = "Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE"
+    made = f"Created the memory in {place}.\n{made}"
+    said = f"The memory in {place} exists already; nothing was changed." if existed else made
+    print_result({"workspace": place, "created": not existed}, said, as_json)
 
 
-class Moment(click.ParamType[datetime]):
-    """An ISO time, by default in the machine's time zone."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            return value if isinstance(value, datetime) else datetime.fromisoformat(value).astimezone()
-        except ValueError:
-            self.fail(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z", param, ctx)
+def time_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """Returns an ISO time, by default in the machine's time zone."""
+    try:
+        return datetime.fromisoformat(value).astimezone() if value is not None else None
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z") from None
 
 
 @click.command(
@@ -197,7 +186,7 @@ class Moment(click.ParamType[datetime]):
 @click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="The speaker's name.")
-@click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
+@click.option("--at", metavar="TIME", callback=time_of, help="When it was said (ISO; default: now).")
 @click.option("--project", help="Its project (default: that of the folder).")
 @choice_option(
     "--kind", values=["main", "shared", "subagent"], about="shared: others can read it. Fixed for a session."
@@ -287,10 +276,7 @@ def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = with_memory(listed)
-    if as_json:
-        print_json([{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in held])
-    elif not held:
-        click.echo("Nothing is anchored. (anchor ITEM)")
-    else:
-        print_table(("anchor", "kind", "since", "note"), [(one.item, one.kind, one.at, one.note) for one in held])
+    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in with_memory(listed)]
+    columns = ("anchor", "kind", "since", "note")
+    row = itemgetter("item", "kind", "at", "note")
+    print_list(held, as_json, "Nothing is anchored. (anchor ITEM)", columns, row)

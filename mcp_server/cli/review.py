@@ -12,6 +12,7 @@ from mcp_server.cli.command import (
     apply_option,
     examples,
     json_option,
+    moment,
     print_json,
     print_table,
     print_text,
@@ -91,7 +92,13 @@ def _print(receipt: Receipt, history: bool) -> None:
         click.echo("No copy was found: nothing would change.")
         _print_similar(receipt)
         return
-    rows = [row for copy in receipt.copies for row in _rows(copy)]
+    rows: list[tuple[str, object, str]] = []
+    for copy in receipt.copies:
+        rows += [(copy.path, place.line, place.what) for place in copy.places]
+        if copy.new_path:
+            rows.append((copy.path, "", f"renamed to {copy.new_path.rsplit('/', 1)[-1]}"))
+        if copy.stuck:
+            rows.append((copy.path, "", f"STAYS: {copy.stuck}; delete it with --path"))
     if receipt.state_rows:
         rows.append(("state", "", f"{receipt.state_rows} rows cleaned"))
     rows.append(("search index", "", "rebuilt from the files"))
@@ -114,15 +121,6 @@ def _print_similar(receipt: Receipt) -> None:
         listed = ", ".join(visible(place) for place in receipt.similar[:10])
         more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
         print_text(f"Also inside longer words, left alone: {listed}{more}")
-
-
-def _rows(copy: Any) -> list[tuple[str, object, str]]:
-    rows: list[tuple[str, object, str]] = [(copy.path, place.line, place.what) for place in copy.places]
-    if copy.new_path:
-        rows.append((copy.path, "", f"renamed to {copy.new_path.rsplit('/', 1)[-1]}"))
-    if copy.stuck:
-        rows.append((copy.path, "", f"STAYS: {copy.stuck}; delete it with --path"))
-    return rows
 
 
 @click.command("approve", epilog=examples("approve", "approve ID --apply", "approve --all --reject --apply"))
@@ -166,20 +164,15 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
     if not found:
         click.echo("Nothing waits for approval.")
     for one in found:
-        print_text(_approval_text(one))
+        named = one.proposal
+        said = [f"{named.id}  {named.path}, proposed {moment(named.at)} by {named.by or 'an agent'}"]
+        said += ["  the file has changed since; this is what it would do now"] if one.changed else []
+        said += [f"  cannot be written: {one.problem}"] if one.problem else []
+        print_text("\n".join([*said, *(f"    {line}" for line in one.diff.splitlines())]))
     for line in done:
         click.echo(visible(line))
     if found and not done:
         click.echo("Write one: context-manager approve ID --apply. Delete it: ID --reject --apply. All of them: --all.")
-
-
-def _approval_text(one: Waiting) -> str:
-    proposal = one.proposal
-    where = f"{proposal.path}, proposed {proposal.at:%Y-%m-%d %H:%M} by {proposal.by or 'an agent'}"
-    lines = [f"{proposal.id}  {where}"]
-    lines += ["  the file has changed since; this is what it would do now"] if one.changed else []
-    lines += [f"  cannot be written: {one.problem}"] if one.problem else []
-    return "\n".join([*lines, *(f"    {line}" for line in one.diff.splitlines()), ""])
 
 
 KEYS = "[k]eep  [e]dit  [m]ove  [f]orget  [s]kip  keep [a]ll  [q]uit"
@@ -212,7 +205,9 @@ def review_command(as_json: bool) -> None:
     async def act(memory: Memory) -> None:
         done = 0
         for proposal in await review.waiting(memory):
-            key = _asked(_proposed(proposal), PROPOSAL_KEYS, "kfsq")
+            by = proposal.proposal.by or "an agent"
+            shown = (f"{proposal.proposal.path}, proposed by {by}", *proposal.diff.split("\n"))
+            key = _asked(visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
             if key == "q":
                 return
             if key == "k" and proposal.problem:
@@ -292,8 +287,3 @@ def _words(line: Unreviewed) -> str:
     source = line.entry.sources[0]
     said = f"{page} › {line.entry.section}  {line.entry.date}\n  {line.entry.said}\n  from {source}"
     return visible(said, keep_lines=True)
-
-
-def _proposed(one: Waiting) -> str:
-    by = one.proposal.by or "an agent"
-    return visible("\n  ".join((f"{one.proposal.path}, proposed by {by}", *one.diff.split("\n"))), keep_lines=True)

@@ -18,7 +18,7 @@ from mcp_server.cli.command import (
     print_table,
     with_memory,
 )
-from mcp_server.model import Category, Passage
+from mcp_server.model import Category
 
 CATEGORIES = get_args(Category)
 
@@ -62,26 +62,17 @@ def search_command(query: str, project: str | None, as_json: bool, **options: An
     if not answer.hits:
         click.echo("Nothing found.")
         return
-    rows = [
-        (f"{place}. {_where(hit.passage)}", f"{hit.score:.3f}", _when(hit.passage), _said(hit.passage) + snippet)
-        for place, (hit, snippet) in enumerate(zip(answer.hits, answer.snippets, strict=True), start=1)
-    ]
+    rows = []
+    for place, (hit, snippet) in enumerate(zip(answer.hits, answer.snippets, strict=True), start=1):
+        found = hit.passage
+        lines = f"{found.start}" if found.end == found.start else f"{found.start}-{found.end}"
+        where, when = f"{place}. {found.path}:{lines}", moment(found.at)
+        if found.turn:
+            said = f"{found.speaker or found.role}: {snippet}"
+            rows.append((f"{where} #{found.turn}", f"{hit.score:.3f}", when, said))
+        else:
+            rows.append((where, f"{hit.score:.3f}", when[:10], snippet))
     print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
-
-
-def _where(passage: Passage) -> str:
-    turn = f" #{passage.turn}" if passage.turn else ""
-    lines = f"{passage.start}" if passage.end == passage.start else f"{passage.start}-{passage.end}"
-    return f"{passage.path}:{lines}{turn}"
-
-
-def _when(passage: Passage) -> str:
-    """Returns the minute of a turn, or the day of a file."""
-    return moment(passage.at) if passage.turn else moment(passage.at)[:10]
-
-
-def _said(passage: Passage) -> str:
-    return f"{passage.speaker or passage.role}: " if passage.turn else ""
 
 
 @click.command("read", epilog=examples("read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01"))

@@ -16,6 +16,7 @@ from mcp_server.cli.command import (
     plain,
     print_json,
     print_list,
+    print_result,
     print_table,
     print_text,
     say_not_applied,
@@ -111,11 +112,8 @@ def end(session: str, as_json: bool) -> None:
         return ended
 
     ended = with_memory(act)
-    if as_json:
-        print_json(ended)
-    else:
-        commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
-        print_text(f"{ended.session} is closed: {ended.path}, {commit}")
+    commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
+    print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}", as_json)
 
 
 @click.group("project", epilog=examples("project list", "project rename bakery ovens --apply"))
@@ -152,10 +150,7 @@ def rename(old: str, new: str, apply: bool, as_json: bool) -> None:
         _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}", as_json)
         return
     slug = with_memory(lambda memory: rename_project(memory, old, new))
-    if as_json:
-        print_json({"old": old, "new": slug})
-    else:
-        click.echo(f"{old} is now {slug}.")
+    print_result({"old": old, "new": slug}, f"{old} is now {slug}.", as_json)
 
 
 @project_command.command("merge")
@@ -171,10 +166,7 @@ def merge(source: str, into: str, apply: bool, as_json: bool) -> None:
         _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}", as_json)
         return
     done: object = with_memory(lambda memory: merge_projects(memory, source, into))
-    if as_json:
-        print_json({"source": source, "into": into, "result": done})
-    else:
-        click.echo(f"{source} is now part of {into}.")
+    print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.", as_json)
 
 
 def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
@@ -203,11 +195,7 @@ def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) ->
     """List what left the live contexts, when and why, newest first."""
     if recoverable:
         _cold_storage(session, limit, as_json)
-    else:
-        _drops(session, limit, as_json)
-
-
-def _drops(session: str | None, limit: int, as_json: bool) -> None:
+        return
     from mcp_server.pressure.cold import Drop, drops
     from mcp_server.pressure.health import mirror_note
 
@@ -216,26 +204,24 @@ def _drops(session: str | None, limit: int, as_json: bool) -> None:
         return found, await mirror_note(memory, {one.session_id for one in found})
 
     found, note = with_memory(ask)
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        click.echo("Nothing was dropped. (`status gauges` says how full the conversations are.)")
-        return
-    rows = [
-        (
+    print_list(
+        found,
+        as_json,
+        "Nothing was dropped. (`status gauges` says how full the conversations are.)",
+        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"),
+        lambda one: (
             one.chunk_id,
             one.timestamp[:16].replace("T", " "),
             one.reason.replace("_", " "),
             f"{one.relevance_score:.2f}{_under(one.relevance_score, one.threshold_used)}",
             f"{one.tokens:,}" if one.tokens else "",
             one.summary if one.recoverable else "(not in cold storage any more)",
-        )
-        for one in found
-    ]
-    print_table(
-        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",), whole=("chunk",)
+        ),
+        right=("tokens",),
+        whole=("chunk",),
     )
+    if as_json or not found:
+        return
     if back := next((one for one in found if one.recoverable), None):
         click.echo(f"Bring one back: context-manager recover {back.chunk_id} --apply")
     if note:

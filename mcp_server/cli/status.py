@@ -1,33 +1,38 @@
-"""`context-manager status`."""
+"""`context-manager status` and `doctor`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import (
     console,
     examples,
     json_option,
     print_json,
+    print_list,
     print_result,
     print_table,
     print_text,
     visible,
     with_memory,
+    working,
 )
+from mcp_server.cli.install import this_machine
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
-    from mcp_server.pressure.log import LogStats, Spread, Tuning
+    from mcp_server.pressure.log import LogStats, Tuning
+    from mcp_server.status.doctor import Check
     from mcp_server.storage.llm_ledger import Spent
 
 VIEWS = {
@@ -57,16 +62,13 @@ def status_command(context: click.Context, as_json: bool) -> None:
         raise click.UsageError(f"--json comes after the view: status {context.invoked_subcommand} --json")
 
 
-def _view_command(view: str, about: str) -> None:
-    @status_command.command(view, help=about)
+for name, about in VIEWS.items():
+
+    @status_command.command(name, help=about)
     @click.option("--session", help="Only this conversation.")
     @json_option
-    def show(session: str | None, as_json: bool) -> None:
+    def show(session: str | None, as_json: bool, view: str = name) -> None:
         _report(view, session, as_json)
-
-
-for name, about in VIEWS.items():
-    _view_command(name, about)
 
 
 def _report(view: str, session: str | None, as_json: bool) -> None:
@@ -110,28 +112,27 @@ def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> N
     found = with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
-    if as_json:
-        print_json(found)
-    elif notify_if_pct is not None:
+    if notify_if_pct is not None and not as_json:
         for one in found:
             print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
-    elif not found:
-        click.echo("No conversation is open. (session list shows those that have ended.)")
-    else:
-        rows = [
-            (
-                one.session_id,
-                _gauge(one.pct_used, one.current_tokens, one.limit),
-                _gauge(one.client_pct, one.client_tokens, one.limit),
-                one.memcached_chunks,
-                one.cold_storage_chunks,
-                one.next_step,
-                _short(one.title),
-            )
-            for one in found
-        ]
-        columns = ("session", "live", "client's own", "chunks", "cold", "what comes next", "title")
-        print_table(columns, rows, right=("chunks", "cold"), whole=("session", "live", "client's own"))
+        return
+    print_list(
+        found,
+        as_json,
+        "No conversation is open. (session list shows those that have ended.)",
+        ("session", "live", "client's own", "chunks", "cold", "what comes next", "title"),
+        lambda one: (
+            one.session_id,
+            _gauge(one.pct_used, one.current_tokens, one.limit),
+            _gauge(one.client_pct, one.client_tokens, one.limit),
+            one.memcached_chunks,
+            one.cold_storage_chunks,
+            one.next_step,
+            _short(one.title),
+        ),
+        right=("chunks", "cold"),
+        whole=("session", "live", "client's own"),
+    )
 
 
 def _short(title: str) -> str:
@@ -160,32 +161,28 @@ def costs_(days: int, as_json: bool) -> None:
     elif not found.days:
         click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
     else:
-        for title, rows in (("purpose", found.purposes), ("day", found.days)):
-            console().print(_costs_table(title, dict(rows), found))
-        click.echo(_summary(found))
+        for title, of_title in (("purpose", found.purposes), ("day", found.days)):
+            table = _table(title, ("calls", "failed", "tokens in", "tokens out", "cost"))
+            for name, spent in of_title.items():
+                counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
+                table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
+            console().print(table)
+        today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
+        if found.priced:
+            of_day = f"{_money(found.today, found)} of ${found.daily_usd:g}"
+            click.echo(f"{today}, {of_day}. A month like this: {_money(found.month, found)}.")
+        else:
+            click.echo(f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known.")
 
 
-def _costs_table(title: str, rows: dict[str, Spent], found: Costs) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (title, "calls", "failed", "tokens in", "tokens out", "cost"):
-        table.add_column(name, justify="left" if name == title else "right")
-    for name, spent in rows.items():
-        counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
-        table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
-    return table
-
-
-def _summary(found: Costs) -> str:
-    today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
-    if not found.priced:
-        return f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known."
-    return (
-        f"{today}, {_money(found.today, found)} of ${found.daily_usd:g}."
-        f" A month like this: {_money(found.month, found)}."
+def _table(first: str, numbers: Sequence[str], title: str = "", last: Sequence[str] = ()) -> Table:
+    """Returns a table with a column of names, columns of numbers, and the columns `last`."""
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold") if title else None, title_justify="left"
     )
+    for name in (first, *numbers, *last):
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=bool(title))
+    return table
 
 
 def _money(spent: Spent, found: Costs) -> str:
@@ -196,25 +193,21 @@ LOGS_BAR = 40
 """Characters of the longest bar."""
 
 
-class Since(click.ParamType[datetime]):
-    """A day, a month or `7d`, as `search` takes it, in UTC."""
+def start_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """Returns the start, in UTC, of a day, a month or `7d`, as `search` takes it."""
+    from mcp_server.search.query import period
 
-    name = "date"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from mcp_server.search.query import period
-
-        if isinstance(value, datetime):
-            return value
-        named = period(value, datetime.now(UTC))
-        if named is None:
-            self.fail(f"{value!r} is not a date; write 2026-03-01, 2026-03, today, yesterday or 7d", param, ctx)
-        return named[0]
+    if value is None:
+        return None
+    named = period(value, datetime.now(UTC))
+    if named is None:
+        raise click.BadParameter(f"{value!r} is not a date; write 2026-03-01, 2026-03, today, yesterday or 7d")
+    return named[0]
 
 
 @status_command.command("logs")
 @click.option("--session", help="Only of this conversation.")
-@click.option("--since", type=Since(), help="From then on (UTC): 2026-03-01, yesterday, 7d.")
+@click.option("--since", metavar="DATE", callback=start_of, help="From then on (UTC): 2026-03-01, yesterday, 7d.")
 @json_option
 def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
     """Show why chunks were dropped, and what that saved.
@@ -244,12 +237,11 @@ def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
 
 
 def _page(found: Tuning) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     stats = found.stats
+    first, last = ((stamp or "")[:16].replace("T", " ") for stamp in (stats.first, stats.last))
     yield Text.assemble(
         ("logs  ", "dim"),
-        f"{_time(stats.first)} to {_time(stats.last)}: ",
+        f"{first} to {last}: ",
         ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count),
     )
     yield from _chart("Why chunks were dropped", stats.reasons)
@@ -270,17 +262,10 @@ def _page(found: Tuning) -> Iterator[RenderableType]:
 
 
 def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
-    """Yields a chart with a bar for each count; the longest has `BAR` cells."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     if not counts:
         return
     most, total = max(counts.values()), sum(counts.values())
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold"), title_justify="left")
-    for name in ("", "count", "share", ""):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = _table("", ("count", "share"), title, ("",))
     for name, count in counts.items():
         bar = Text("█" * max(1 if count else 0, round(LOGS_BAR * count / most)) if most else "", "cyan")
         table.add_row(visible(name), f"{count:,}", f"{count / total:.0%}" if total else "", bar)
@@ -288,34 +273,18 @@ def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
 
 
 def _savings(stats: LogStats) -> Iterator[RenderableType]:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     rows = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
     if not rows:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text("Tokens saved", "bold"), title_justify="left")
-    for name in ("", "times", "total", "least", "median", "mean", "most", ""):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = _table("", ("times", "total", "least", "median", "mean", "most"), "Tokens saved", ("",))
     highest = max(one.total for _, one in rows)
     for name, one in rows:
-        table.add_row(
-            name,
-            *_numbers(one),
-            Text("█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0), "green"),
-        )
+        numbers = (f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
+        bar = "█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0)
+        table.add_row(name, *numbers, Text(bar, "green"))
     yield table
     if stats.summarised:
         yield Text(f"  {stats.summarised:,} chunks were summarised, their originals are in cold storage", "dim")
-
-
-def _numbers(one: Spread) -> tuple[str, ...]:
-    return tuple(f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
-
-
-def _time(stamp: str | None) -> str:
-    return (stamp or "")[:16].replace("T", " ")
 
 
 @status_command.command("clarity")
@@ -336,3 +305,51 @@ def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")
         print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
+
+
+@click.command("doctor", epilog=examples("doctor", "doctor --secrets"))
+@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
+@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
+@json_option
+def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
+    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
+
+    Exits with 1 if an important check fails.
+    """
+    from mcp_server.clients.installers.chain import examine_chain
+    from mcp_server.status.doctor import examine, examine_secrets, repair
+
+    machine = this_machine()
+
+    async def act(memory: Memory) -> tuple[Check, ...]:
+        for line in await repair(memory) if mending else ():
+            click.echo(visible(f"repaired: {line}"), err=True)
+        with working("Looking …"):
+            if secrets:
+                return (await examine_secrets(memory),)
+            chain = await examine_chain(memory, machine) if memory.disk.here else ()
+            return (*await examine(memory), *chain)
+
+    checks = with_memory(act)
+    if as_json:
+        print_json(checks)
+    else:
+        _print_checks(checks)
+    if any(check.matters and not check.ok for check in checks):
+        click.get_current_context().exit(1)
+
+
+def _print_checks(checks: tuple[Check, ...]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        sign, style = ("ok", "green") if check.ok else ("NO", "bold red") if check.matters else ("--", "yellow")
+        said = Text(visible(check.detail))
+        if check.advice:
+            said.append(f"\n→ {visible(check.advice)}", style="bold")
+        table.add_row(Text(sign, style=style), Text(check.name), said)
+    console().print(table)
+    broken = sum(check.matters and not check.ok for check in checks)
+    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

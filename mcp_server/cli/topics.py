@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from mcp_server.cli.command import (
     apply_option,
@@ -13,6 +19,7 @@ from mcp_server.cli.command import (
     examples,
     json_option,
     print_json,
+    print_list,
     print_result,
     print_table,
     print_text,
@@ -21,15 +28,11 @@ from mcp_server.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
     from mcp_server.context.try_message import Trial
     from mcp_server.memory import Memory
-    from mcp_server.topics.gate_log import GateTuning
+    from mcp_server.topics.gate_log import Quality
     from mcp_server.topics.judge import Verdict
-    from mcp_server.topics.listing import Switched, TopicRow, TopicsView
+    from mcp_server.topics.listing import Switched, TopicsView
     from mcp_server.topics.topic import Direction
 
 
@@ -62,17 +65,13 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
     if as_json:
         print_json(found)
         return
-    for part in view(found, show_all=show_all):
+    for part in _parts(found, show_all=show_all):
         console().print(part)
     if show_text and found.text:
         print_text(f"\n{found.text}")
 
 
-def view(found: Trial, *, show_all: bool = False) -> Iterator[RenderableType]:
-    """Yields the parts of the view, from top to bottom."""
-    from rich.rule import Rule
-    from rich.text import Text
-
+def _parts(found: Trial, *, show_all: bool) -> Iterator[RenderableType]:
     said = "an agent's answer" if found.heard.direction == "output" else "a message"
     yield Rule(Text(f"what {said} would bring in", style="bold"), align="left", style="dim")
     yield Text.assemble(("message  ", "dim"), visible(found.heard.text)[:500])
@@ -97,8 +96,6 @@ def view(found: Trial, *, show_all: bool = False) -> Iterator[RenderableType]:
 
 
 def _verdict(found: Trial, one: Verdict) -> Iterator[Text]:
-    from rich.text import Text
-
     mark, style = ("●", "bold green") if one.active else ("○", "dim")
     yield Text("")
     yield Text.assemble(
@@ -128,23 +125,14 @@ def _verdict(found: Trial, one: Verdict) -> Iterator[Text]:
     )
     yield Text.assemble(("  tier 3  ", "dim"), visible(one.decision.routed.why))
     if one.by != "none":
-        yield Text.assemble(("          ", "dim"), (visible(one.why), "green" if one.active else "yellow"), _sum(one))
-
-
-def _sum(one: Verdict) -> Text:
-    from rich.text import Text
-
-    if one.by != "arithmetic":
-        return Text("")
-    said = one.decision.deliberation
-    parts = " + ".join(f"{name} {value:.3f}" for name, value in said.terms.items() if value)
-    return Text(f"   {parts.replace('+ meant -', '− meant ')}", "dim")
+        terms = one.decision.deliberation.terms.items() if one.by == "arithmetic" else ()
+        parts = " + ".join(f"{name} {value:.3f}" for name, value in terms if value)
+        total = (f"   {parts.replace('+ meant -', '− meant ')}" if one.by == "arithmetic" else "", "dim")
+        yield Text.assemble(("          ", "dim"), (visible(one.why), "green" if one.active else "yellow"), total)
 
 
 def _where(text: str, start: int, end: int) -> Text:
     """Returns the match with a few characters around it."""
-    from rich.text import Text
-
     before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
     return Text.assemble(
         ("…" if start > AROUND else "") + visible(before),
@@ -158,8 +146,6 @@ def _where(text: str, start: int, end: int) -> Text:
 
 def bar(score: float, threshold: float) -> Text:
     """Returns a score as a bar, with a mark at its threshold."""
-    from rich.text import Text
-
     filled, mark = (min(BAR - 1, round(BAR * value / FULL)) for value in (score, threshold))
     cells = ["━" if place < filled else "·" for place in range(BAR)]
     cells[mark] = "┃"
@@ -170,10 +156,6 @@ def bar(score: float, threshold: float) -> Text:
 
 
 def _injected(found: Trial) -> Iterator[RenderableType]:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     if not found.items:
         yield Text("\nNothing would come into the context.", "dim")
         return
@@ -237,43 +219,30 @@ def list_(session: str | None, as_json: bool) -> None:
         print_text(f"! {problem}")
 
 
-@topics_command.command("activate")
-@click.argument("name")
-@session_option
-@json_option
-def activate(name: str, session: str | None, as_json: bool) -> None:
-    """Switch a topic on in a conversation, until you switch it off."""
-    _switch(name, session, True, as_json)
+for verb, on, about in (
+    ("activate", True, "Switch a topic on in a conversation, until you switch it off."),
+    ("deactivate", False, "Switch a topic off in a conversation, whatever its triggers."),
+):
 
+    @topics_command.command(verb, help=about)
+    @click.argument("name")
+    @session_option
+    @json_option
+    def switch_(name: str, session: str | None, as_json: bool, on: bool = on) -> None:
+        from mcp_server.relevance.clarity import session_meant
+        from mcp_server.topics.listing import switch
 
-@topics_command.command("deactivate")
-@click.argument("name")
-@session_option
-@json_option
-def deactivate(name: str, session: str | None, as_json: bool) -> None:
-    """Switch a topic off in a conversation, whatever its triggers."""
-    _switch(name, session, False, as_json)
+        async def act(memory: Memory) -> Switched:
+            return await switch(memory, name, await session_meant(memory, session), on=on)
+
+        done = with_memory(act)
+        print_result(done, done.markdown, as_json)
 
 
 topics_command.add_command(test)
 
 
-def _switch(name: str, session: str | None, on: bool, as_json: bool) -> None:
-    from mcp_server.relevance.clarity import session_meant
-    from mcp_server.topics.listing import switch
-
-    async def act(memory: Memory) -> Switched:
-        return await switch(memory, name, await session_meant(memory, session), on=on)
-
-    done = with_memory(act)
-    print_result(done, done.markdown, as_json)
-
-
 def _table(view: TopicsView) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     title = f"topics in session {view.session}" if view.session else "topics"
     table = Table(title=Text(visible(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("topic", "state", "set off by", "activation", "priority", "triggers"):
@@ -281,14 +250,9 @@ def _table(view: TopicsView) -> Table:
     for row in view.topics:
         name = Text(visible(row.name)) + Text(" !" if row.problem else "", "bold red")
         cells = (row.activation, row.priority, row.triggers)
-        table.add_row(name, Text(_state(row), STYLES[row.state]), visible(row.by), *cells)
+        state = f"active, {row.left} more" if row.state == "active" and row.left is not None else row.state
+        table.add_row(name, Text(state, STYLES[row.state]), visible(row.by), *cells)
     return table
-
-
-def _state(row: TopicRow) -> str:
-    if row.state != "active":
-        return row.state
-    return "active" if row.left is None else f"active, {row.left} more"
 
 
 USEFUL = {True: "yes", False: "no", None: ""}
@@ -304,33 +268,29 @@ def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> No
     from mcp_server.topics.gate_log import decisions
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
-        found = []
-        for line in decisions(memory):
-            if topic in (None, line.get("topic_name")) and session in (None, line.get("session_id")):
-                found.append(line)
-                if len(found) == limit:
-                    break
-        return found
+        found = (
+            line
+            for line in decisions(memory)
+            if topic in (None, line.get("topic_name")) and session in (None, line.get("session_id"))
+        )
+        return list(islice(found, limit))
 
-    found = with_memory(ask)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("No decision is logged. (`context-manager topics test MESSAGE` shows how one comes about)")
-    else:
-        rows = [
-            (
-                str(line.get("timestamp", ""))[:16].replace("T", " "),
-                line.get("topic_name"),
-                "in" if line.get("gate_result") else "out",
-                f"{line.get('tier2_score') or 0:.3f}",
-                ", ".join(line.get("matched") or ()) or "likeness",
-                line.get("why"),
-                USEFUL.get(line.get("was_useful"), ""),
-            )
-            for line in found
-        ]
-        print_table(("at (UTC)", "topic", "", "score", "matched", "why", "useful"), rows, right=("score",))
+    print_list(
+        with_memory(ask),
+        as_json,
+        "No decision is logged. (`context-manager topics test MESSAGE` shows how one comes about)",
+        ("at (UTC)", "topic", "", "score", "matched", "why", "useful"),
+        lambda line: (
+            str(line.get("timestamp", ""))[:16].replace("T", " "),
+            line.get("topic_name"),
+            "in" if line.get("gate_result") else "out",
+            f"{line.get('tier2_score') or 0:.3f}",
+            ", ".join(line.get("matched") or ()) or "likeness",
+            line.get("why"),
+            USEFUL.get(line.get("was_useful"), ""),
+        ),
+        right=("score",),
+    )
 
 
 @topics_command.command("tune")
@@ -343,17 +303,10 @@ def tune(apply: bool, as_json: bool) -> None:
     """
     from mcp_server.topics.gate_log import tune as run
 
-    async def ask(memory: Memory) -> GateTuning:
-        return await run(memory, apply=apply)
-
-    found = with_memory(ask)
+    found = with_memory(lambda memory: run(memory, apply=apply))
     if as_json:
         print_json(found)
-    else:
-        _print(found)
-
-
-def _print(found: GateTuning) -> None:
+        return
     click.echo(f"{found.logged:,} decisions logged, {found.known:,} of them with a known use")
     for one in found.nuisances:
         print_text(
@@ -363,30 +316,19 @@ def _print(found: GateTuning) -> None:
     if not found.proposals:
         click.echo("No threshold would have decided better. (At least 8 decisions of a topic must have a known use.)")
         return
-    rows = [
-        (
-            one.topic,
-            one.known,
-            f"{one.threshold:.2f}",
-            f"{one.proposed:.2f}",
-            f"{one.before.precision:.2f} → {one.after.precision:.2f}",
-            f"{one.before.recall:.2f} → {one.after.recall:.2f}",
-        )
+    rows: list[tuple[object, ...]] = [
+        (one.topic, one.known, f"{one.threshold:.2f}", f"{one.proposed:.2f}", *_change(one.before, one.after))
         for one in found.proposals
     ]
-    rows.append(
-        (
-            "all topics",
-            found.known,
-            "",
-            "",
-            f"{found.before.precision:.2f} → {found.after.precision:.2f}",
-            f"{found.before.recall:.2f} → {found.after.recall:.2f}",
-        )
-    )
+    rows.append(("all topics", found.known, "", "", *_change(found.before, found.after)))
     numbers = ("known", "threshold", "proposed")
     print_table(("topic", *numbers, "precision", "recall"), rows, right=numbers, title="Thresholds")
     if found.written:
         print_text(f"written: {', '.join(found.written)}")
     else:
         click.echo("Nothing is written. `topics tune --apply` puts them into the topics' files.")
+
+
+def _change(before: Quality, after: Quality) -> list[str]:
+    pairs = ((before.precision, after.precision), (before.recall, after.recall))
+    return [f"{old:.2f} → {new:.2f}" for old, new in pairs]

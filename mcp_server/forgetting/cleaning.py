@@ -77,7 +77,6 @@ def cleaned(path: str, data: bytes, request: Forgotten) -> Cleaned:
 
 
 def finds(data: bytes, request: Forgotten) -> bool:
-    """Returns whether the bytes contain a text of a request."""
     return request.holds(_text(data)[0])
 
 

@@ -65,11 +65,9 @@ class Receipt:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is no copy at all."""
         return not self.copies and not self.state_rows and not self.history.commits and not self.versions
 
     def as_dict(self) -> dict[str, object]:
-        """Returns JSON values."""
         return {
             "id": self.id,
             "done": self.done,
@@ -120,13 +118,21 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
+    request, found, rows, similar = await _look(memory, target)
+    has_git = await run_sync(memory.git.available)
+    survey = await run_sync(History(memory.disk.root).survey, request) if has_git else Survey(0)
+    versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
+    return Receipt(request.id, False, found, rows, survey, similar=similar, versions=versions)
+
+
+async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[Copy, ...], int, tuple[str, ...]]:
+    """Returns the request, every file with a copy, the number of rows of the state, and places inside longer words."""
     request, runs = await resolve_target(memory, target)
     request, found = await run_sync(_found, memory, request, runs)
     rows = await memory.state.held(request)
-    similar = await run_sync(_inside_words, memory, request, runs)
-    survey = await run_sync(_survey, memory, request)
-    versions = await run_sync(_versions, memory, request)
-    return Receipt(request.id, False, found, sum(rows.values()), survey, similar=similar, versions=versions)
+    copies = Copies(memory.files)
+    similar = await run_sync(lambda: tuple(place for run in runs for place in copies.inside_words(request, run)))
+    return request, found, sum(rows.values()), similar
 
 
 async def forget(
@@ -142,15 +148,12 @@ async def forget(
         if history and memory.disk.here:
             await run_sync(History(memory.disk.root).check)
         step("looking for copies")
-        request, runs = await resolve_target(memory, target)
-        request, found = await run_sync(_found, memory, request, runs)
-        rows = await memory.state.held(request)
-        similar = await run_sync(_inside_words, memory, request, runs)
+        request, found, rows, similar = await _look(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
         done = await _perform(_Run(memory, intent, request, step))
-        return replace(done, copies=found, state_rows=sum(rows.values()), similar=similar)
+        return replace(done, copies=found, state_rows=rows, similar=similar)
 
 
 async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
@@ -165,7 +168,6 @@ async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
 
 
 def unfinished(memory: Memory) -> list[str]:
-    """Returns the ids of requests that are not complete."""
     return [intent.request.id for intent in ForgetIntents(memory.files).all()]
 
 
@@ -214,21 +216,6 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
     if stems:
         found = list(copies.find(request))
     return request, tuple(replace(copy, new_path=renames.get(copy.path)) for copy in found)
-
-
-def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
-    copies = Copies(memory.files)
-    return tuple(place for run in runs for place in copies.inside_words(request, run))
-
-
-def _survey(memory: Memory, request: Forgotten) -> Survey:
-    if not memory.git.available():
-        return Survey(0)
-    return History(memory.disk.root).survey(request)
-
-
-def _versions(memory: Memory, request: Forgotten) -> int | None:
-    return None if memory.disk.here else len(Copies(memory.files).stale_versions(request))
 
 
 # ---------------------------------------------------------------- doing

@@ -55,7 +55,6 @@ class Wanted:
     _came: anyio.Event = field(default_factory=anyio.Event)
 
     def add(self, paths: Iterable[str] | None) -> None:
-        """Adds paths; None stands for all files."""
         self.everything = self.everything or paths is None
         self.paths.update(paths or ())
         self._came.set()

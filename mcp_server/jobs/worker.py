@@ -96,7 +96,6 @@ def begin() -> tuple[Work, str, dict[str, str]]:
 
 
 def do(work: Work, opening: AbstractAsyncContextManager[Memory]) -> None:
-    """Opens the workspace and does the ordered work."""
     import logging
 
     from mcp_server.garbage import look_seldom

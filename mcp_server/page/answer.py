@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,8 +24,13 @@ from mcp_server.page.door import Visit
 FOLDER = Path(__file__).parent
 
 
+def rendered(template: str, **values: object) -> str:
+    """Returns the HTML of a template."""
+    return _templates().get_template(template).render(values)
+
+
 @cache
-def templates() -> Environment:
+def _templates() -> Environment:
     """Returns the templates. They escape all text, and undefined names raise an error."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
@@ -34,14 +40,10 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["number"] = lambda value: f"{value:,}"
-    made.filters["plural"] = _plural
+    made.filters["plural"] = lambda count, noun, plural="": f"{count:,} {noun if count == 1 else plural or noun + 's'}"
     made.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
     made.filters["size"] = _size
     return made
-
-
-def _plural(count: int, noun: str, plural: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def _size(count: int) -> str:
@@ -49,6 +51,16 @@ def _size(count: int) -> str:
         if count >= size:
             return f"{count / size:,.0f} {unit}"
     return f"{count:,} bytes"
+
+
+def mark_of(text: str) -> str:
+    """Returns a short hash of a text, which tells whether it has changed since it was shown."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def number_in(text: str | None, default: int = 0) -> int:
+    """Returns the number that a field of a form or address has, or `default`."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 SCREENS = (
@@ -98,15 +110,16 @@ class Page:
         notice = ""
         if not template.startswith("_"):
             notice, self.visit.notice = self.visit.notice, ""
+        path, query = self.request.url.path, self.query
         frame = {
             "screens": SCREENS,
-            "path": self.request.url.path,
-            "query": self.query,
-            "here": self._here(),
+            "path": path,
+            "query": query,
+            "here": f"{path}?{urlencode(query)}" if query else path,
             "notice": notice,
             "when": self.when,
         }
-        return HTMLResponse(templates().get_template(template).render(values | frame))
+        return HTMLResponse(rendered(template, **(values | frame)))
 
     def fail(self, status: int, text: str) -> HTMLResponse:
         """Returns an error page, or only the error message if htmx requested a fragment."""
@@ -122,10 +135,6 @@ class Page:
         wanted = form.get("back", "")
         own = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
         return RedirectResponse(wanted if own else to, 303)
-
-    def _here(self) -> str:
-        """Returns the path and the query parameters of this request."""
-        return f"{self.request.url.path}?{urlencode(self.query)}" if self.query else self.request.url.path
 
 
 Handler = Callable[[Page], Awaitable[Response]]

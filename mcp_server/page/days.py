@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import history
 from mcp_server.memory import Memory
-from mcp_server.page.answer import ME, Page, Routes
+from mcp_server.page.answer import ME, Page, Routes, mark_of
 from mcp_server.storage.checkpoint_files import Head
 from mcp_server.storage.history_values import Commit
 from mcp_server.storage.values import SessionRow
@@ -48,7 +47,6 @@ class Day:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Returns the number of events of each kind."""
         compacted = sum(one.reason in COMPACTED for one in self.checkpoints)
         numbers = (len(self.sessions), len(self.commits), len(self.checkpoints) - compacted, compacted)
         return dict(zip(KINDS, numbers, strict=True))
@@ -89,7 +87,6 @@ async def show_days(page: Page) -> Response:
 
 
 async def show_commit(page: Page) -> Response:
-    """Returns the changes of a commit."""
     found = await history.show(page.memory, page.request.path_params["commit"])
     head, _, message = found.about.partition("\n\n")
     return page.show(
@@ -130,7 +127,7 @@ async def show_checkpoint(page: Page) -> Response:
         notes=notes,
         trouble=trouble,
         changes=difference != NOTHING,
-        mark=_mark(difference),
+        mark=mark_of(neutralise(difference)),
         text=split_front_matter(stored.shown_text(then)).body.strip(),
         why=stored.WHY.get(then.reason, then.reason),
     )
@@ -142,7 +139,7 @@ async def go_back(page: Page) -> Response:
     number = page.request.path_params["id"]
     knowledge = form.get("knowledge") == "yes"
     plan = await restore(page.memory, number, ME, apply=False, knowledge=knowledge)
-    if _mark(plan.difference) != form.get("mark"):
+    if mark_of(neutralise(plan.difference)) != form.get("mark"):
         return page.back(
             {"back": f"/days/checkpoint/{number}" + ("?knowledge=yes" if knowledge else "")},
             "/days",
@@ -168,10 +165,6 @@ async def _days(memory: Memory) -> tuple[dict[str, Day], str]:
     except ContextManagerError as error:
         trouble = str(error)
     return days, trouble
-
-
-def _mark(text: str) -> str:
-    return hashlib.sha256(neutralise(text).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 ROUTES: Routes = (

@@ -16,16 +16,12 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CODE_SECONDS = 60.0
 """Seconds in which a one-time code is valid."""
@@ -72,16 +68,13 @@ class Door:
 
     @property
     def cookie(self) -> str:
-        """Returns the name of the cookie."""
         return f"cm-{self.port}"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Returns the values of `Host` that name this server."""
         return frozenset(f"{name}:{self.port}" for name in LOOPBACK)
 
     def new_code(self) -> str:
-        """Returns a new one-time code."""
         code = secrets.token_urlsafe(32)
         self._codes[code] = self.now() + CODE_SECONDS
         while len(self._codes) > MAX_CODES:
@@ -107,11 +100,9 @@ class Door:
         return value
 
     def visit(self, cookie: str | None) -> Visit | None:
-        """Returns the signed-in browser with this cookie, or None."""
         return self._visits.get(cookie or "")
 
     def leave(self, cookie: str | None) -> None:
-        """Makes a cookie invalid."""
         self._visits.pop(cookie or "", None)
 
 

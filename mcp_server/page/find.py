@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from anyio.to_thread import run_sync
 from starlette.responses import RedirectResponse, Response
@@ -12,8 +13,8 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import list_projects, project_asked
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.model import Hit
-from mcp_server.page.answer import ME, Page, Routes
-from mcp_server.page.passages import CONVERSATIONS, Passages, Words, where
+from mcp_server.page.answer import ME, Page, Routes, number_in
+from mcp_server.page.passages import CONVERSATIONS, Passages, Words, largest_first, where
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.text.transcript import PlacedTurn
 
@@ -65,7 +66,7 @@ async def show_search(page: Page) -> Response:
             trouble = str(error)
         else:
             results = [
-                Result(hit, text, _where(hit), sorted(((k, v) for k, v in hit.terms.items() if v > 0), key=_worth))
+                Result(hit, text, _where(hit), largest_first(hit.terms.items()))
                 for hit, text in zip(answer.hits, answer.snippets, strict=True)
                 if not speaker or hit.passage.role == speaker
             ]
@@ -120,7 +121,7 @@ async def show_file(page: Page) -> Response:
     lines = await run_sync(Passages(page.memory).lines, path)
     if not lines:
         raise NotFound(f"{path} is not there any more, or it is empty")
-    line = _number(page.query.get("line"), 1)
+    line = number_in(page.query.get("line"), 1)
     first = max(0, line - 1 - MAX_LINES // 2)
     return page.show(
         "file.html", file=path, lines=lines[first : first + MAX_LINES], first=first + 1, line=line, count=len(lines)
@@ -129,8 +130,6 @@ async def show_file(page: Page) -> Response:
 
 async def show_source(page: Page) -> Response:
     """Redirects to the message that the source of a line, `TRANSCRIPT#TURN`, names."""
-    from urllib.parse import urlencode
-
     path, _, turn = page.query.get("of", "").rpartition("#")
     return RedirectResponse(f"/find/passage?{urlencode({'path': path, 'turn': turn})}", 303)
 
@@ -143,14 +142,10 @@ def _path(page: Page) -> str:
 
 
 def _meant(turns: Sequence[PlacedTurn], query: dict[str, str]) -> PlacedTurn:
-    number = _number(query.get("turn"), 0)
-    line = _number(query.get("line"), turns[0].start)
+    number = number_in(query.get("turn"))
+    line = number_in(query.get("line"), turns[0].start)
     named = (one for one in turns if one.turn.number == number) if number else iter(())
     return next(named, None) or next((one for one in turns if one.start <= line <= one.end), turns[0])
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 def _where(hit: Hit) -> str:
@@ -159,10 +154,6 @@ def _where(hit: Hit) -> str:
         day = f"{passage.at:%Y-%m-%d}" if passage.at else ""
         return " · ".join(filter(None, (passage.speaker or passage.role, day, passage.title)))
     return where(Words("", passage.path, 1, 1))
-
-
-def _worth(term: tuple[str, float]) -> float:
-    return -term[1]
 
 
 ROUTES: Routes = (

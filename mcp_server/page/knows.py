@@ -6,8 +6,7 @@ hash of the line that it shows. If the file has another line by then, the change
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
@@ -23,10 +22,10 @@ from mcp_server.knowledge.editing import NewFact
 from mcp_server.knowledge.prune_knowledge import archive_files
 from mcp_server.knowledge.remember import remember
 from mcp_server.memory import Memory
-from mcp_server.page.answer import ME, Page, Routes
+from mcp_server.page.answer import ME, Page, Routes, mark_of, number_in
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words
 from mcp_server.storage.templates import is_untouched_template
-from mcp_server.text.destinations import CLOSED, DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
+from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
 from mcp_server.text.entries import Entry, entries, written
 from mcp_server.text.markdown import split_front_matter
 
@@ -51,17 +50,17 @@ _PROJECTS = "knowledge/projects/"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry of a page, at lines `first` to `last` of its file. `mark` is a hash of its text, which detects changes
-    by others."""
+    """An entry of a page, at lines `first` to `last` of its file."""
 
     path: str
-    section: str
-    said: str
-    day: str
-    sources: Sequence[str]
+    entry: Entry
     first: int
     last: int
-    mark: str
+
+    @property
+    def mark(self) -> str:
+        """Returns a hash of the entry's text, which detects changes by others."""
+        return mark_of(self.entry.text)
 
     @property
     def project(self) -> str:
@@ -85,12 +84,12 @@ async def show_lines(page: Page) -> Response:
         found = [one for one in found if one.project == project]
     if words:
         folded = words.casefold()
-        found = [one for one in found if folded in one.said.casefold()]
+        found = [one for one in found if folded in one.entry.said.casefold()]
     counts = dict.fromkeys(VIEWS, 0)
     for one in found:
         counts[view_of(one)] += 1
     view = view or next((name for name, count in counts.items() if count), "rules")
-    chosen = sorted((one for one in found if view_of(one) == view), key=lambda one: one.day, reverse=True)
+    chosen = sorted((one for one in found if view_of(one) == view), key=lambda one: one.entry.date, reverse=True)
     return page.show(
         "knows.html",
         lines=chosen[:SHOWN],
@@ -107,8 +106,7 @@ async def show_lines(page: Page) -> Response:
 
 
 def view_of(line: Line) -> str:
-    """Returns the view that shows a line."""
-    if line.section in ENDED or line.section == CLOSED:
+    if line.entry.section in ENDED:
         return "ended"
     if line.path.startswith("knowledge/people/"):
         return "people"
@@ -116,7 +114,7 @@ def view_of(line: Line) -> str:
         return "memory"
     if line.path.startswith("knowledge/identity/"):
         return "identity"
-    return _SECTIONS.get(line.section, "other")
+    return _SECTIONS.get(line.entry.section, "other")
 
 
 def _lines(memory: Memory) -> list[Line]:
@@ -143,28 +141,18 @@ def _paths(memory: Memory) -> Iterator[str]:
 
 
 def _line(path: str, entry: Entry, body_line: int) -> Line:
-    return Line(
-        path,
-        entry.section,
-        entry.said,
-        entry.date,
-        tuple(map(str, entry.sources)),
-        entry.start + body_line - 1,
-        entry.end + body_line - 1,
-        hashlib.sha256(entry.text.encode("utf-8", "surrogatepass")).hexdigest()[:16],
-    )
+    return Line(path, entry, entry.start + body_line - 1, entry.end + body_line - 1)
 
 
-def _find_entry(memory: Memory, form: dict[str, str]) -> tuple[Line, Entry]:
+def _find_line(memory: Memory, form: dict[str, str]) -> Line:
     """Returns the line that the parameters select. Raises Conflict if the line has changed since it was shown."""
     path, mark = memory.files.relative(form.get("path", "")), form.get("mark", "")
     split = split_front_matter(memory.files.text_or_none(path) or "")
-    same = [
-        (line, entry) for entry in entries(split.body) if (line := _line(path, entry, split.body_line)).mark == mark
-    ]
+    lines = (_line(path, entry, split.body_line) for entry in entries(split.body))
+    same = [line for line in lines if line.mark == mark]
     if not same:
         raise Conflict("this line has changed or gone since you saw it; go back, and look at it as it is now")
-    return min(same, key=lambda one: abs(one[0].first - _number(form.get("first", ""))))
+    return min(same, key=lambda line: abs(line.first - number_in(form.get("first"))))
 
 
 # ---------------------------------------------------------------- changes
@@ -172,8 +160,8 @@ def _find_entry(memory: Memory, form: dict[str, str]) -> tuple[Line, Entry]:
 
 async def show_edit(page: Page) -> Response:
     """Returns the form that corrects a line or replaces it by a newer statement."""
-    line, _ = await run_sync(_find_entry, page.memory, page.query)
-    said = [await run_sync(Passages(page.memory).turn, source) for source in line.sources]
+    line = await run_sync(_find_line, page.memory, page.query)
+    said = [await run_sync(Passages(page.memory).turn, str(source)) for source in line.entry.sources]
     return page.show(
         "edit.html", line=line, sources=[one for one in said if one], back=page.query.get("back", "/knows")
     )
@@ -185,21 +173,26 @@ async def change_line(page: Page) -> Response:
     text = form.get("text", "").strip()
     if not text:
         raise Invalid("the text is empty; to remove a line, forget it")
-    line, entry = await run_sync(_find_entry, page.memory, form)
+    line = await run_sync(_find_line, page.memory, form)
+    section = line.entry.section
     if form.get("how") == "supersede":
         fact = NewFact(
             text,
-            kind=_KINDS.get(line.section, "fact"),
+            kind=_KINDS.get(section, "fact"),
             project=line.project or "global",
-            path=None if line.section in _KINDS and not line.path.startswith("knowledge/people/") else line.path,
-            section=None if line.section in _KINDS else line.section,
+            path=None if section in _KINDS and not line.path.startswith("knowledge/people/") else line.path,
+            section=None if section in _KINDS else section,
             supersedes=f"{line.path}:{line.first}",
         )
         said = "The newer statement is in force. The older one is kept as replaced."
     else:
         # The corrected line is the user's own: without its source, extractors never rewrite it.
         fact = NewFact(
-            written(text, entry.date or None), project="global", path=line.path, action="edit", old_text=entry.text
+            written(text, line.entry.date or None),
+            project="global",
+            path=line.path,
+            action="edit",
+            old_text=line.entry.text,
         )
         said = "Corrected."
     done = await remember(page.memory, fact, ME, approved=True)
@@ -207,7 +200,6 @@ async def change_line(page: Page) -> Response:
 
 
 async def show_archive(page: Page) -> Response:
-    """Returns a dry run of archiving a page."""
     path = page.query.get("path", "")
     return page.show(
         "archive.html", plan=await archive_files(page.memory, [path], True), file=path, back=page.query.get("back", "")
@@ -215,7 +207,6 @@ async def show_archive(page: Page) -> Response:
 
 
 async def archive(page: Page) -> Response:
-    """Archives a page."""
     form = await page.form()
     done = await archive_files(page.memory, [form.get("path", "")], False)
     undo = f" To undo it: context-manager recover {done.undo[0]} --apply" if done.undo else ""
@@ -255,7 +246,7 @@ async def show_copies(page: Page) -> Response:
     return page.show(
         "_copies.html",
         plan=plan,
-        mark=_mark(words),
+        mark=mark_of(words.text),
         sentences=[*git_sentences(plan, False), ELSEWHERE],
         fields=_fields(page),
         back=page.query.get("back", "/now"),
@@ -263,7 +254,6 @@ async def show_copies(page: Page) -> Response:
 
 
 def _fields(page: Page) -> dict[str, str]:
-    """Returns the query parameters that select the passage."""
     return {name: page.query[name] for name in ("path", "line", "first", "last") if name in page.query}
 
 
@@ -271,7 +261,7 @@ async def forget_passage(page: Page) -> Response:
     """Deletes all copies of a passage. Raises Conflict if the passage has changed since it was shown."""
     form = await page.form()
     target, words = await run_sync(_target, page.memory, form)
-    if form.get("mark") != _mark(words):
+    if form.get("mark") != mark_of(words.text):
         raise Conflict("these lines have changed since you saw them, and nothing was deleted; look at them again")
     done = await forget(page.memory, target)
     copies = sum(len(copy.places) for copy in done.copies)
@@ -284,25 +274,16 @@ def _target(memory: Memory, given: dict[str, str]) -> tuple[ForgetTarget, Words]
     path = memory.files.relative(given.get("path", ""))
     passages = Passages(memory)
     if path.startswith(CONVERSATIONS):
-        line = _number(given.get("line", ""))
-        placed = next((one for one in passages.turns(path) if one.start <= line <= one.end), None)
+        placed = passages.turn_at(path, number_in(given.get("line")))
         if placed is None:
             raise NotFound("this message is not there any more")
         words = Words(placed.turn.content, path, placed.start, placed.end, placed.turn.name or placed.turn.role)
         return ForgetTarget(turn=f"{memory.transcripts.head(path).session_id}#{placed.turn.number}"), words
-    first, last = _number(given.get("first", "")), _number(given.get("last", ""))
+    first, last = number_in(given.get("first")), number_in(given.get("last"))
     rows = passages.lines(path)[max(0, first - 1) : last] if first else []
     if not rows:
         raise NotFound("these lines are not there any more")
     return ForgetTarget(path=path, lines=(first, last)), Words("\n".join(rows), path, first, last)
-
-
-def _mark(words: Words) -> str:
-    return hashlib.sha256(words.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 ROUTES: Routes = (

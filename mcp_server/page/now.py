@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from heapq import merge
@@ -22,7 +22,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.page.answer import Page, Routes
-from mcp_server.page.passages import Passages, Words, by_kind, where
+from mcp_server.page.passages import Passages, Words, by_kind, largest_first, where
 from mcp_server.storage import logs
 
 SHOWN = 40
@@ -43,20 +43,6 @@ _OWN = re.compile(r".+#(\d+)(?:-(\d+))?")
 """The id of a message, or of a range of messages, of the record's own conversation."""
 
 PAUSES = {"30m": ("30 minutes", 30), "2h": ("2 hours", 120), "1d": ("a day", 1440), "": ("until I end it", 0)}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the list: a push, a prompt without a push, or a compiled context."""
-
-    id: str
-    at: str
-    kind: str
-    prompt: str
-    why: str
-    tokens: int
-    passages: int
-    project: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +88,7 @@ async def show_list(page: Page) -> Response:
     return page.show(
         template,
         rows=rows,
-        more=rows[-1].at if more else "",
+        more=rows[-1]["at"] if more else "",
         kinds=KINDS,
         kind=kind,
         before=before,
@@ -128,9 +114,7 @@ async def show_one(page: Page) -> Response:
     if record is None:
         raise NotFound("this decision is no longer in the log, which keeps the newest ones")
     inside, outside = await candidates(memory, record)
-    rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
     shown = outside if page.query.get("all") else outside[:LEFT_OUT_SHOWN]
-    most = max((sum(value for _, value in one.terms) for one in (*inside, *shown)), default=0.0)
     return page.show(
         "push.html",
         record=record,
@@ -138,9 +122,9 @@ async def show_one(page: Page) -> Response:
         inside=inside,
         outside=shown,
         hidden=len(outside) - len(shown),
-        parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
+        parts=parts_of(record),
         reasons=Counter(_FIGURES.sub("", str(one.row.get("reason"))) for one in outside).most_common(8),
-        most=most or 1.0,
+        most=largest_sum((*inside, *shown)),
         left_out=record.get("left_out") or {},
         number=number,
     )
@@ -184,24 +168,20 @@ def _version(memory: Memory) -> str:
     return hashlib.sha256(repr(places).encode()).hexdigest()[:16]
 
 
-def _rows(memory: Memory, kind: str, before: str) -> tuple[list[Row], bool]:
-    """Returns the newest SHOWN rows before the time `before`, and whether there are older rows."""
+def _rows(memory: Memory, kind: str, before: str) -> tuple[list[dict[str, Any]], bool]:
+    """Returns the newest SHOWN rows before the time `before`, and whether there are older rows. A row is a push, a
+    prompt without a push, or a compiled context."""
     wanted = (
         record
         for record in records(memory)
         if (kind == "all" or kind_of(record) == kind) and (not before or str(record.get("at")) < before)
     )
     found = [
-        Row(
-            record_id(record),
-            str(record.get("at")),
-            kind_of(record),
-            _prompt(record),
-            str(record.get("why") or ""),
-            _count(record.get("tokens")),
-            _count(record.get("passages")),
-            str(record.get("project") or ""),
-        )
+        {
+            **{name: str(record.get(name) or "") for name in ("at", "why", "project")},
+            **{name: number if isinstance(number := record.get(name), int) else 0 for name in ("tokens", "passages")},
+            **{"id": record_id(record), "kind": kind_of(record), "prompt": _prompt(record)},
+        }
         for record in islice(wanted, SHOWN + 1)
     ]
     return found[:SHOWN], len(found) > SHOWN
@@ -215,14 +195,16 @@ def _prompt(record: Mapping[str, Any]) -> str:
     )
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def parts_of(parts: list[tuple[str, int]], tokens: int) -> list[tuple[str, int]]:
-    """Returns the parts of a bar, with a part for headings and separators if the parts do not add up to `tokens`."""
-    rest = tokens - sum(count for _, count in parts)
+def parts_of(record: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Returns the tokens of a record by kind of source, and those of headings and separators if they do not add up."""
+    parts = by_kind([row for row in record.get("considered") or () if isinstance(row, dict)])
+    rest = int(record.get("tokens") or 0) - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
+
+
+def largest_sum(shown: Iterable[Candidate]) -> float:
+    """Returns the largest sum of a candidate's terms, which fills a bar."""
+    return max((sum(value for _, value in one.terms) for one in shown), default=0.0) or 1.0
 
 
 async def candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
@@ -246,9 +228,8 @@ def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> t
         words = (passages.turn(f"{transcript}#{own[1]}") if own else None) or passages.of(place, title)
         # A push's `terms` and a receipt's `relevance` are summed; a receipt's `terms` are factors.
         summed = row.get("relevance") or ({} if kind_of(record) == "compiled" else row.get("terms")) or {}
-        terms = [(str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float)]
-        terms = sorted(((name, value) for name, value in terms if value > 0), key=lambda one: -one[1])
-        one = Candidate(words, where(words), row, terms, float(row.get("charge") or 0.0))
+        terms = ((str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float))
+        one = Candidate(words, where(words), row, largest_first(terms), float(row.get("charge") or 0.0))
         (inside if row.get("included") else outside).append(one)
     return inside, outside
 

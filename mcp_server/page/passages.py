@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcp_server.errors import ContextManagerError, NotFound
@@ -55,12 +55,10 @@ class Passages:
         found = _PLACE.fullmatch(place)
         path, first, last = (found[1], int(found[2]), int(found[3])) if found else (place, 1, 1)
         if path.startswith(CONVERSATIONS):
-            placed = next((one for one in self.turns(path) if one.start <= first <= one.end), None)
+            placed = self.turn_at(path, first)
             if placed is None:
                 return Words(title or path, path, first, last, gone=True)
-            turn = placed.turn
-            text = self._part(placed, first, last) or turn.content
-            return Words(_flat(text), path, placed.start, placed.end, turn.name or turn.role, f"{turn.at:%Y-%m-%d}")
+            return _said(path, placed, _part(placed, first, last))
         lines = self.lines(path)
         chosen = lines[first - 1 : last] if found else []
         if not lines or (found and not chosen):
@@ -77,27 +75,22 @@ class Passages:
         found = _PLACE.fullmatch(place)
         if found is not None:
             path, first, last = found[1], int(found[2]), int(found[3])
-            placed = next((one for one in self.turns(path) if one.start <= first <= one.end), None)
+            placed = self.turn_at(path, first)
             rows = self.lines(path)[first - 1 : last]
-            text = self._part(placed, first, last) or placed.turn.content if placed else "\n".join(rows)
+            text = _part(placed, first, last) if placed else "\n".join(rows)
             if text.strip():
                 return text
         raise NotFound("this passage is not there any more; it was changed or forgotten")
 
-    def _part(self, placed: PlacedTurn, first: int, last: int) -> str:
-        """Returns the part of a message that is at lines `first` to `last` of its file."""
-        rows = placed.turn.content.split("\n")
-        return "\n".join(rows[max(0, first - placed.content_line) : max(0, last - placed.content_line + 1)])
-
     def turn(self, source: str) -> Words | None:
         """Returns the message `TRANSCRIPT#TURN`, or None if it does not exist."""
         path, _, number = source.rpartition("#")
-        for placed in self.turns(path):
-            if str(placed.turn.number) == number:
-                turn = placed.turn
-                day = f"{turn.at:%Y-%m-%d}"
-                return Words(_flat(turn.content), path, placed.start, placed.end, turn.name or turn.role, day)
-        return None
+        placed = next((one for one in self.turns(path) if str(one.turn.number) == number), None)
+        return _said(path, placed, placed.turn.content) if placed else None
+
+    def turn_at(self, path: str, line: int) -> PlacedTurn | None:
+        """Returns the message at a line of a transcript, or None."""
+        return next((one for one in self.turns(path) if one.start <= line <= one.end), None)
 
     def turns(self, path: str) -> tuple[PlacedTurn, ...]:
         """Returns the messages of a transcript, or () if the file is not a readable transcript."""
@@ -120,6 +113,23 @@ class Passages:
             if self._texts[path] == [""]:
                 self._texts[path] = []
         return self._texts[path]
+
+
+def _part(placed: PlacedTurn, first: int, last: int) -> str:
+    """Returns the part of a message at lines `first` to `last` of its file, or all of it if it has no text there."""
+    rows = placed.turn.content.split("\n")
+    part = "\n".join(rows[max(0, first - placed.content_line) : max(0, last - placed.content_line + 1)])
+    return part or placed.turn.content
+
+
+def _said(path: str, placed: PlacedTurn, text: str) -> Words:
+    turn = placed.turn
+    return Words(_flat(text), path, placed.start, placed.end, turn.name or turn.role, f"{turn.at:%Y-%m-%d}")
+
+
+def largest_first(terms: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Returns the positive terms of a score, largest first."""
+    return sorted(((name, value) for name, value in terms if value > 0), key=lambda term: -term[1])
 
 
 def where(words: Words) -> str:

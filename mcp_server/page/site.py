@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.applications import Starlette
@@ -11,15 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.page import days, find, knows, now, state, topics
-from mcp_server.page.answer import FOLDER, Handler, Page, templates
+from mcp_server.page.answer import FOLDER, Handler, Page, rendered
 from mcp_server.page.door import Door, Visit, guarded
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 LONGEST_BODY = 256 * 1024
 """Maximum size of a form, in bytes."""
@@ -63,7 +60,7 @@ def application(memory: Callable[[], Awaitable[Memory]], door: Door) -> ASGIApp:
 
     async def open_(request: Request) -> Response:
         if request.method != "POST":
-            return HTMLResponse(templates().get_template("open.html").render(with_token=door.token is not None))
+            return HTMLResponse(rendered("open.html", with_token=door.token is not None))
         cookie = door.admit((await request.body()).decode("utf-8", "replace").strip())
         if cookie is None:
             return PlainTextResponse("This address was used before, or it is too old.", 403)

@@ -16,9 +16,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.knowledge import review
 from mcp_server.memory import Memory
-from mcp_server.page.answer import FOLDER, templates
-from mcp_server.page.now import candidates, parts_of, records
-from mcp_server.page.passages import by_kind
+from mcp_server.page.answer import FOLDER, rendered
+from mcp_server.page.now import candidates, largest_sum, parts_of, records
 
 LISTED = 8
 """Maximum number of included candidates, and of excluded ones, in the list."""
@@ -30,11 +29,7 @@ LOOKED_BACK = 50
 def document() -> str:
     """Returns the HTML document of the view."""
     style, script = ((FOLDER / "static" / name).read_text("utf-8") for name in ("style.css", "view.js"))
-    return (
-        templates()
-        .get_template("view.html")
-        .render(style=style, script=script, style_hash=_hash(style), script_hash=_hash(script))
-    )
+    return rendered("view.html", style=style, script=script, style_hash=_hash(style), script_hash=_hash(script))
 
 
 async def receipt(memory: Memory, sha256: str) -> str:
@@ -48,17 +43,12 @@ async def receipt(memory: Memory, sha256: str) -> str:
     if record is None:
         return ""
     inside, outside = await candidates(memory, record)
-    shown = (*inside[:LISTED], *outside[:LISTED])
-    rows = [row for row in record.get("considered") or () if isinstance(row, dict)]
-    return (
-        templates()
-        .get_template("view_receipt.html")
-        .render(
-            record=record,
-            parts=parts_of(by_kind(rows), int(record.get("tokens") or 0)),
-            groups=(("In", inside, LISTED), ("Out", outside, LISTED)),
-            most=max((sum(value for _, value in one.terms) for one in shown), default=0.0) or 1.0,
-        )
+    return rendered(
+        "view_receipt.html",
+        record=record,
+        parts=parts_of(record),
+        groups=(("In", inside, LISTED), ("Out", outside, LISTED)),
+        most=largest_sum((*inside[:LISTED], *outside[:LISTED])),
     )
 
 
@@ -68,11 +58,7 @@ async def changes(memory: Memory, written: Mapping[str, Any] | None, key: Callab
     `key` returns the secret that the view sends with the user's decision about a proposal.
     """
     waiting = await review.waiting(memory)
-    return (
-        templates()
-        .get_template("view_changes.html")
-        .render(written=written, waiting=[(one, key(one)) for one in waiting])
-    )
+    return rendered("view_changes.html", written=written, waiting=[(one, key(one)) for one in waiting])
 
 
 def _hash(text: str) -> str:

@@ -57,38 +57,43 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.home import check_neighbours, resolve_workspace, working_folder
 
     check_neighbours()
-    if team_address(serving.workspace, environ):
-        _run_team(serving, environ)
+    team = team_address(serving.workspace, environ)
+    if team and serving.hooks:
+        raise Unavailable("--hooks is not offered for a memory on PostgreSQL: leave it out (docs/team.md)")
+    if team and serving.http:
+        _run_team(serving, environ, team)
         return
-    root = resolve_workspace(serving.workspace, environ)
-    local = local_folder(str(root), environ) if (root / "memory-config.yaml").is_file() else ""
+    local = ""
+    if not team:
+        root = resolve_workspace(serving.workspace, environ)
+        local = local_folder(str(root), environ) if (root / "memory-config.yaml").is_file() else ""
     mark_starting(local)  # before the slow imports, so that a prompt waits for this server
     import logging
 
     import anyio
 
-    from mcp_server.serve.instructions import now
-    from mcp_server.serve.server import build
+    from mcp_server.serve.instructions import TEAM, now
+    from mcp_server.serve.server import build, serve
 
     mark_starting(local)  # again, because imports can take seconds on a busy machine
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
     enter = partial(_entered, serving.workspace, environ)
+    folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
+    if team:
+        anyio.run(serve, build(enter, folder=folder, instructions=lambda: TEAM, profile=serving.tools))
+        return
     instructions = partial(now, root, Path(local) if local else None, serving.hooks)
     if not serving.http:
-        folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
-        window = environ.get(WINDOW_VARIABLE)
         mcp = build(
             enter,
             folder=folder,
             instructions=partial(instructions, folder),
             hooks=serving.hooks,
             profile=serving.tools,
-            window=window,
+            window=environ.get(WINDOW_VARIABLE),
         )
-        from mcp_server.serve import server
-
-        anyio.run(server.serve, mcp)
+        anyio.run(serve, mcp)
         return
 
     from mcp_server.serve import http
@@ -105,29 +110,8 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     anyio.run(http.serve, mcp, listening, token, source, serving.host, webhooks)
 
 
-def _run_team(serving: Serving, environ: Mapping[str, str]) -> None:
-    """Serves a memory on PostgreSQL: one workspace over stdio, or over HTTP all of them to their members."""
-    if serving.hooks:
-        raise Unavailable("--hooks is not offered for a memory on PostgreSQL: leave it out (docs/team.md)")
-    if serving.http:
-        _run_team_http(serving, environ)
-        return
-    import logging
-
-    import anyio
-
-    from mcp_server.home import working_folder
-    from mcp_server.serve.instructions import TEAM
-    from mcp_server.serve.server import build, serve
-
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
-    enter = partial(_entered, serving.workspace, environ)
-    anyio.run(serve, build(enter, folder=folder, instructions=lambda: TEAM, profile=serving.tools))
-
-
-def _run_team_http(serving: Serving, environ: Mapping[str, str]) -> None:
-    """Serves all workspaces of a database over HTTP. Raises Invalid if a setting is missing."""
+def _run_team(serving: Serving, environ: Mapping[str, str], address: str) -> None:
+    """Serves all workspaces of a database over HTTP to their members. Raises Invalid if a setting is missing."""
     if serving.token or not serving.ask_token:
         raise Invalid("--token and --no-token are for a memory in a folder: people sign in with OAuth (docs/team.md)")
     import anyio
@@ -136,8 +120,6 @@ def _run_team_http(serving: Serving, environ: Mapping[str, str]) -> None:
 
     settings = oauth.settings_of(environ)
     app = _load()
-    address = team_address(serving.workspace, environ)
-    assert address is not None
     with app.needs_extra():
         from mcp_server.serve import team
     with app.open_members(address) as members:
@@ -151,7 +133,6 @@ def _run_team_http(serving: Serving, environ: Mapping[str, str]) -> None:
 
 @asynccontextmanager
 async def _entered(workspace: Path | str | None, environ: Mapping[str, str]) -> AsyncIterator[Memory]:
-    """Opens a memory and maintains it."""
     from anyio.to_thread import run_sync
 
     app = await run_sync(_load)
@@ -210,13 +191,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 takes a free one")
     parser.add_argument("--token", help="bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token)")
-    parser.add_argument("--no-token", action="store_true", help="require no token; on loopback only")
+    parser.add_argument("--no-token", dest="ask_token", action="store_false", help="require no token; on loopback only")
     parser.add_argument("--hooks", action="store_true", help="for a client whose hooks record and add the context")
     parser.add_argument("--tools", choices=("core", "full"), default="core", help="full: also the less common tools")
-    given = parser.parse_args(arguments)
-    serving = Serving(
-        given.workspace, given.http, given.host, given.port, given.token, not given.no_token, given.hooks, given.tools
-    )
+    serving = Serving(**vars(parser.parse_args(arguments)))
     if not serving.http and sys.stdin.isatty():
         print(NO_CLIENT, file=sys.stderr)  # noqa: T201 - for the person at the terminal
         return 2

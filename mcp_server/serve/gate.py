@@ -1,6 +1,7 @@
 """Lets members of a team into their workspaces, within their roles, and records each call.
 
-Memberships are read at each call, so that a revoked one has no effect from the next call on.
+A workspace is open in this process from its first call until nobody uses it for a while. Memberships are read at each
+call, so that a revoked one has no effect from the next call on.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.tools import Tool
@@ -26,9 +28,9 @@ from mcp.types import INTERNAL_ERROR, INVALID_REQUEST
 
 from mcp_server.errors import ContextManagerError, Refused
 from mcp_server.serve.instructions import TEAM
-from mcp_server.serve.measures import count
+from mcp_server.serve.measures import OPEN, count
 from mcp_server.serve.oauth import signed_in
-from mcp_server.serve.workspaces import Workspace, Workspaces
+from mcp_server.serve.server import Opening, Subscriptions
 from mcp_server.storage.members import AuditEntry, Members, Principal, Role, includes
 from mcp_server.text.destinations import OWN
 
@@ -65,6 +67,80 @@ addressed: ContextVar[str | None] = ContextVar("addressed", default=None)
 """The workspace in the address of the request; None for the personal one."""
 
 
+IDLE_SECONDS = 300.0
+"""Seconds after which a workspace that nobody uses is closed in this process."""
+
+MOST_OPEN = 32
+"""Workspaces that one process keeps open if nobody uses them. Each has connections and threads of its own."""
+
+
+@dataclass(slots=True, eq=False)
+class Workspace:
+    """A workspace that this process serves. `users` counts the calls that use it now."""
+
+    name: str
+    opening: Opening
+    subscriptions: Subscriptions
+    users: int = 0
+    since: float = 0.0
+    """The time of the last use."""
+
+
+class Workspaces:
+    """The workspaces that this process serves. They open when they are needed, and close when nobody uses them."""
+
+    def __init__(self, enter: Callable[[str], AbstractAsyncContextManager[Memory]]) -> None:
+        self._enter = enter
+        self._all: dict[str, Workspace] = {}
+        self._tasks: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._close_idle)
+            try:
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    async with anyio.create_task_group() as closing:
+                        for one in self._all.values():
+                            closing.start_soon(one.opening.close)
+                tasks.cancel_scope.cancel()
+
+    def hold(self, name: str) -> Workspace:
+        """Returns a workspace that stays open until `release`."""
+        one = self._all.get(name)
+        if one is None:
+            assert self._tasks is not None
+            subscriptions = Subscriptions()
+
+            async def work(memory: Memory) -> None:
+                async with memory.changes.listen() as changes:
+                    await subscriptions.follow(changes)
+
+            one = self._all[name] = Workspace(name, Opening(lambda: self._enter(name), work), subscriptions)
+            OPEN.set(len(self._all))
+            self._tasks.start_soon(one.opening.run)
+        one.users += 1
+        return one
+
+    def release(self, one: Workspace) -> None:
+        one.users -= 1
+        one.since = anyio.current_time()
+
+    async def _close_idle(self) -> None:
+        while True:
+            await anyio.sleep(1)
+            idle = sorted((one for one in self._all.values() if not one.users), key=lambda one: one.since)
+            late = [one for one in idle if one.since < anyio.current_time() - IDLE_SECONDS]
+            for one in late or idle[: max(0, len(self._all) - MOST_OPEN)]:
+                del self._all[one.name]
+                OPEN.set(len(self._all))
+                assert self._tasks is not None
+                self._tasks.start_soon(one.opening.close)
+
+
 @dataclass(slots=True)
 class Call:
     """A call of a member: who calls, in which workspace and with which role, and the workspaces that it uses."""
@@ -76,14 +152,12 @@ class Call:
     used: dict[str, Workspace] = field(default_factory=dict)
 
     def use(self, name: str) -> Workspace:
-        """Returns a workspace that stays open during this call."""
         if name not in self.used:
             self.used[name] = self.workspaces.hold(name)
         return self.used[name]
 
     @property
     def here(self) -> Workspace:
-        """Returns the workspace of the address."""
         return self.use(self.workspace)
 
     @contextmanager
@@ -133,7 +207,6 @@ class Bus:
     """Passes each subscription to the bus of the workspace that its caller is in."""
 
     async def publish(self, event: ServerEvent) -> None:
-        """Sends an event to those who listen in the current call's workspace."""
         await _call.get().here.subscriptions.bus.publish(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
@@ -167,10 +240,11 @@ class Gate:
         try:
             principal = await self._principal()
             who, where = principal.id, where or principal.personal
-            call = self._call(principal, where)
-            if call is None:
+            role = principal.roles.get(where)
+            if role is None:  # a stranger, whether or not the workspace exists
                 outcome = "refused"
                 raise MCPError(INVALID_REQUEST, NO_MEMBER.format(name=where, subject=principal.subject))
+            call = Call(principal, where, role, self._workspaces)
             with call.current():
                 try:
                     self._check_role(call, ctx)
@@ -212,11 +286,6 @@ class Gate:
             log.warning("nobody can sign in: %s", error)
             raise MCPError(INTERNAL_ERROR, FAILED) from error
 
-    def _call(self, principal: Principal, name: str) -> Call | None:
-        """Returns the call of a member; None for a stranger, whether or not the workspace exists."""
-        role = principal.roles.get(name)
-        return None if role is None else Call(principal, name, role, self._workspaces)
-
     def _check_role(self, call: Call, ctx: ServerRequestContext[Any, Any]) -> None:
         """Raises Refused for a tool or prompt that needs a role with more rights."""
         needed: Role = "reader"
@@ -255,7 +324,6 @@ class Gate:
     async def _record(
         self, call: Call, ctx: ServerRequestContext[Any, Any], result: HandlerResult, outcome: str
     ) -> None:
-        """Writes a line of the audit log."""
         if ctx.method not in AUDITED:
             return
         params = ctx.session.client_params
@@ -283,7 +351,6 @@ NO_MEMBER = (
 
 
 def _named(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Returns the name of the tool or prompt of a call."""
     name = (ctx.params or {}).get("name")
     return name if isinstance(name, str) else ""
 

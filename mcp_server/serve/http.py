@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import h11
 import uvicorn
@@ -27,6 +27,7 @@ from mcp.server.transport_security import (
 )
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
@@ -36,8 +37,6 @@ from mcp_server.storage.local import durable
 from mcp_server.topics.watch import webhook
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     from mcp_server.memory import Memory
     from tools.rim import Rim
 
@@ -185,42 +184,37 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     )
     served = mcp.streamable_http_app(host=host, max_request_body_size=LONGEST_BODY, transport_security=security)
     app = served if token is None else guarded(served, token)
-    if token is not None and host in LOOPBACK:
-        app = _beside_page(app, site.application(mcp.memory, Door(port, token)))
-    if webhooks is None:
-        return app
+    page = site.application(mcp.memory, Door(port, token)) if token is not None and host in LOOPBACK else None
+    door = guarded(_webhooks(mcp, security, webhooks.most_bytes), webhooks.token) if webhooks else None
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        chosen = app
+        if scope["type"] == "http":
+            if door is not None and scope["path"].startswith(PREFIX):
+                chosen = door
+            elif page is not None and scope["path"].split("/")[1] in site.FOLDERS:
+                chosen = page
+        await chosen(scope, receive, send)
+
+    return route
+
+
+def _webhooks(mcp: Rim, security: TransportSecuritySettings, most_bytes: int) -> ASGIApp:
+    """Returns an ASGI application that records webhooks, and checks Host, Origin and size before."""
 
     async def record(scope: Scope, receive: Receive, send: Send) -> None:
         status, said = await _record_webhook(mcp.memory, Request(scope, receive))
         await JSONResponse(said, status_code=status)(scope, receive, send)
 
-    limited = RequestBodyLimitMiddleware(record, webhooks.most_bytes)
-    checks = TransportSecurityMiddleware(security)
+    limited, checks = RequestBodyLimitMiddleware(record, most_bytes), TransportSecurityMiddleware(security)
 
     async def check(scope: Scope, receive: Receive, send: Send) -> None:
         await (await checks.validate_request(Request(scope)) or limited)(scope, receive, send)
 
-    door = guarded(check, webhooks.token)
-
-    async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        is_webhook = scope["type"] == "http" and scope["path"].startswith(PREFIX)
-        await (door if is_webhook else app)(scope, receive, send)
-
-    return route
-
-
-def _beside_page(mcp: ASGIApp, page: ASGIApp) -> ASGIApp:
-    """Returns an ASGI application that passes requests for the page's addresses to it, and all others to `mcp`."""
-
-    async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = scope["type"] == "http" and scope["path"].split("/")[1] in site.FOLDERS
-        await (page if is_page else mcp)(scope, receive, send)
-
-    return route
+    return check
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Returns a listening socket. Port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named. Without it an answer takes 40 ms longer.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -253,15 +247,21 @@ async def serve(
     if webhooks is not None:
         door = f"http://{shown}:{port}/webhook/SOURCE/EVENT — token: {webhooks.source}"
         print(f"context-manager: {door}", file=sys.stderr, flush=True)  # noqa: T201
+    await web_server(application(mcp, host, port, token, webhooks)).serve(sockets=[listening])
+
+
+def web_server(app: ASGIApp, lifespan: Literal["auto", "off"] = "auto") -> uvicorn.Server:
+    """Returns the server of an ASGI application, which writes no log of requests."""
     config = uvicorn.Config(
-        application(mcp, host, port, token, webhooks),
+        app,
         http=Connection,
         log_level="warning",
         log_config=None,
         access_log=False,
+        lifespan=lifespan,
         timeout_graceful_shutdown=1,
     )
-    await uvicorn.Server(config).serve(sockets=[listening])
+    return uvicorn.Server(config)
 
 
 def refuse_unprotected(host: str, token_wanted: bool) -> None:

@@ -13,20 +13,17 @@ import webbrowser
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import anyio
-import uvicorn
 from anyio.to_thread import run_sync
+from starlette.types import Receive, Scope, Send
 
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.page.door import CODE_SECONDS, Door
 from mcp_server.page.site import application
-from mcp_server.serve.http import Connection, bound
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+from mcp_server.serve.http import bound, web_server
 
 HOST = "127.0.0.1"
 IDLE_SECONDS = 30 * 60
@@ -69,18 +66,6 @@ def run_in_background(workspace: Path | None) -> str:
     return said
 
 
-class _Visited:
-    """An ASGI application that knows when it was last asked."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.last = time.monotonic()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.last = time.monotonic()
-        await self._app(scope, receive, send)
-
-
 async def _serve(
     workspace: Path | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool
 ) -> None:
@@ -94,36 +79,25 @@ async def _serve(
         async def opened() -> Memory:
             return memory
 
-        app = _Visited(application(opened, door))
-        config = uvicorn.Config(
-            app,
-            http=Connection,
-            log_level="warning",
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-        )
-        server = uvicorn.Server(config)
-        await catch_up(memory)
+        page, last_visit = application(opened, door), time.monotonic()
 
-        async def end_when_idle() -> None:
-            while True:
-                left = app.last + IDLE_SECONDS - time.monotonic()
-                if left <= 0:
-                    server.should_exit = True
-                    return
-                await anyio.sleep(left)
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            nonlocal last_visit
+            last_visit = time.monotonic()
+            await page(scope, receive, send)
+
+        server = web_server(app, lifespan="off")
+        await catch_up(memory)
 
         async def invite() -> None:
             if not until_idle:
                 await _invite(door, local, browser)
-            elif await run_sync(_open_browser, _address(door), local):
-                _say(OPENED, sys.stdout)
-                await end_when_idle()
-            else:
-                _say(NO_BROWSER, sys.stdout)
-                server.should_exit = True
+                return
+            opened = await run_sync(_open_browser, _address(door), local)
+            _say(OPENED if opened else NO_BROWSER, sys.stdout)
+            while opened and (left := last_visit + IDLE_SECONDS - time.monotonic()) > 0:  # noqa: ASYNC110
+                await anyio.sleep(left)
+            server.should_exit = True
 
         async with maintain(memory, environ), anyio.create_task_group() as tasks:
             tasks.start_soon(invite)

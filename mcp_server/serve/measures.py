@@ -27,7 +27,6 @@ calls_log = logging.getLogger("mcp_server.calls")
 
 
 def count(method: str, tool: str, outcome: str, seconds: float, **who: str | None) -> None:
-    """Counts a call, and writes a line about it."""
     method = method if method in KNOWN else "other"
     CALLS.labels(method, tool, outcome).inc()
     if method != "subscriptions/listen":  # it lasts until the client leaves
@@ -44,7 +43,6 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line."""
         message = f"{record.filename}:{record.lineno}"
         if record.name.startswith("mcp_server"):
             whole = record.name.startswith(("mcp_server.serve", "mcp_server.storage"))

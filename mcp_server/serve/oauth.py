@@ -11,7 +11,7 @@ import json
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
@@ -22,11 +22,9 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.routes import build_resource_metadata_url
 from pydantic import AnyHttpUrl
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_server.errors import Invalid, Unavailable
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 ISSUER_VARIABLE = "CONTEXT_MANAGER_OAUTH_ISSUER"
 AUDIENCE_VARIABLE = "CONTEXT_MANAGER_OAUTH_AUDIENCE"
@@ -64,7 +62,6 @@ class OAuth:
 
     @property
     def metadata_url(self) -> str:
-        """Returns the address of this resource's metadata."""
         return str(build_resource_metadata_url(AnyHttpUrl(self.url)))
 
 
@@ -113,13 +110,12 @@ class Verifier:
         self._oauth = oauth
         self._keys: jwt.PyJWKClient | None = None
 
-    async def verify(self, token: str) -> AccessToken:
+    def verify(self, token: str) -> AccessToken:
         """Returns what a valid token says. Raises InvalidToken, or Unavailable if the issuer does not answer."""
-        return await run_sync(self._verified, token)
-
-    def _verified(self, token: str) -> AccessToken:
+        if self._keys is None:
+            self._keys = jwt.PyJWKClient(_keys_url(self._oauth.issuer), lifespan=KEYS_SECONDS, timeout=ISSUER_SECONDS)
         try:
-            key = self._client().get_signing_key_from_jwt(token)
+            key = self._keys.get_signing_key_from_jwt(token)
             claims = jwt.decode(
                 token,
                 key,
@@ -149,12 +145,6 @@ class Verifier:
             subject=str(claims["sub"]),
             claims={"iss": claims["iss"], "name": next((str(claims[name]) for name in NAMES if claims.get(name)), "")},
         )
-
-    def _client(self) -> jwt.PyJWKClient:
-        """Returns the client for the issuer's keys. Their address is in the issuer's metadata."""
-        if self._keys is None:
-            self._keys = jwt.PyJWKClient(_keys_url(self._oauth.issuer), lifespan=KEYS_SECONDS, timeout=ISSUER_SECONDS)
-        return self._keys
 
 
 def _keys_url(issuer: str) -> str:
@@ -198,7 +188,7 @@ def guarded(app: ASGIApp, oauth: OAuth, verifier: Verifier) -> ASGIApp:
             )
         else:
             try:
-                access = await verifier.verify(token.strip())
+                access = await run_sync(verifier.verify, token.strip())
                 missing = [one for one in oauth.scopes if one not in access.scopes]
                 scope["user"] = AuthenticatedUser(access)
                 answer = authenticated

@@ -8,15 +8,13 @@ would wait for its answer forever. The half character is replaced with U+FFFD, a
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import logging
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import unquote
 
 import anyio
@@ -59,10 +57,9 @@ Item = SessionMessage | Exception
 
 
 async def serve(mcp: MCPServer[Any]) -> None:
-    """Serves until the client closes stdin."""
     server = mcp._lowlevel_server
     async with stdio_server() as (incoming, outgoing):
-        await server.run(_RepairedStream(incoming), outgoing, server.create_initialization_options())
+        await server.run(_RepairedStream(incoming._inner), outgoing, server.create_initialization_options())
 
 
 def repaired(item: Item) -> Item:
@@ -80,36 +77,14 @@ def repaired(item: Item) -> Item:
         return error
 
 
-class _RepairedStream:
+class _RepairedStream(ContextReceiveStream[Item]):
     """The SDK's stream of incoming messages, each repaired."""
 
-    def __init__(self, inner: ContextReceiveStream[Item]) -> None:
-        self._inner = inner
-
-    @property
-    def last_context(self) -> contextvars.Context | None:
-        """The sender's context, which the SDK restores for the handler."""
-        return self._inner.last_context
-
     async def receive(self) -> Item:
-        return repaired(await self._inner.receive())
+        return repaired(await super().receive())
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def __aiter__(self) -> _RepairedStream:
+    async def __aenter__(self) -> Self:
         return self
-
-    async def __anext__(self) -> Item:
-        return repaired(await self._inner.__anext__())
-
-    async def __aenter__(self) -> _RepairedStream:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 logger = logging.getLogger(__name__)
@@ -162,7 +137,6 @@ class Opening:
         self._nudged.set()
 
     async def run(self) -> None:
-        """Opens the workspace when it is needed and keeps it open until `close`."""
         try:
             while not self._stop.is_set():
                 await self._nudged.wait()
@@ -175,7 +149,6 @@ class Opening:
             self._stopped.set()
 
     async def close(self) -> None:
-        """Closes the workspace; waits at most `PATIENCE`."""
         for event in (self._stop, self._urgent, self._nudged):
             event.set()
         with anyio.move_on_after(PATIENCE):

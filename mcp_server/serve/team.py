@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
 import prometheus_client
-import uvicorn
 from anyio.to_thread import run_sync
-from mcp.server import MCPServer
 from mcp.server.auth.handlers.metadata import ProtectedResourceMetadataHandler
 from mcp.server.auth.routes import cors_middleware
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -31,18 +29,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_server.connection import Connection
 from mcp_server.errors import ContextManagerError
 from mcp_server.serve import gate, http, measures
 from mcp_server.serve.oauth import OAuth, Verifier, guarded, signed_in
 from mcp_server.serve.server import assemble
-from mcp_server.serve.workspaces import Workspaces
 from mcp_server.storage.members import Members
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     import tools
     from mcp_server.memory import Memory
     from tools.rim import Rim
@@ -103,7 +99,6 @@ def _limited(app: ASGIApp, oauth: OAuth, limits: Limits) -> ASGIApp:
 
 
 def application(mcp: Rim, oauth: OAuth, members: Members, limits: Limits) -> Starlette:
-    """Returns the ASGI application."""
     manager = StreamableHTTPSessionManager(
         mcp._lowlevel_server, stateless=True, max_request_body_size=http.LONGEST_BODY
     )
@@ -159,18 +154,11 @@ class _Endpoint:
 
 
 def build(members: Members, enter: Callable[[str], AbstractAsyncContextManager[Memory]], profile: tools.Profile) -> Rim:
-    """Returns the server of all workspaces. `enter` opens one."""
-    workspaces = Workspaces(enter)
-
-    @asynccontextmanager
-    async def life(server: MCPServer[Any]) -> AsyncIterator[None]:
-        async with workspaces.running():
-            yield
-
+    workspaces = gate.Workspaces(enter)
     entrance = gate.Gate(members, workspaces)
     mcp = assemble(
         Connection(gate.memory, "http", personal=gate.personal),
-        life,
+        lambda server: workspaces.running(),
         [entrance, gate.watch],
         gate.Bus(),
         gate.instructions,
@@ -197,12 +185,4 @@ async def serve(
     shown = f"[{host}]" if ":" in host else host
     at = f"http://{shown}:{listening.getsockname()[1]}{urlsplit(oauth.url).path}"
     print(f"context-manager: {at}, as {oauth.url}", file=sys.stderr, flush=True)  # noqa: T201
-    config = uvicorn.Config(
-        application(mcp, oauth, members, limits),
-        http=http.Connection,
-        log_level="warning",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await http.web_server(application(mcp, oauth, members, limits)).serve(sockets=[listening])

@@ -72,13 +72,7 @@ class Reset:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {"done": self.done, "deletes": self.parts, "stays": STAYS, "notes": self.notes}
-
-
-async def plan_reset(memory: Memory) -> Reset:
-    """Returns what a reset would delete now."""
-    return await run_sync(_planned, memory)
 
 
 async def reset(memory: Memory, progress: Callable[[int, int], None] | None = None) -> Reset:
@@ -100,6 +94,11 @@ async def reset(memory: Memory, progress: Callable[[int, int], None] | None = No
         left = await memory.index.renew(progress)
     notes = (f"still used by another process, deleted when it ends: {', '.join(left)}",) if left else ()
     return Reset(planned.parts, True, notes)
+
+
+async def plan_reset(memory: Memory) -> Reset:
+    """Returns what a reset would delete now."""
+    return await run_sync(_planned, memory)
 
 
 def _planned(memory: Memory) -> Reset:
@@ -142,6 +141,8 @@ MOST_PLACES = 100
 FILES_COMPARED = 20
 """Indexed files that are read again and compared with the index."""
 
+SETTINGS_ADVICE = "correct memory-config.yaml and .local/settings.yaml"
+
 LITTLE = 200 * 1024 * 1024
 """Doctor warns when fewer bytes are free on the disk."""
 
@@ -161,7 +162,7 @@ async def examine(memory: Memory) -> tuple[Check, ...]:
     """Checks versions, settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
     return (
         _versions(),
-        _settings(memory),
+        _check("settings", memory.settings.problems, "every setting is understood", SETTINGS_ADVICE),
         await run_sync(_disk, memory),
         *([await run_sync(_space, memory)] if memory.disk.here else []),
         await _state(memory),
@@ -197,11 +198,6 @@ def _versions() -> Check:
     if not used.loads_extensions:
         return Check("versions", False, f"{said} without extensions: vectors are compared by NumPy", matters=False)
     return Check("versions", True, said)
-
-
-def _settings(memory: Memory) -> Check:
-    advice = "correct memory-config.yaml and .local/settings.yaml"
-    return _check("settings", memory.settings.problems, "every setting is understood", advice)
 
 
 def _check(name: str, problems: Sequence[str], fine: str, advice: str) -> Check:

@@ -47,12 +47,10 @@ class StatusReport:
     cut: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {"workspace": self.workspace, **self.views, "problems": list(self.problems), "cut": self.cut}
 
     @property
     def markdown(self) -> str:
-        """The report in markdown, problems first."""
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
@@ -90,12 +88,10 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         try:
             if name == "clarity":
                 views[name] = await clarity.for_status(memory, session, max_tokens if view == name else None)
-            elif name == "index":
-                views[name] = asdict(await memory.index.status())
             elif name == "settings":  # by default only those that differ from their defaults
                 views[name] = memory.settings.model_dump(exclude={"problems"}, exclude_defaults=view != name)
-            elif of_session := _OF_SESSION.get(name):
-                views[name] = await of_session(memory, session)
+            elif name in OF_SESSION:
+                views[name] = await _OF_SESSION[name](memory, session)
             else:
                 views[name] = await _OF_MEMORY[name](memory)
         except ContextManagerError as error:
@@ -246,7 +242,6 @@ def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
 
 
 async def _llm(memory: Memory) -> Mapping[str, Any]:
-    """Returns the LLM in use and its costs."""
     found = await costs(memory)
     return {
         "provider": found.provider,
@@ -257,8 +252,6 @@ async def _llm(memory: Memory) -> Mapping[str, Any]:
 
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:
-    """Returns the number of files by category, and the bytes of each folder."""
-
     def counted() -> Mapping[str, Any]:
         folders = ("raw", "knowledge", "topics", "archive")
         return {
@@ -367,4 +360,8 @@ def _remote(memory: Memory) -> Mapping[str, Any]:
     return {"remote": name, "ahead": counted[0], "behind": counted[1]}
 
 
-_OF_MEMORY = {"hooks": _hooks, "git": git_view, "llm": _llm, "sizes": _sizes}
+async def _index(memory: Memory) -> Mapping[str, Any]:
+    return asdict(await memory.index.status())
+
+
+_OF_MEMORY = {"hooks": _hooks, "index": _index, "git": git_view, "llm": _llm, "sizes": _sizes}

@@ -20,7 +20,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_server.app import open_members, open_memory
 from mcp_server.home import address_of
 from mcp_server.memory import Memory
-from mcp_server.serve import gate, http, measures, team, workspaces
+from mcp_server.serve import gate, http, measures, team
 from mcp_server.serve.oauth import settings_of
 from mcp_server.storage.members import Members
 from tests.conftest import KEYWORDS_ONLY
@@ -165,7 +165,7 @@ async def _last(events: AsyncIterator[object]) -> None:
 async def test_a_workspace_closes_when_nobody_uses_it_and_opens_again(
     members: Members, login: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspaces, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(gate, "IDLE_SECONDS", 0.0)
     opened: list[str] = []
     address = members._address.connection  # type: ignore[attr-defined]
 
@@ -179,7 +179,7 @@ async def test_a_workspace_closes_when_nobody_uses_it_and_opens_again(
     async def closed() -> bool:
         return opened == ["main", "main closed"]
 
-    several = workspaces.Workspaces(enter)
+    several = gate.Workspaces(enter)
     async with several.running():
         used = several.hold("main")
         await used.opening.memory()

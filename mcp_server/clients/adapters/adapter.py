@@ -22,10 +22,6 @@ CONTINUES = "continues"
 """Message id of a line that belongs to the answer before it, unless that answer has tool results already."""
 
 
-def _unchanged(fields: Fields) -> Iterable[Fields]:
-    return (fields,)
-
-
 @dataclass(frozen=True, slots=True)
 class Folder:
     """A client's folder: `default` in the home folder, or `below` in the folder that an environment variable names."""
@@ -35,7 +31,6 @@ class Folder:
     below: str = ""
 
     def of(self, environ: Mapping[str, str], home: Path) -> Path:
-        """Returns the folder on a machine."""
         named = environ.get(self.variable, "").strip()
         return Path(named).expanduser() / self.below if named else home / self.default
 
@@ -68,14 +63,13 @@ class Adapter:
     """Returns the text of its file with hooks from a hook's command and arguments, if that file is a program."""
     is_database: bool = False
     """True if all its sessions are in one database."""
-    lines: Callable[[Fields], Iterable[Fields]] = _unchanged
+    lines: Callable[[Fields], Iterable[Fields]] = lambda fields: (fields,)
     """Translates a line of its transcript into lines in Claude Code's form."""
     is_line: Callable[[Fields], bool] = lambda fields: False
     """Returns True for a line that only this client's transcripts have near their beginning."""
 
     @property
     def source(self) -> str:
-        """The source of its turns."""
         return f"import:{self.client}"
 
     def hooks_file(self, environ: Mapping[str, str], home: Path, project: Path | None) -> Path | None:
@@ -85,34 +79,31 @@ class Adapter:
         return self.folder.of(environ, home) / self.hooks
 
     def transcripts_folder(self, environ: Mapping[str, str], home: Path) -> Path:
-        """Returns the folder of the client's transcripts."""
         return (self.data or self.folder).of(environ, home) / self.transcripts
 
 
-def mapping(value: object) -> Fields:
-    """Returns `value` if it is an object, else an empty one."""
+def as_mapping(value: object) -> Fields:
+    """Returns `value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def tool_use(call_id: object, name: object, given: object) -> dict[str, Any]:
-    """Returns the content block of a tool call."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 
 def tool_result(call_id: object, output: object, failed: bool = False) -> dict[str, Any]:
-    """Returns the content block of a tool's output."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": output, "is_error": failed}
 
 
 def blocks_of_parts(parts: object) -> list[dict[str, Any]]:
     """Returns the content blocks for a message's parts in the form of Gemini's API, without the model's thoughts."""
     blocks: list[dict[str, Any]] = []
-    for part in map(mapping, parts if isinstance(parts, list) else ()):
-        call, response = mapping(part.get("functionCall")), mapping(part.get("functionResponse"))
+    for part in map(as_mapping, parts if isinstance(parts, list) else ()):
+        call, response = as_mapping(part.get("functionCall")), as_mapping(part.get("functionResponse"))
         if call:
             blocks.append(tool_use(call.get("id"), call.get("name"), call.get("args")))
         elif response:
-            said = mapping(response.get("response"))
+            said = as_mapping(response.get("response"))
             output = said.get("output") or said.get("error")
             blocks.append(tool_result(response.get("id"), output, "error" in said))
         elif "text" in part and not part.get("thought"):
@@ -120,9 +111,13 @@ def blocks_of_parts(parts: object) -> list[dict[str, Any]]:
     return blocks
 
 
-def limits(names: Mapping[str, str], *, milliseconds: bool = False) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Returns `Adapter.events` for a client's event → ours, with the time limits that our events need."""
+def limits(
+    names: Mapping[str, str] | None = None, *, milliseconds: bool = False
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Returns `Adapter.events` for a client's event → ours, with the time limits that our events need. Without `names`
+    the client has all our events."""
     factor = 1000 if milliseconds else 1
+    names = names or {name: name for name in SECONDS}
     return {name: (ours, {"timeout": SECONDS[ours] * factor}) for name, ours in names.items()}
 
 

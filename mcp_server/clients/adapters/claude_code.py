@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from mcp_server.clients.adapters.adapter import SECONDS, Adapter, Fields, Folder, limits
-
-
-def _is_line(fields: Fields) -> bool:
-    return "sessionId" in fields and "type" in fields
-
+from mcp_server.clients.adapters.adapter import Adapter, Folder, limits
 
 ADAPTER = Adapter(
     client="claude-code",
     title="Claude Code",
     events={
-        name: (name, {**also, "async": True} if name == "PostToolUse" else also)
-        for name, (_, also) in limits({name: name for name in SECONDS}).items()
+        name: (name, {**also, "async": True} if name == "PostToolUse" else also) for name, (_, also) in limits().items()
     },
     folder=Folder(".claude", "CLAUDE_CONFIG_DIR"),
     hooks="settings.json",
     project_hooks=".claude/settings.local.json",
     transcripts="projects",
-    is_line=_is_line,
+    is_line=lambda fields: "sessionId" in fields and "type" in fields,
 )

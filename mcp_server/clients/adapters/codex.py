@@ -12,12 +12,11 @@ from typing import Any
 
 from mcp_server.clients.adapters.adapter import (
     CONTINUES,
-    SECONDS,
     Adapter,
     Fields,
     Folder,
+    as_mapping,
     limits,
-    mapping,
     tool_result,
     tool_use,
 )
@@ -60,7 +59,7 @@ def lines(fields: Fields) -> Iterator[Fields]:
             yield {**begin, **_answer([tool_use(payload.get("call_id"), payload.get("name") or kind, _input(payload))])}
         case "response_item" if kind in ("function_call_output", "custom_tool_call_output"):
             output = payload.get("output")
-            result = tool_result(payload.get("call_id"), mapping(output).get("content", output))
+            result = tool_result(payload.get("call_id"), as_mapping(output).get("content", output))
             yield {**begin, "type": "user", "message": {"content": [result]}}
 
 
@@ -93,7 +92,7 @@ def _input(payload: Fields) -> dict[str, Any]:
 ADAPTER = Adapter(
     client="codex",
     title="Codex",
-    events=limits({name: name for name in SECONDS}),
+    events=limits(),
     folder=Folder(".codex", "CODEX_HOME"),
     hooks="hooks.json",
     project_hooks=".codex/hooks.json",

@@ -14,28 +14,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mcp_server.clients.adapters.adapter import (
-    SECONDS,
-    Adapter,
-    Fields,
-    Folder,
-    blocks_of_parts,
-    limits,
-    mapping,
-    tool_use,
-)
+from mcp_server.clients.adapters.adapter import Adapter, Fields, Folder, as_mapping, blocks_of_parts, limits, tool_use
 
 
 def qwen_lines(fields: Fields) -> Iterator[Fields]:
     """Yields one line, with the content in Claude Code's form."""
-    message = mapping(fields.get("message"))
+    message = as_mapping(fields.get("message"))
     content = blocks_of_parts(message.get("parts"))
     match fields.get("type"):
         case "user" | "tool_result":
             yield {**fields, "type": "user", "message": {"content": content}}
         case "assistant":
             calls = any(block["type"] == "tool_use" for block in content)
-            usage = {"input_tokens": mapping(fields.get("usageMetadata")).get("promptTokenCount")}
+            usage = {"input_tokens": as_mapping(fields.get("usageMetadata")).get("promptTokenCount")}
             answer = {"id": fields.get("uuid"), "content": content, "usage": usage}
             yield {**fields, "message": {**answer, "stop_reason": None if calls else "end_turn"}}
         case "system" if fields.get("subtype") == "chat_compression":
@@ -47,13 +38,13 @@ def qwen_lines(fields: Fields) -> Iterator[Fields]:
 QWEN = Adapter(
     client="qwen",
     title="Qwen Code",
-    events=limits({name: name for name in SECONDS}),
+    events=limits(),
     folder=Folder(".qwen", "QWEN_HOME"),
     hooks="settings.json",
     project_hooks=".qwen/settings.json",
     transcripts="projects",
     lines=qwen_lines,
-    is_line=lambda fields: "sessionId" in fields and "parts" in mapping(fields.get("message")),
+    is_line=lambda fields: "sessionId" in fields and "parts" in as_mapping(fields.get("message")),
 )
 
 _FOLDER = re.compile(r"^\s*- \*\*Workspace Directories:\*\*\s+- (.+)$", re.MULTILINE)
@@ -65,8 +56,8 @@ def lines(fields: Fields) -> Iterator[Fields]:
     if "sessionId" in fields:
         yield {**begin, "type": "system", "sessionId": fields["sessionId"]}
     elif "$set" in fields:
-        messages = mapping(fields["$set"]).get("messages")
-        first = mapping(messages[0]) if isinstance(messages, list) and messages else {}
+        messages = as_mapping(fields["$set"]).get("messages")
+        first = as_mapping(messages[0]) if isinstance(messages, list) and messages else {}
         for block in blocks_of_parts(first.get("content")):
             if found := _FOLDER.search(str(block.get("text"))):
                 yield {**begin, "type": "system", "cwd": found[1]}
@@ -80,10 +71,10 @@ def lines(fields: Fields) -> Iterator[Fields]:
         texts = [{"text": content}] if isinstance(content, str) else content
         answer = blocks_of_parts(texts)
         calls = fields.get("toolCalls")
-        for call in map(mapping, calls if isinstance(calls, list) else ()):
+        for call in map(as_mapping, calls if isinstance(calls, list) else ()):
             answer.append(tool_use(call.get("id"), call.get("name"), call.get("args")))
             answer += blocks_of_parts(call.get("result"))
-        usage = {"input_tokens": mapping(fields.get("tokens")).get("input")}
+        usage = {"input_tokens": as_mapping(fields.get("tokens")).get("input")}
         message = {"id": fields.get("id"), "model": fields.get("model"), "content": answer, "usage": usage}
         yield {**begin, "type": "assistant", "message": {**message, "stop_reason": None if calls else "end_turn"}}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.adapters.adapter import Adapter, Fields, Folder, mapping, tool_result, tool_use
+from mcp_server.clients.adapters.adapter import Adapter, Fields, Folder, as_mapping, tool_result, tool_use
 
 MARK = "// Written by context-manager; `context-manager uninstall opencode` removes it."
 
@@ -93,17 +93,17 @@ def command_in(text: str) -> list[str]:
 
 def is_complete(fields: Fields) -> bool:
     """Returns False for an answer that the model is still writing."""
-    return fields.get("role") != "assistant" or "completed" in mapping(fields.get("time"))
+    return fields.get("role") != "assistant" or "completed" in as_mapping(fields.get("time"))
 
 
 def lines(fields: Fields) -> Iterator[Fields]:
     """Yields the lines for a message: its data, with its `id`, its `parts`, and the `agent` if it is a subagent's."""
-    created = mapping(fields.get("time")).get("created")
+    created = as_mapping(fields.get("time")).get("created")
     at = datetime.fromtimestamp(created / 1000, UTC).isoformat() if isinstance(created, int) else None
     begin: dict[str, Any] = {"timestamp": at, "uuid": fields.get("id")}
     if agent := fields.get("subagent"):
         begin |= {"isSidechain": True, "agentId": agent}
-    parts = [mapping(part) for part in fields.get("parts", ())]
+    parts = [as_mapping(part) for part in fields.get("parts", ())]
     texts = [
         {"type": "text", "text": part.get("text")}
         for part in parts
@@ -116,12 +116,12 @@ def lines(fields: Fields) -> Iterator[Fields]:
     elif fields.get("role") == "assistant" and not fields.get("summary"):
         tools: list[dict[str, Any]] = []
         for part in parts:
-            state = mapping(part.get("state"))
+            state = as_mapping(part.get("state"))
             if part.get("type") == "tool":
                 tools.append(tool_use(part.get("callID"), part.get("tool"), state.get("input")))
                 output = state.get("output", state.get("error", ""))
                 tools.append(tool_result(part.get("callID"), output, state.get("status") == "error"))
-        usage = {"input_tokens": mapping(fields.get("tokens")).get("input")}
+        usage = {"input_tokens": as_mapping(fields.get("tokens")).get("input")}
         message = {"id": fields.get("id"), "model": fields.get("modelID"), "content": [*texts, *tools], "usage": usage}
         yield {**begin, "type": "assistant", "message": {**message, "stop_reason": "end_turn"}}
 

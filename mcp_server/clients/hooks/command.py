@@ -82,7 +82,10 @@ def respond(
     if _is_run_by_copilot(client, payload, environ):
         return _explain_silence(environ, "Copilot CLI ran a hook of Claude Code; its own hook does the work")
     extra = _environment_values(environ, client)
-    event = event or _event_name(payload)
+    if not event:
+        from mcp_server.clients.hooks.offline import all_fields
+
+        event = str(all_fields(payload).get("hook_event_name") or "")
     root = os.path.abspath(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
     )
@@ -98,7 +101,7 @@ def respond(
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
     paused = "paused" in extra
     prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
-    answer, stalls = _try_ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), payload, extra)
+    answer, stalls = ask(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), payload, extra)
     waits = answer is None and event == "UserPromptSubmit" and prints_alone and not stalls
     if waits and protocol.is_starting(local) and (_has_queued_turns(local) or _asks_to_go_on(payload, extra)):
         deadline = began + max(budget, STARTING_BUDGET) - READ_SECONDS
@@ -111,7 +114,10 @@ def respond(
 
     if answer is not None:
         if queued:
-            _dequeue(queued)
+            try:
+                os.unlink(queued)
+            except FileNotFoundError:  # the server has taken it from the queue
+                queued = ""
         if answer == "{}" or (paused and event in protocol.INJECTING):
             return _explain_silence(environ, f"{event} was received, and adds nothing (context-manager last says why)")
         show(answer)
@@ -157,14 +163,16 @@ def local_folder(root: str, environ: Mapping[str, str]) -> str:
 
 def ask(
     local: str, event: str, deadline: float, payload: bytes = b"{}", extra: Mapping[str, str] = NOTHING
-) -> str | None:
-    """Sends an event to the server and returns its answer, a JSON object, or None if no server listens.
+) -> tuple[str | None, bool]:
+    """Sends an event to the server. Returns its answer, a JSON object, or None; and True if a server listens but did
+    not answer until `deadline` (monotonic clock).
 
-    Raises TimeoutError if a server listens and does not answer until `deadline` (monotonic clock). `extra` are values
-    of this process's environment (`protocol.FROM_ENVIRONMENT`).
+    `extra` are values of this process's environment (`protocol.FROM_ENVIRONMENT`).
     """
     if len(payload) > protocol.LONGEST_SAID:
-        payload = _shorten(payload)
+        import json
+
+        payload = json.dumps(_fields(payload, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
     try:
         with open(os.path.join(local, protocol.ADDRESS), "rb") as file:
             token, _, kind, place = protocol.read_address(file.read())
@@ -177,37 +185,25 @@ def ask(
                 connection.settimeout(_seconds_left(deadline))
                 part = connection.recv(65536)
                 if not part:
-                    return None
+                    return None, False
                 received += part
         finally:
             connection.close()
         answer = received[:-1].decode("ascii")
     except TimeoutError:
-        raise
-    except (OSError, ValueError):  # no server, or another program
-        return None
-    return answer if answer.startswith("{") and answer.endswith("}") else None
-
-
-def _try_ask(
-    local: str, event: str, deadline: float, payload: bytes, extra: Mapping[str, str]
-) -> tuple[str | None, bool]:
-    """Returns the server's answer, and True if a server listens but did not answer in time."""
-    try:
-        return ask(local, event, deadline, payload, extra), False
-    except TimeoutError:
         return None, True
+    except (OSError, ValueError):  # no server, or another program
+        return None, False
+    return (answer if answer.startswith("{") and answer.endswith("}") else None), False
 
 
 def _ask_starting_server(
     local: str, event: str, deadline: float, payload: bytes, extra: Mapping[str, str]
 ) -> tuple[str | None, bool]:
-    """Waits for a starting server and returns as `_try_ask` does; (None, False) if none is starting."""
+    """Waits for a starting server and returns as `ask` does; (None, False) if none is starting."""
     while time.monotonic() < deadline:
-        is_starting = protocol.is_starting(
-            local
-        )  # checked first: a server that listens in between gets the request below
-        answer, stalls = _try_ask(local, event, deadline, payload, extra)
+        is_starting = protocol.is_starting(local)  # first: a server that listens in between gets the request below
+        answer, stalls = ask(local, event, deadline, payload, extra)
         if answer is not None or stalls or not is_starting:
             return answer, stalls
         time.sleep(0.02)  # there is no socket to wait on yet
@@ -257,14 +253,6 @@ def _explain_silence(environ: Mapping[str, str], why: str) -> str:
     return ""
 
 
-def _dequeue(queued: str) -> None:
-    """Deletes a queued event that the server has answered."""
-    try:
-        os.unlink(queued)
-    except FileNotFoundError:  # the server has taken it from the queue
-        return
-
-
 def _enqueue(local: str, event: str, payload: bytes, extra: Mapping[str, str]) -> str:
     from mcp_server.clients.hooks.offline import enqueue
 
@@ -285,22 +273,10 @@ def _parse_arguments(arguments: list[str]) -> tuple[str | None, str | None, str 
     return event, named.get("--workspace"), named.get("--client")
 
 
-def _event_name(payload: bytes) -> str:
-    from mcp_server.clients.hooks.offline import all_fields
-
-    return str(all_fields(payload).get("hook_event_name") or "")
-
-
 def _fields(payload: bytes, extra: Mapping[str, str]) -> dict[str, object]:
     from mcp_server.clients.hooks.offline import fields_of
 
     return fields_of(payload, extra)
-
-
-def _shorten(payload: bytes) -> bytes:
-    import json
-
-    return json.dumps(_fields(payload, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[str, str]:
@@ -310,7 +286,8 @@ def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[
     folder = environ.get(protocol.CLIENT_FOLDERS.get(client or "claude-code", ""))
     seen["client_folder"] = os.path.abspath(os.path.expanduser(folder)) if folder else None
     found = {name: value for name, value in seen.items() if value}
-    return {**found, "paused": "1"} if _is_set(environ.get(protocol.PAUSE_VARIABLE)) else found
+    paused = environ.get(protocol.PAUSE_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off")
+    return {**found, "paused": "1"} if paused else found
 
 
 def _connect(kind: str, where: bytes, deadline: float) -> _socket.socket:
@@ -344,7 +321,3 @@ def _budget(environ: Mapping[str, str]) -> float:
         return float(environ["CONTEXT_MANAGER_HOOK_SECONDS"])
     except (KeyError, ValueError):
         return BUDGET
-
-
-def _is_set(value: str | None) -> bool:
-    return (value or "").strip().lower() not in ("", "0", "false", "no", "off")

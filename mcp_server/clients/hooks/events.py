@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -223,21 +223,15 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
     else:  # the client may write no transcript: the prompt is stored until `Stop`
         noted = memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
         _, said = await both(noted, pushed)
-    advice = "" if given.paused or for_the_client else await _advice(memory, given)
-    return push.with_advice(said, advice, await run_sync(memory.tokens.count, advice)) if advice else said
-
-
-async def _advice(memory: Memory, given: Given) -> str:
-    """Returns the advisor's proposal for a window that is nearly full; "" if there is none, or if it fails."""
-    try:
-        return await advisor.with_prompt(memory, given.session, given.prompt, partial(_contents_read, given))
+    if given.paused or for_the_client:
+        return said
+    read = partial(contents_read, given.transcript, given.adapter) if given.transcript else dict
+    try:  # a window that is nearly full
+        advice = await advisor.with_prompt(memory, given.session, given.prompt, read)
     except ContextManagerError as error:
         log.warning("no advice: %s", error)
-        return ""
-
-
-def _contents_read(given: Given) -> Mapping[str, Sequence[str]]:
-    return contents_read(given.transcript, given.adapter) if given.transcript else {}
+        return said
+    return push.with_advice(said, advice, await run_sync(memory.tokens.count, advice)) if advice else said
 
 
 async def _on_tool(memory: Memory, given: Given) -> None:

@@ -110,7 +110,6 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 
 def waiting(local: Path) -> int:
-    """Returns the number of queued entries."""
     return len(_names(local))
 
 
@@ -228,9 +227,10 @@ async def begun(memory: Memory) -> None:
 
 def _wait_until_listening(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
-    with contextlib.suppress(TimeoutError):  # a server listens and is busy
-        while protocol.is_starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
-            time.sleep(0.02)  # there is no socket to wait on yet
+    while (
+        protocol.is_starting(local) and command.ask(local, "Nothing", end) == (None, False) and time.monotonic() < end
+    ):
+        time.sleep(0.02)  # there is no socket to wait on yet
 
 
 async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
@@ -283,7 +283,6 @@ class _Answerer:
     """A lock for each session with an event at work."""
 
     async def answer(self, client: SocketStream) -> None:
-        """Answers one connection. Errors end only this connection."""
         try:
             async with client, self._free:
                 asked = await self._read(client)

@@ -110,7 +110,6 @@ def unmark_starting(local: str) -> None:
 
 
 def is_starting(local: str) -> bool:
-    """Returns True while a server is about to listen."""
     try:
         return any(_is_alive(mark) for mark in _starting_marks(local))
     except OSError:

@@ -17,9 +17,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from mcp_server.clients.adapters.adapter import as_mapping
 from mcp_server.clients.importers.imported import (
     Skipped,
-    as_mapping,
     as_text,
     mappings_in,
     one_line,
@@ -70,8 +70,6 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
 
 
 class _TurnBuilder:
-    """Converts messages, in order, to turns."""
-
     def __init__(self, at: datetime) -> None:
         self.model: str | None = None
         self._at = at

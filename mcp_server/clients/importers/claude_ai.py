@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from mcp_server.clients.adapters.adapter import as_mapping
 from mcp_server.clients.importers.imported import (
     Skipped,
-    as_mapping,
     as_text,
     mappings_in,
     one_line,
@@ -82,7 +82,7 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
         texts = [as_text(message.get("text"))]
     pieces = [text.strip("\n") for text in texts if text.strip()]
     pieces += [f"[{_kind(block)}]" for block in blocks if _kind(block) in _PICTURES]
-    pieces += _attached(message)
+    pieces += [f"[attached: {name}]" + (f"\n{text}" if text else "") for name, text in _files(message)]
     calls = _calls(blocks)
     if not pieces and not calls:
         return "message without text"
@@ -128,12 +128,6 @@ def _left_out(message: Mapping[str, Any]) -> Iterator[str]:
 
 def _kind(block: Mapping[str, Any]) -> str:
     return str(block.get("type"))[:40]
-
-
-def _attached(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the text of a message's attachments and the names of its files."""
-    for name, text in _files(message):
-        yield f"[attached: {name}]" + (f"\n{text}" if text else "")
 
 
 def _files(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -135,41 +135,46 @@ class Part:
     open: Callable[[], contextlib.AbstractContextManager[IO[bytes]]]
 
 
-def parts(path: Path) -> list[Part | Skipped]:
-    """Returns the files with conversations: `path` itself, or those in its folder or zip, or in the folder's zips.
+Found = tuple[list[Part | Skipped], list[Part | Skipped]]
+"""The files with conversations, and all other files of an export."""
+
+
+def files(path: Path) -> Found:
+    """Returns the files with conversations: `path` itself, or those in its folder or zip, or in the folder's zips; and
+    all other files in its zips, and around the `conversations.json` of a folder.
 
     Raises:
         Unavailable, Invalid: it cannot be read, or is a broken zip.
     """
-    return _files(path, conversations=True)
-
-
-def others(path: Path) -> list[Part | Skipped]:
-    """Returns all other files of the export: in its zips, and around the `conversations.json` of a folder.
-
-    Raises as `parts` does.
-    """
-    return _files(path, conversations=False)
-
-
-def _files(path: Path, *, conversations: bool) -> list[Part | Skipped]:
     try:
         if path.is_dir():
-            listed = {found for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name)}
-            if not conversations:
-                folders = {found.parent for found in listed}
-                folders |= {path} if any(_DOCUMENTS.fullmatch(found.name) for found in path.glob("*.json")) else set()
-                listed = {found for folder in folders for found in folder.rglob("*") if found.suffix != SUFFIX} - listed
-            plain = [_file(file, file.relative_to(path).as_posix()) for file in sorted(listed) if file.is_file()]
-            zips = sorted(path.glob("*.zip"))
-            return plain + [item for found in zips for item in _inside(found, conversations=conversations)]
-        if not zipfile.is_zipfile(path):
-            return [] if conversations == bool(document_kind(path.name)) else [_file(path, path.name)]
-        return _zipped(path, conversations=conversations)
+            return _in_folder(path)
+        if zipfile.is_zipfile(path):
+            return _zipped(path)
+        alone: list[Part | Skipped] = [_file(path, path.name)]
+        return ([], alone) if document_kind(path.name) else (alone, [])
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise Invalid(f"{path} is a broken zip ({error}); download it again") from None
+
+
+def _in_folder(path: Path) -> Found:
+    """Returns the files in a folder and in its zips. A broken zip is skipped and does not stop the import."""
+    listed = {found for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name)}
+    folders = {found.parent for found in listed}
+    folders |= {path} if any(_DOCUMENTS.fullmatch(found.name) for found in path.glob("*.json")) else set()
+    around = {found for folder in folders for found in folder.rglob("*") if found.suffix != SUFFIX} - listed
+    found: Found = ([], [])
+    for of_kind, place in zip(found, (listed, around), strict=True):
+        of_kind += [_file(file, file.relative_to(path).as_posix()) for file in sorted(place) if file.is_file()]
+    for archive in filter(Path.is_file, sorted(path.glob("*.zip"))):
+        try:
+            for of_kind, inside in zip(found, _zipped(archive), strict=True):
+                of_kind += inside
+        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            found[0].append(Skipped(archive.name, f"a broken zip ({error}); download it again"))
+    return found
 
 
 def document_kind(name: str) -> str:
@@ -179,7 +184,6 @@ def document_kind(name: str) -> str:
 
 
 def holds_zips(path: Path) -> bool:
-    """Returns True if a zip contains zips."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.lower().endswith(SUFFIX) for name in archive.namelist())
@@ -224,7 +228,8 @@ def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> I
 def head(path: Path, size: int) -> bytes:
     """Returns the first bytes of the export's first file; empty if no file can be read."""
     try:
-        for part in (*parts(path), *(other for other in others(path) if document_kind(other.name))):
+        parts, others = files(path)
+        for part in (*parts, *(other for other in others if document_kind(other.name))):
             if isinstance(part, Part):
                 with part.open() as file:
                     return file.read(size)
@@ -233,24 +238,14 @@ def head(path: Path, size: int) -> bytes:
     return b""
 
 
-def _zipped(path: Path, *, conversations: bool) -> list[Part | Skipped]:
+def _zipped(path: Path) -> Found:
+    found: Found = ([], [])
     with zipfile.ZipFile(path) as archive:
-        entries = [
-            entry
-            for entry in archive.infolist()
-            if bool(_CONVERSATIONS.fullmatch(_last_part(entry.filename))) is conversations and not entry.is_dir()
-        ]
-    return [_entry(path, entry) for entry in sorted(entries, key=lambda entry: entry.filename)]
-
-
-def _inside(path: Path, *, conversations: bool) -> list[Part | Skipped]:
-    """Returns the files of one zip among others. A broken zip is skipped and does not stop the import."""
-    try:
-        return _zipped(path, conversations=conversations) if path.is_file() else []
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        if not conversations:
-            return []  # `parts` names it
-        return [Skipped(path.name, f"a broken zip ({error}); download it again")]
+        for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
+            name = PurePosixPath(entry.filename.replace("\\", "/")).name
+            if not entry.is_dir():
+                found[not _CONVERSATIONS.fullmatch(name)].append(_entry(path, entry))
+    return found
 
 
 def _file(path: Path, name: str) -> Part:
@@ -270,7 +265,3 @@ def _entry(path: Path, entry: zipfile.ZipInfo) -> Part | Skipped:
             yield file
 
     return Part(name, entry.file_size, opened)
-
-
-def _last_part(name: str) -> str:
-    return PurePosixPath(name.replace("\\", "/")).name

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mcp_server.clients.adapters.adapter import Recorded
 from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
@@ -106,6 +105,9 @@ REASONS, EXAMPLES = 24, 3
 """Lines of the summary, and names in each line."""
 
 
+T = TypeVar("T")
+
+
 @dataclass(slots=True)
 class ImportReport:
     """The result of an import. The importers add to it while they read.
@@ -131,15 +133,19 @@ class ImportReport:
     skipped_count: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
-        return dataclasses.asdict(self)
-
     def skip(self, item: Skipped) -> None:
         """Counts a skipped item and keeps its name, if not too many are kept already."""
         self.skip_counted({item.why: 1})
         if len(self.skipped) < NAMED:
             self.skipped.append(item)
+
+    def kept(self, items: Iterable[T | Skipped]) -> Iterator[T]:
+        """Yields the items that are not left out, and skips the others."""
+        for item in items:
+            if isinstance(item, Skipped):
+                self.skip(item)
+            else:
+                yield item
 
     def skip_counted(self, reasons: Mapping[str, int]) -> None:
         """Counts skipped items that have no names, by reason."""
@@ -159,12 +165,10 @@ class ImportReport:
 
     @property
     def nothing_read(self) -> bool:
-        """Whether every file was skipped."""
         return self.skipped_count > 0 and not (self.files or self.sessions or self.unchanged)
 
     @property
     def markdown(self) -> str:
-        """The report in words."""
         verb = "imported" if self.new_files or self.changed_files or self.new_turns else "read"
         known = self.files - self.new_files - self.changed_files
         files = f"{self.new_files} new, {self.changed_files} changed, {known} as they were"
@@ -220,15 +224,6 @@ class Skipped:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of an import: `done` of `total` bytes or files, and a label."""
-
-    done: int
-    total: int
-    label: str
-
-
 LARGEST_PART = 4_000_000
 """Characters recorded in one piece."""
 
@@ -236,11 +231,8 @@ LONGEST_ID = 128
 """Characters of an id in an export; a longer one is replaced."""
 
 
-Watch = Callable[[Progress], None]
-
-
-def unwatched(_: Progress) -> None:
-    """Does nothing, for callers that show no progress."""
+Watch = Callable[[int, int, str], object]
+"""Called with the progress of an import: done and total (bytes or files), and a label."""
 
 
 def parse_time(value: object) -> datetime | None:
@@ -265,11 +257,6 @@ def time_of_epoch(seconds: object) -> datetime | None:
 def as_text(value: object) -> str:
     """Returns `value` if it is a string, else ""."""
     return value if isinstance(value, str) else ""
-
-
-def as_mapping(value: object) -> Mapping[str, Any]:
-    """Returns `value` if it is a JSON object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def mappings_in(value: object) -> list[Mapping[str, Any]]:

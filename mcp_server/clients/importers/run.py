@@ -11,10 +11,11 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-import anyio
+from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.adapters.adapter import Adapter
@@ -25,12 +26,10 @@ from mcp_server.clients.importers.claude_code.reading import transcripts
 from mcp_server.clients.importers.imported import (
     Format,
     ImportReport,
-    Progress,
     Skipped,
     Watch,
     in_parts,
     short_name,
-    unwatched,
 )
 from mcp_server.conversations.closed_sessions import commit_together
 from mcp_server.conversations.imports import ImportedSession, import_markdown_file, record_session
@@ -107,13 +106,17 @@ def detect(path: Path) -> Format:
     if path.suffix == reading.SUFFIX and (client := transcript_client(path)):
         return client
     if path.suffix.lower() == exports.SUFFIX:
-        exports.parts(path)  # raises for a broken one
+        exports.files(path)  # raises for a broken one
         if found := _by_marks(exports.head(path, HEAD)):
             return found
         if exports.holds_zips(path):
             raise Invalid(f"{path} contains other zips: unpack it, and import the folder with those zips")
         raise Invalid(f"{path} contains no known export; unpack it, or give its format with --format")
-    head = _head(path)
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(HEAD)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
     if found := _by_marks(head):
         return found
     if exports.is_manifest(path, head.decode("utf-8", "ignore")):
@@ -135,14 +138,6 @@ def transcript_client(path: Path) -> Format | None:
     return found.client if found else None
 
 
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(HEAD)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
-
-
 def _by_marks(head: bytes) -> Format | None:
     """Returns the format of a JSON file by the keys at its start, or None if it is unknown."""
     text = head.decode("utf-8", "ignore")
@@ -162,8 +157,6 @@ def _jsonl(path: Path) -> Iterator[Path]:
 IMPORTED = "imported"
 """Namespace of the state: real path of an export → the result of its import."""
 
-Pieces = Iterator[ImportedSession | Skipped]
-
 
 async def import_path(
     memory: Memory,
@@ -173,7 +166,7 @@ async def import_path(
     project: str | None = None,
     name: str | None = None,
     anew: bool = False,
-    watch: Watch = unwatched,
+    watch: Watch = lambda done, total, label: None,
 ) -> ImportReport:
     """Imports `path`, commits what is new, and returns a report.
 
@@ -183,23 +176,23 @@ async def import_path(
     Raises:
         NotFound, Invalid, Unavailable: the file or folder cannot be read. Pieces that were recorded before stay.
     """
-    path, chosen = await anyio.to_thread.run_sync(_look_at, path, kind)
-    label, report, written = short_name(path), ImportReport(chosen), list[str]()
+    path, chosen = await run_sync(_look_at, path, kind)
+    label, run = short_name(path), _Import(memory, path, project, anew, watch, ImportReport(chosen))
     match chosen:
         case "markdown":
             label = name or short_name(path if path.is_dir() else path.with_suffix(""))
-            await _import_markdown(memory, path, label, watch, report, written)
+            await run.import_markdown(label)
         case "claude-ai" | "chatgpt":
-            await _import_export(memory, path, project, anew, watch, report, written)
+            await run.import_export()
         case "opencode":
             database = path / DATABASE if path.is_dir() else path
-            await opencode.import_database(memory, database, project, report, anew=anew)
+            await opencode.import_database(memory, database, project, run.report, anew=anew)
         case client:
-            await _import_transcripts(memory, path, ADAPTERS[client], project, anew, watch, report)
-    if written or report.new_turns:
-        committed, why_not = await commit_together(memory, f"import {label}", written)
-        report.commit = committed or why_not or "nothing to commit"
-    return report
+            await run.import_transcripts(ADAPTERS[client])
+    if run.written or run.report.new_turns:
+        committed, why_not = await commit_together(memory, f"import {label}", run.written)
+        run.report.commit = committed or why_not or "nothing to commit"
+    return run.report
 
 
 def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
@@ -210,89 +203,130 @@ def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
     return path, kind or detect(path)
 
 
-async def _import_export(
-    memory: Memory,
-    path: Path,
-    project: str | None,
-    anew: bool,
-    watch: Watch,
-    report: ImportReport,
-    written: list[str],
-) -> None:
-    """Imports a chat service's export, and adds the paths of the knowledge files that it wrote to `written`.
-
-    An export that was imported whole and did not change is recognized by its size and time.
-    """
-    kind = report.format
-    real, before = await anyio.to_thread.run_sync(lambda: (path.resolve(), path.stat()))
-    key, is_file = str(real), stat.S_ISREG(before.st_mode)
-    stamp = [kind, before.st_size, before.st_mtime_ns]
-    stored = await memory.state.get(IMPORTED, key) if is_file and not anew else None
-    if stored and stored["stamp"] == stamp:
-        watch(Progress(before.st_size, before.st_size, path.name))
-        report.sessions, report.turns, report.unchanged = stored["sessions"], stored["turns"], 1
-        report.skip_counted(stored["reasons"])
-        return
-    parts = []
-    for found in await anyio.to_thread.run_sync(exports.parts, path):
-        if isinstance(found, Skipped):
-            report.skip(found)
-        else:
-            parts.append(found)
-    others = await anyio.to_thread.run_sync(exports.others, path)
-    documents = [other for other in others if kind == "claude-ai" and exports.document_kind(other.name)]
-    if not parts and not documents and not report.skipped_count:
-        raise NotFound(f"{path} holds no conversations.json; give the export as it was downloaded, or another --format")
-    read = chatgpt.session if kind == "chatgpt" else claude_ai.session
-    done, total = 0, sum(part.size for part in parts)
-    for part in parts:
-        offsets = [0]
-
-        def pieces(part: exports.Part = part, offsets: list[int] = offsets) -> Pieces:
-            for place, conversation in enumerate(exports.conversations(part, offsets.append), start=1):
-                yield from read(conversation, place, project)
-
-        reading = pieces()
-        while (piece := await anyio.to_thread.run_sync(next, reading, None)) is not None:
-            if isinstance(piece, Skipped):
-                report.skip(piece)
-            else:
-                await _record(memory, piece, report)
-                watch(Progress(done + offsets[-1], total, piece.session_id))
-        done += part.size
-        watch(Progress(done, total, part.name))
-    await _import_documents(memory, documents, report, written)
-    for other in others:
-        if other not in documents:
-            report.skip(_not_imported(other))
-    if is_file:
-        kept = {"stamp": stamp, "sessions": report.sessions, "turns": report.turns, "reasons": report.reasons}
-        await memory.state.put(IMPORTED, key, kept)
-
-
 DOCUMENTS = "claude-ai"
 """The folder under `knowledge/reference/` that projects and memories go to."""
 
 
-async def _import_documents(
-    memory: Memory, parts: list[exports.Part | Skipped], report: ImportReport, written: list[str]
-) -> None:
-    """Writes the projects and memories of an export, projects first: memories name them."""
-    known: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for part in sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name)):
-        if isinstance(part, Skipped):
-            report.skip(part)
-            continue
-        kind = exports.document_kind(part.name)
-        read = claude_ai.project if kind == "projects" else claude_ai.memories
-        for item in await anyio.to_thread.run_sync(lambda part: list(exports.conversations(part)), part):
-            counts[kind] += 1
-            for made in read(item, counts[kind], known):
-                if isinstance(made, Skipped):
-                    report.skip(made)
+@dataclass(slots=True)
+class _Import:
+    """One import. `written` are the paths of the knowledge files that it wrote."""
+
+    memory: Memory
+    path: Path
+    project: str | None
+    anew: bool
+    watch: Watch
+    report: ImportReport
+    written: list[str] = field(default_factory=list)
+
+    async def import_export(self) -> None:
+        """Imports a chat service's export. One that was imported whole and did not change is recognized by its size and
+        time."""
+        path, report, kind = self.path, self.report, self.report.format
+        real, before = await run_sync(lambda: (path.resolve(), path.stat()))
+        key, is_file = str(real), stat.S_ISREG(before.st_mode)
+        stamp = [kind, before.st_size, before.st_mtime_ns]
+        stored = await self.memory.state.get(IMPORTED, key) if is_file and not self.anew else None
+        if stored and stored["stamp"] == stamp:
+            self.watch(before.st_size, before.st_size, path.name)
+            report.sessions, report.turns, report.unchanged = stored["sessions"], stored["turns"], 1
+            report.skip_counted(stored["reasons"])
+            return
+        found, others = await run_sync(exports.files, path)
+        parts = list(report.kept(found))
+        documents = [other for other in others if kind == "claude-ai" and exports.document_kind(other.name)]
+        if not parts and not documents and not report.skipped_count:
+            raise NotFound(
+                f"{path} holds no conversations.json; give the export as it was downloaded, or another --format"
+            )
+        read = chatgpt.session if kind == "chatgpt" else claude_ai.session
+        done, total = 0, sum(part.size for part in parts)
+        for part in parts:
+            offsets = [0]
+
+            def pieces(part: exports.Part = part, offsets: list[int] = offsets) -> Iterator[ImportedSession | Skipped]:
+                for place, conversation in enumerate(exports.conversations(part, offsets.append), start=1):
+                    yield from read(conversation, place, self.project)
+
+            reading = pieces()
+            while (piece := await run_sync(next, reading, None)) is not None:
+                if isinstance(piece, Skipped):
+                    report.skip(piece)
                 else:
-                    await _write_file(memory, DOCUMENTS, made.path, made.text.encode(), report, written)
+                    await self._record(piece)
+                    self.watch(done + offsets[-1], total, piece.session_id)
+            done += part.size
+            self.watch(done, total, part.name)
+        await self._import_documents(documents)
+        for other in others:
+            if other not in documents:
+                report.skip(_not_imported(other))
+        if is_file:
+            kept = {"stamp": stamp, "sessions": report.sessions, "turns": report.turns, "reasons": report.reasons}
+            await self.memory.state.put(IMPORTED, key, kept)
+
+    async def _import_documents(self, parts: list[exports.Part | Skipped]) -> None:
+        """Writes the projects and memories of an export, projects first: memories name them."""
+        known: dict[str, str] = {}
+        counts: Counter[str] = Counter()
+        by_kind = sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name))
+        for part in self.report.kept(by_kind):
+            kind = exports.document_kind(part.name)
+            read = claude_ai.project if kind == "projects" else claude_ai.memories
+            for item in await run_sync(lambda part: list(exports.conversations(part)), part):
+                counts[kind] += 1
+                for made in self.report.kept(read(item, counts[kind], known)):
+                    await self._write_file(DOCUMENTS, made.path, made.text.encode())
+
+    async def _record(self, session: ImportedSession) -> None:
+        """Records one conversation, in parts if it is long."""
+        recorded = [await record_session(self.memory, part) for part in in_parts(session)]
+        new, repeated = sum(one.new_turns for one in recorded), sum(one.repeated_turns for one in recorded)
+        self.report.sessions += 1
+        self.report.new_sessions += bool(new and not repeated)
+        self.report.turns += new + repeated
+        self.report.new_turns += new
+        self.report.redacted += sum(one.redacted for one in recorded)
+
+    async def import_transcripts(self, adapter: Adapter) -> None:
+        """Imports the transcripts of a client."""
+        path, report = self.path, self.report
+        found = await run_sync(lambda: list(transcripts(path, adapter)))
+        files = [(file, file.stat().st_size if file.exists() else 0) for file in report.kept(found)]
+        if not files and not report.skipped_count:
+            raise NotFound(
+                f"{path} holds no transcript ({adapter.file_names}); give the folder of one project, or of all projects"
+            )
+        done, total = 0, sum(size for _, size in files)
+        for file, size in files:
+
+            def told(offset: int, done: int = done, label: str = file.name) -> None:
+                self.watch(done + offset, total, label)
+
+            try:
+                await recording.import_file(
+                    self.memory, file, self.project, report, adapter=adapter, anew=self.anew, told=told
+                )
+            except ContextManagerError as error:
+                report.skip(Skipped(file.name, str(error)))
+            done += size
+            self.watch(done, total, file.name)
+
+    async def import_markdown(self, name: str) -> None:
+        """Imports a folder of markdown files, or one, into the folder `name`."""
+        files = await run_sync(listing, self.path)
+        for place, (file, relative) in enumerate(files, start=1):
+            read = await run_sync(read_one, file, relative)
+            if isinstance(read, Skipped):
+                self.report.skip(read)
+            else:
+                await self._write_file(name, relative, read)
+            self.watch(place, len(files), relative)
+
+    async def _write_file(self, name: str, relative: str, data: bytes) -> None:
+        kept = await import_markdown_file(self.memory, name, relative, data)
+        if self.report.add_file(kept, relative):
+            self.written.append(kept.path)
 
 
 def _not_imported(file: exports.Part | Skipped) -> Skipped:
@@ -305,50 +339,6 @@ def _not_imported(file: exports.Part | Skipped) -> Skipped:
     return Skipped(file.name, f"file of type {PurePosixPath(name).suffix or 'unknown'} is not imported")
 
 
-async def _record(memory: Memory, session: ImportedSession, report: ImportReport) -> None:
-    """Records one conversation, in parts if it is long, and adds the result to `report`."""
-    recorded = [await record_session(memory, part) for part in in_parts(session)]
-    new, repeated = sum(one.new_turns for one in recorded), sum(one.repeated_turns for one in recorded)
-    report.sessions += 1
-    report.new_sessions += bool(new and not repeated)
-    report.turns += new + repeated
-    report.new_turns += new
-    report.redacted += sum(one.redacted for one in recorded)
-
-
-async def _import_transcripts(
-    memory: Memory,
-    path: Path,
-    adapter: Adapter,
-    project: str | None,
-    anew: bool,
-    watch: Watch,
-    report: ImportReport,
-) -> None:
-    files: list[tuple[Path, int]] = []
-    for found, size in await anyio.to_thread.run_sync(_with_sizes, path, adapter):
-        if isinstance(found, Skipped):
-            report.skip(found)
-        else:
-            files.append((found, size))
-    if not files and not report.skipped_count:
-        raise NotFound(
-            f"{path} holds no transcript ({adapter.file_names}); give the folder of one project, or of all projects"
-        )
-    done, total = 0, sum(size for _, size in files)
-    for file, size in files:
-
-        def told(offset: int, done: int = done, label: str = file.name) -> None:
-            watch(Progress(done + offset, total, label))
-
-        try:
-            await recording.import_file(memory, file, project, report, adapter=adapter, anew=anew, told=told)
-        except ContextManagerError as error:
-            report.skip(Skipped(file.name, str(error)))
-        done += size
-        watch(Progress(done, total, file.name))
-
-
 def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
     """Returns the number of a client's conversations in its folder, without subagents', and their bytes."""
     if adapter.is_database:
@@ -357,33 +347,3 @@ def conversations_in(folder: Path, adapter: Adapter) -> tuple[int, int]:
     found = [file for file in transcripts(folder, adapter) if isinstance(file, Path)]
     sizes = [file.stat().st_size for file in found if reading.SUBAGENTS not in file.parts]
     return len(sizes), sum(sizes)
-
-
-def _with_sizes(path: Path, adapter: Adapter) -> list[tuple[Path | Skipped, int]]:
-    """Returns the transcripts at `path` with their bytes. A file that was just deleted has none."""
-    return [
-        (found, found.stat().st_size if isinstance(found, Path) and found.exists() else 0)
-        for found in transcripts(path, adapter)
-    ]
-
-
-async def _import_markdown(
-    memory: Memory, path: Path, name: str, watch: Watch, report: ImportReport, written: list[str]
-) -> None:
-    files = await anyio.to_thread.run_sync(listing, path)
-    for place, (file, relative) in enumerate(files, start=1):
-        read = await anyio.to_thread.run_sync(read_one, file, relative)
-        if isinstance(read, Skipped):
-            report.skip(read)
-        else:
-            await _write_file(memory, name, relative, read, report, written)
-        watch(Progress(place, len(files), relative))
-
-
-async def _write_file(
-    memory: Memory, name: str, relative: str, data: bytes, report: ImportReport, written: list[str]
-) -> None:
-    """Writes one markdown file, counts it in `report`, and adds its path to `written` if it is new or changed."""
-    kept = await import_markdown_file(memory, name, relative, data)
-    if report.add_file(kept, relative):
-        written.append(kept.path)

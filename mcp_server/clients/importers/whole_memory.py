@@ -58,7 +58,6 @@ class Imported:
 
     @property
     def markdown(self) -> str:
-        """The result in words."""
         return f"{self.files:,} files, {self.bytes / 1e6:,.1f} MB, with state and history: {self.workspace}"
 
 
@@ -77,12 +76,10 @@ class Restored:
     commits: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {"format": "memory", **dataclasses.asdict(self)}
 
     @property
     def markdown(self) -> str:
-        """The result in words."""
         lines = [f"{self.new:,} files imported, {self.conversations:,} conversations; {self.same:,} files are the same"]
         lines += [f"- kept as it is here, the export differs: {path}" for path in self.kept]
         lines += [f"- left out: {said}" for said in self.refused]
@@ -168,20 +165,16 @@ class Export:
 
     @property
     def files(self) -> int:
-        """Returns the number of files so far."""
         return len(self._about)
 
     def row(self, table: str, values: tuple[Any, ...]) -> None:
-        """Adds a row of the state."""
         self._state.write(json.dumps([table, *values]).encode() + b"\n")
 
     def history(self, branch: str, parts: Iterable[bytes]) -> None:
-        """Adds the history."""
         self._branch = branch
         self._write(_HISTORY, parts)
 
     def file(self, found: MovedFile, parts: Iterable[bytes]) -> None:
-        """Adds a file."""
         size, digest = self._write(found.path, parts)
         self.bytes += size
         about = {"path": found.path, "mtime_ns": found.mtime_ns, "sealed": found.sealed, "sha256": digest}
@@ -192,7 +185,6 @@ class Export:
         self._state.close()
 
     def close(self) -> None:
-        """Adds the list of the files."""
         lines = [{"format": FORMAT, "branch": self._branch, "files": len(self._about)}, *self._about]
         self._write(_FILES, (json.dumps(line).encode() + b"\n" for line in lines))
 
@@ -230,7 +222,6 @@ class Import:
 
     @property
     def count(self) -> int:
-        """Returns the number of files."""
         return len(self._about)
 
     def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -242,7 +233,6 @@ class Import:
             yield table, tuple(values)
 
     def history(self, folder: Path) -> MovedHistory | None:
-        """Writes the history to a file in `folder`. Returns None without a history."""
         if self._branch is None:
             return None
         bundle = folder / "imported"
@@ -252,7 +242,6 @@ class Import:
         return MovedHistory(bundle, self._branch)
 
     def files(self) -> Iterator[tuple[MovedFile, Iterator[bytes]]]:
-        """Yields the files with their bytes, which must be read before the next file."""
         for about in self._about:
             found = MovedFile(about["path"], about["mtime_ns"], about["sealed"])
             yield found, self._checked(found.path, about["sha256"])
@@ -339,7 +328,6 @@ def _ours(name: str, refused: list[str]) -> bool:
 
 
 def _import_file(memory: Memory, name: str, data: bytes) -> str:
-    """Writes one file and returns "new", or returns "same" or "kept"."""
     if memory.files.exists(name):
         here = memory.files.read_bytes(name)
         if here == data:

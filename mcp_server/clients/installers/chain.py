@@ -50,7 +50,6 @@ class Found:
 
     @property
     def workspace(self) -> Path | None:
-        """The workspace that the entry names, or None."""
         for index, word in enumerate(self.words):
             if word == "--workspace" and index + 1 < len(self.words):
                 return Path(self.words[index + 1])
@@ -58,8 +57,15 @@ class Found:
                 return Path(word.partition("=")[2])
         return Path(self.env[HOME_VARIABLE]) if HOME_VARIABLE in self.env else None
 
+    @property
+    def title(self) -> str:
+        return self.client.title + (f" ({self.project})" if self.project else "")
+
+    def command(self, verb: str) -> str:
+        """Returns our command `install` or `uninstall` for this client."""
+        return f"context-manager {verb} {self.client.name}{' --project' if self.project else ''}"
+
     def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
         return {
             "client": self.client.name,
             "title": self.client.title,
@@ -74,9 +80,7 @@ class Found:
 
 def survey(machine: Machine, projects: Sequence[tuple[Client, Path]] = ()) -> list[Found]:
     """Returns the status of every known client, for all projects and for the given single projects."""
-    return [look(client, machine) for client in CLIENTS] + [
-        look(client, machine, project) for client, project in projects
-    ]
+    return [look(client, machine, project) for client, project in (*((client, None) for client in CLIENTS), *projects)]
 
 
 def look(client: Client, machine: Machine, project: Path | None = None) -> Found:
@@ -101,11 +105,11 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
         return Found(client, project, path, state, name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
     entry = servers[names[0]]
     env = entry.get("env") if isinstance(entry.get("env"), dict) else {}
-    words = tuple(entries.words_of(entry))
-    undo = f"context-manager uninstall {client.name}{' --project' if project else ''}"
-    twice = f"the plugin is enabled too and does it again; keep one: claude plugin disable {plugin}, or {undo}"
-    variables = {key: str(env[key]) for key in env}
-    return Found(client, project, path, "installed", twice if plugin else "", names[0], words, variables, hooks)
+    words, variables = tuple(entries.words_of(entry)), {key: str(env[key]) for key in env}
+    found = Found(client, project, path, "installed", "", names[0], words, variables, hooks)
+    keep = f"claude plugin disable {plugin}, or {found.command('uninstall')}"
+    twice = f"the plugin is enabled too and does it again; keep one: {keep}"
+    return replace(found, problem=twice) if plugin else found
 
 
 def _hooks_found(client: Client, machine: Machine, project: Path | None) -> dict[str, dict[str, Any]]:
@@ -135,12 +139,17 @@ async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
     installed = [each for each in found if each.state in ("installed", "plugin")]
     checks = [await run_sync(_hook_socket, memory), await run_sync(_queue, memory)]  # before it starts servers
     answers: dict[Start, Answered] = {}
+
+    async def shake_hands(each: Found) -> None:
+        whole = each.client.whole_environment
+        answers[_start(each)] = await handshake(each.words, machine.environ, each.env, whole=whole)
+
     async with anyio.create_task_group() as tasks:
         for each in {_start(each): each for each in installed}.values():  # each command once
-            tasks.start_soon(_shake_hands, answers, each, machine)
+            tasks.start_soon(shake_hands, each)
     for each in found:
         if each.state == "broken":
-            checks.append(Check(_title(each), False, each.problem, "mend that file, or put a backup in its place"))
+            checks.append(Check(each.title, False, each.problem, "mend that file, or put a backup in its place"))
         elif each.state == "plugin":
             checks.append(await run_sync(_plugin, each, answers[_start(each)], memory, machine))
         elif each.state == "installed":
@@ -164,31 +173,26 @@ def projects(memory: Memory) -> list[tuple[Client, Path]]:
     ]
 
 
-async def _shake_hands(answers: dict[Start, Answered], found: Found, machine: Machine) -> None:
-    whole = found.client.whole_environment
-    answers[_start(found)] = await handshake(found.words, machine.environ, found.env, whole=whole)
-
-
 def _start(found: Found) -> Start:
     return found.client.whole_environment, found.words, tuple(sorted(found.env.items()))
 
 
 def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
-    again = f"context-manager install {found.client.name}{' --project' if found.project else ''}"
+    again = found.command("install")
     if answered.problem:
-        return Check(_title(found), False, f"{found.file}: {' '.join(found.words)}: {answered.problem}", again)
+        return Check(found.title, False, f"{found.file}: {' '.join(found.words)}: {answered.problem}", again)
     said = f"connected in {answered.seconds:.1f} s, {len(answered.tools)} tools"
     other = found.workspace or machine.home / ".context-manager"
     if os.path.realpath(other.expanduser()) != str(memory.disk.root):
-        return Check(_title(found), False, f"{said}, but to another memory: {other}", again, matters=False)
+        return Check(found.title, False, f"{said}, but to another memory: {other}", again, matters=False)
     if answered.version != __version__:
-        return Check(_title(found), False, f"{said}, but version {answered.version}", again, matters=False)
+        return Check(found.title, False, f"{said}, but version {answered.version}", again, matters=False)
     if found.state == "installed" and found.client.hooks and ("--hooks" in found.words) != bool(found.hooks):
         odd = "with --hooks, and there are none" if "--hooks" in found.words else "without --hooks, and there are some"
-        return Check(_title(found), False, f"{said}, but {odd}", again)
+        return Check(found.title, False, f"{said}, but {odd}", again)
     if found.problem:
-        return Check(_title(found), False, f"{said}, but {found.problem}", matters=False)
-    return Check(_title(found), True, said)
+        return Check(found.title, False, f"{said}, but {found.problem}", matters=False)
+    return Check(found.title, True, said)
 
 
 def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
@@ -196,33 +200,29 @@ def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) 
     problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _run_hook(PLUGIN_HOOK, machine)[0]
     if problem:
         detail = f"the plugin {found.name} is enabled, but {problem}"
-        return Check(_title(found), False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
+        return Check(found.title, False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
     checked = _server(found, answered, memory, machine)
     advice = "" if checked.ok else "the plugin starts what is first on PATH: see to that one"
     return replace(checked, detail=f"the plugin {found.name} is enabled; {checked.detail}", advice=advice)
 
 
 def _hooks(found: Found, machine: Machine) -> Check:
-    name = f"{_title(found)} hooks"
-    again = f"context-manager install {found.client.name}{' --project' if found.project else ''}"
+    name, again = f"{found.title} hooks", found.command("install")
     if not found.hooks:
         return Check(name, False, "none: nothing is recorded or brought in by itself", again, matters=False)
     lacking = [event for event in found.client.hooks.events if event not in found.hooks] if found.client.hooks else []
     if lacking:
         return Check(name, False, f"missing: {', '.join(lacking)}", again)
-    took = 0.0
-    for words in dict.fromkeys(tuple(_no_event(entries.words_of_hook(hook))) for hook in found.hooks.values()):
+    took, commands = 0.0, dict[tuple[str, ...], None]()
+    for hook in found.hooks.values():  # without the event the command does nothing and exits with 0
+        commands[tuple(word for word in entries.words_of_hook(hook) if word not in (*SECONDS, "EVENT"))] = None
+    for words in commands:
         problem = missing(words, machine.environ)
         if not problem:
             problem, took = _run_hook(words, machine)
         if problem:
             return Check(name, False, problem, again)
     return Check(name, True, f"all {len(found.hooks)} there, the command answers in {took * 1000:.0f} ms")
-
-
-def _no_event(words: list[str]) -> list[str]:
-    """Returns the hook command without the event, which does nothing and exits with 0."""
-    return [word for word in words if word not in (*SECONDS, "EVENT")]
 
 
 def _run_hook(words: Sequence[str], machine: Machine) -> tuple[str, float]:
@@ -249,11 +249,9 @@ def _hook_socket(memory: Memory) -> Check:
     if held is not None:
         held.release()
     else:
-        try:
-            if command.ask(str(local), "", time.monotonic() + ANSWER_PATIENCE) is not None:
-                return Check("hook door", True, "the running server answers hooks")
-        except TimeoutError:
-            stalls = True
+        answer, stalls = command.ask(str(local), "", time.monotonic() + ANSWER_PATIENCE)
+        if answer is not None:
+            return Check("hook door", True, "the running server answers hooks")
     if why := listener.obstacle(local):
         advice = "mend that folder, or set workspace.local_dir to another one; until then prompts get nothing"
         return Check("hook door", False, f"hooks cannot reach a server: {why}", advice)
@@ -292,7 +290,3 @@ def _queue(memory: Memory) -> Check:
         )
     advice = "context-manager status works them off" if waiting > MANY else ""
     return Check("hook queue", waiting <= MANY, f"{waiting} waiting" if waiting else "empty", advice, matters=False)
-
-
-def _title(found: Found) -> str:
-    return found.client.title + (f" ({found.project})" if found.project else "")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters.adapter import Adapter, as_mapping
 from mcp_server.clients.installers import jsonc, toml_edit
 from mcp_server.clients.installers.known import Client
 from mcp_server.errors import Conflict, Invalid
@@ -59,11 +59,12 @@ def put_hooks(
     """
     for key, value in (begin or {}).items() if not text.strip() else ():
         text = jsonc.put(text, (key,), value, where)
-    for event in _events(text, where):
+    for event in _hooks(text, where):
         spots = list(_spots(text, event, where))
         keep = spots[:1] if event in handlers else []
-        for spot in reversed(spots[len(keep) :]):
-            text = _without(text, event, spot, where)
+        for group, place, alone in reversed(spots[len(keep) :]):
+            path: jsonc.Path = ("hooks", event, group) if alone else ("hooks", event, group, "hooks", place)
+            text = jsonc.remove(text, path, where)
     for event, handler in handlers.items():
         spots = list(_spots(text, event, where))
         if spots:
@@ -74,26 +75,16 @@ def put_hooks(
     return text
 
 
-def remove_hooks(text: str, where: str) -> str:
-    """Returns `text` without our handlers."""
-    return put_hooks(text, {}, where)
-
-
 def present(text: str, where: str) -> dict[str, dict[str, Any]]:
-    """Returns event → our handler in the file."""
-    document = jsonc.parse(text, where)
     found = {}
-    for event in _events(text, where):
+    for event, groups in _hooks(text, where).items():
         for group, place, _ in _spots(text, event, where):
-            node = jsonc.get(document, ("hooks", event, group, "hooks", place))
-            assert node is not None
-            found[event] = node.value
+            found[event] = groups[group]["hooks"][place]
             break
     return found
 
 
 def is_our_hook(handler: object) -> bool:
-    """Returns True if a handler runs our `hook` command."""
     if not isinstance(handler, Mapping):
         return False
     command, arguments = handler.get("command"), handler.get("args")
@@ -105,25 +96,18 @@ def is_our_hook(handler: object) -> bool:
     return _SHELL.search(command) is not None
 
 
-def _events(text: str, where: str) -> list[str]:
-    node = jsonc.get(jsonc.parse(text, where), ("hooks",))
-    return list(node.value) if node is not None and isinstance(node.value, dict) else []
+def _hooks(text: str, where: str) -> dict[str, Any]:
+    found = as_mapping(jsonc.read(text, where)).get("hooks")
+    return found if isinstance(found, dict) else {}
 
 
 def _spots(text: str, event: str, where: str) -> Iterator[Spot]:
-    node = jsonc.get(jsonc.parse(text, where), ("hooks", event))
-    groups = node.value if node is not None and isinstance(node.value, list) else []
-    for index, group in enumerate(groups):
+    groups = _hooks(text, where).get(event)
+    for index, group in enumerate(groups if isinstance(groups, list) else ()):
         handlers = group.get("hooks") if isinstance(group, dict) else None
         for place, handler in enumerate(handlers if isinstance(handlers, list) else []):
             if is_our_hook(handler):
                 yield index, place, len(handlers or []) == 1
-
-
-def _without(text: str, event: str, spot: Spot, where: str) -> str:
-    group, place, alone = spot
-    path: jsonc.Path = ("hooks", event, group) if alone else ("hooks", event, group, "hooks", place)
-    return jsonc.remove(text, path, where)
 
 
 NAMES = ("memory", "context-manager")
@@ -137,18 +121,10 @@ _CLI = re.compile(r"context-manager(?:\.exe)?", re.IGNORECASE)
 
 def servers(client: Client, container: Container, text: str, where: str) -> dict[str, Any]:
     """Returns the servers in the file. Raises Invalid with file and line if it is broken."""
-    found: Any = read(client, text, where)
+    found: Any = (toml_edit if client.form == "toml" else jsonc).read(text, where)
     for step in container:
-        found = found.get(step, {}) if isinstance(found, dict) else {}
+        found = as_mapping(found).get(step)
     return found if isinstance(found, dict) else {}
-
-
-def read(client: Client, text: str, where: str) -> Any:
-    """Returns the file's content. Raises Invalid with file and line if it is broken."""
-    if client.form == "toml":
-        return toml_edit.read(text, where)
-    document = jsonc.parse(text, where)
-    return {} if document.root is None else document.root.value
 
 
 def refuse_comments(client: Client, text: str, where: str) -> None:
@@ -208,7 +184,6 @@ def put(client: Client, container: Container, text: str, fields: Mapping[str, An
 
 
 def remove(client: Client, container: Container, text: str, where: str) -> str:
-    """Returns `text` without our entries."""
     for name in ours(servers(client, container, text, where)):
         edit = toml_edit.remove if client.form == "toml" else jsonc.remove
         text = edit(text, (*container, name), where)

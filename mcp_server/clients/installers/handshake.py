@@ -86,7 +86,6 @@ async def handshake(
 
 
 def missing(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Returns why the command cannot be started; "" if it can."""
     if not words or not words[0]:
         return "no command is named"
     command = words[0]

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mcp_server.clients.adapters import opencode
 from mcp_server.clients.installers import config_file, entries
@@ -25,14 +25,12 @@ from mcp_server.memory import Memory
 RECORDS = ".local/installs"
 
 
-class FileRecord(BaseModel):
+class FileRecord(BaseModel, frozen=True):
     """The change of one file.
 
     `before` and `after` are the SHA-256 of its bytes before and after (`before` is "" for a new file). `made` are paths
     of JSON objects that we added, `folders` are folders that we made, innermost first.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     existed: bool
@@ -43,10 +41,8 @@ class FileRecord(BaseModel):
     folders: list[str] = []
 
 
-class Installation(BaseModel):
+class Installation(BaseModel, frozen=True):
     """One installation: for all projects, or for one."""
-
-    model_config = ConfigDict(frozen=True)
 
     project: str | None = None
     name: str
@@ -54,16 +50,13 @@ class Installation(BaseModel):
     files: list[FileRecord]
 
 
-class Record(BaseModel):
+class Record(BaseModel, frozen=True):
     """All installations into one client from this workspace."""
-
-    model_config = ConfigDict(frozen=True)
 
     client: str
     installations: list[Installation] = []
 
     def of(self, project: Path | None) -> Installation | None:
-        """Returns the installation for a project, or for all."""
         wanted = None if project is None else str(project)
         return next((found for found in self.installations if found.project == wanted), None)
 
@@ -147,9 +140,7 @@ def _roll_back(written: Sequence[Change], records: Sequence[FileRecord], known: 
         before = known.get(new.path)
         if new.backup and not (before and before.backup == new.backup):
             Path(new.backup).unlink(missing_ok=True)
-        for folder in new.folders:
-            with contextlib.suppress(OSError):
-                Path(folder).rmdir()
+        _remove_folders(new)
 
 
 def uninstall(
@@ -208,7 +199,9 @@ def _remove_from(
     backup = Path(record.backup) if record and record.backup else None
     if record is not None and digest(file.data) == record.after:
         if not record.existed:
-            return _delete(file, record)
+            file.real.unlink()
+            _remove_folders(record)
+            return Done(path, "deleted")
         original = _original(record)
         if original is not None:
             bare = original if undo else _without_ours(client, container, dataclasses.replace(file, data=original), [])
@@ -235,17 +228,14 @@ def _write_rest(file: ConfigFile, data: bytes, original: bytes | None = None) ->
         file.real.unlink()
 
 
-def _delete(file: ConfigFile, record: FileRecord) -> Done:
-    """Deletes a file that did not exist before, and the folders that we made if they are empty."""
-    file.real.unlink()
+def _remove_folders(record: FileRecord) -> None:
+    """Deletes the folders that we made if they are empty."""
     for folder in record.folders:
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
-    return Done(file.path, "deleted")
 
 
 def _original(record: FileRecord) -> bytes | None:
-    """Returns the file's bytes before the installation, if the backup still has them."""
     try:
         data = Path(record.backup or "").read_bytes()
     except OSError:
@@ -263,7 +253,7 @@ def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, 
         if toml or client.form == "json":
             text = entries.remove(client, container, text, where)
         if client.hooks and not toml:
-            text = entries.remove_hooks(text, where)
+            text = entries.put_hooks(text, {}, where)
         for way in () if toml else sorted(made, key=len, reverse=True):
             text = entries.remove_empty(tuple(way), text, where)
     except Invalid as error:
@@ -281,8 +271,3 @@ def _save(memory: Memory, client: Client, record: Record) -> None:
             memory.files.remove(_path(client))
         return
     memory.files.write_atomic(_path(client), record.model_dump_json(indent=2) + "\n")
-
-
-def as_dict(done: Done) -> Mapping[str, Any]:
-    """Returns JSON values."""
-    return {"path": str(done.path), "what": done.what, "backup": str(done.backup) if done.backup else None}

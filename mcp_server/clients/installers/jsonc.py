@@ -29,7 +29,7 @@ _DEEPEST = 200
 
 @dataclass(slots=True)
 class Node:
-    """A value and its position: `text[start:end]`. Objects have `members`, arrays have `items`, others neither."""
+    """A value and its position: `text[start:end]`."""
 
     kind: str
     """`{`, `[`, or "" for a string, number or word."""
@@ -37,27 +37,24 @@ class Node:
     end: int = 0
     value: Any = None
     """The parsed value; the last of duplicate keys counts."""
-    members: list[Member] = field(default_factory=list)
-    items: list[Node] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    """The members of an object, or the items of an array."""
     comma: int | None = None
     """The position of the trailing comma, or None."""
 
-    def parts(self) -> list[tuple[int, int]]:
-        """Returns the positions of its members (with their keys) or items."""
-        return [(member.start, member.value.end) for member in self.members] or [(i.start, i.end) for i in self.items]
-
-    def member(self, key: str) -> Member | None:
-        """Returns the last member of that name, which counts, or None."""
-        return next((member for member in reversed(self.members) if member.key == key), None)
+    def at(self, step: str | int) -> Node | None:
+        """Returns the last member of that name, which counts, or the item at that place; None if there is none."""
+        found = self.parts[step : step + 1] if isinstance(step, int) else [one for one in self.parts if one.key == step]
+        return found[-1].node if found else None
 
 
 @dataclass(slots=True)
-class Member:
-    """A key of an object and its value; `start` is where the key begins."""
+class Part:
+    """A member of an object, or an item of an array, which has no `key`. `start` is where the key or item begins."""
 
-    key: str
+    key: str | None
     start: int
-    value: Node
+    node: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,12 @@ def parse(text: str, where: str) -> Document:
     Raises Invalid with file, line and reason if it is not JSON with comments and trailing commas.
     """
     return _Reader(text, where).document()
+
+
+def read(text: str, where: str) -> Any:
+    """Returns the content of the file named `where`, {} if it has none. Raises as `parse` does."""
+    root = parse(text, where).root
+    return {} if root is None else root.value
 
 
 class _Reader:
@@ -113,55 +116,38 @@ class _Reader:
         kind, start, end = self.take()
         if depth > _DEEPEST:
             self.fail(start, "it is nested too deeply")
-        if kind == "{":
-            return self.object(Node("{", start), depth)
-        if kind == "[":
-            return self.array(Node("[", start), depth)
+        if kind in ("{", "["):
+            return self.container(Node(kind, start), depth)
         if kind not in ("string", "number", "word"):
             self.fail(start, "a value is missing" if kind != "end" else "it ends in the middle of a value")
         return Node("", start, end, json.loads(self.text[start:end]))
 
-    def object(self, node: Node, depth: int) -> Node:
-        while True:
-            kind, start, end = self.take()
-            if kind == "}":
-                break
-            if kind != "string":
-                self.fail(start, 'a key in double quotes or "}" is missing' + (", it just ends" * (kind == "end")))
-            node.comma = None
-            if self.take()[0] != ":":
-                self.fail(self.tokens[self.next - 1][1], 'a ":" is missing after the key')
-            node.members.append(Member(json.loads(self.text[start:end]), start, self.value(depth + 1)))
-            if self.ended(node, "}"):
-                break
-        node.end = self.tokens[self.next - 1][2]
-        node.value = {member.key: member.value.value for member in node.members}
-        return node
-
-    def array(self, node: Node, depth: int) -> Node:
-        while True:
-            if self.tokens[self.next][0] == "]":
+    def container(self, node: Node, depth: int) -> Node:
+        closing = "}" if node.kind == "{" else "]"
+        while self.tokens[self.next][0] != closing:
+            kind, start, end = self.tokens[self.next]
+            key = None
+            if node.kind == "{":
+                if kind != "string":
+                    self.fail(start, 'a key in double quotes or "}" is missing' + (", it just ends" * (kind == "end")))
+                key = json.loads(self.text[start:end])
                 self.take()
+                if self.take()[0] != ":":
+                    self.fail(self.tokens[self.next - 1][1], 'a ":" is missing after the key')
+            node.parts.append(Part(key, start, self.value(depth + 1)))
+            kind, comma, _ = self.tokens[self.next]
+            if kind == closing:
                 break
-            node.comma = None
-            node.items.append(self.value(depth + 1))
-            if self.ended(node, "]"):
-                break
-        node.end = self.tokens[self.next - 1][2]
-        node.value = [item.value for item in node.items]
+            if kind != ",":
+                self.fail(comma, f'a "," or "{closing}" is missing' + (", it just ends" * (kind == "end")))
+            self.take()
+            if self.tokens[self.next][0] == closing:
+                node.comma = comma
+                self.mark_odd(comma)
+        node.end = self.take()[2]
+        values = [part.node.value for part in node.parts]
+        node.value = values if closing == "]" else {part.key: part.node.value for part in node.parts}
         return node
-
-    def ended(self, node: Node, closing: str) -> bool:
-        """Takes the comma or the closing bracket after a member. Returns True if that was the last member."""
-        kind, start, _ = self.take()
-        if kind == closing:
-            return True
-        if kind != ",":
-            self.fail(start, f'a "," or "{closing}" is missing' + (", it just ends" * (kind == "end")))
-        if self.tokens[self.next][0] == closing:
-            node.comma = start
-            self.mark_odd(start)
-        return False
 
     def take(self) -> tuple[str, int, int]:
         token = self.tokens[self.next]
@@ -198,13 +184,7 @@ def get(document: Document, path: Path) -> Node | None:
     """Returns the value at `path`, or None if there is none."""
     node = document.root
     for step in path:
-        if node is None:
-            return None
-        if isinstance(step, str):
-            member = node.member(step)
-            node = member.value if member else None
-        else:
-            node = node.items[step] if step < len(node.items) else None
+        node = node.at(step) if node else None
     return node
 
 
@@ -216,20 +196,19 @@ def put(text: str, path: Path, value: Any, where: str) -> str:
     """
     document = parse(text, where)
     if document.root is None:
-        begun = text if not text or text.endswith(("\n", "\r")) else text + _newline(text)
-        return (begun if begun.strip() else "") + _written(_nested(path, value), "", _Style(text)) + _newline(text)
+        begun = text if not text or text.endswith(("\n", "\r")) else text + newline_of(text)
+        return (begun if begun.strip() else "") + _written(_nested(path, value), "", _Style(text)) + newline_of(text)
     node = document.root
     for depth, step in enumerate(path):
-        if isinstance(step, int):
-            node = node.items[step]
-            continue
-        if depth and node.value is None:  # `null` is an empty object
-            return put(text, path[:depth], _nested(path[depth:], value), where)
-        _must_be(node, "{", text, where, path[:depth])
-        member = node.member(step)
-        if member is None:
+        if isinstance(step, str):
+            if depth and node.value is None:  # `null` is an empty object
+                return put(text, path[:depth], _nested(path[depth:], value), where)
+            _must_be(node, "{", text, where, path[:depth])
+        inner = node.at(step)
+        if inner is None:
+            assert isinstance(step, str), "only existing items are replaced"
             return _added(text, document.root, node, _nested(path[depth + 1 :], value), key=step)
-        node = member.value
+        node = inner
     if node.value == value:
         return text
     written = _written(value, _indent_at(text, node.start), _Style(text, document.root))
@@ -239,8 +218,8 @@ def put(text: str, path: Path, value: Any, where: str) -> str:
 def append(text: str, path: Path, value: Any, where: str) -> str:
     """Returns `text` with `value` as the last item of the array at `path`. Makes the array if there is none."""
     document = parse(text, where)
-    node = get(document, path) if _reaches(document, path, where) else None
-    if node is None:
+    node = get(document, path)
+    if node is None or node.value is None:  # `null` is an empty list
         return put(text, path, [value], where)
     _must_be(node, "[", text, where, path)
     assert document.root is not None
@@ -256,7 +235,7 @@ def remove(text: str, path: Path, where: str) -> str:
     step = path[-1]
     if isinstance(step, int):
         return _without(text, parent, node.start)
-    same = [member for member in parent.members if member.key == step]
+    same = [part for part in parent.parts if part.key == step]
     text = _without(text, parent, same[-1].start)
     return remove(text, path, where) if len(same) > 1 else text  # the last of duplicate keys counts
 
@@ -265,12 +244,12 @@ class _Style:
     """The file's layout: one step of indentation, and the line end."""
 
     def __init__(self, text: str, root: Node | None = None) -> None:
-        self.newline = _newline(text)
+        self.newline = newline_of(text)
         self.step = "  "
         if root is not None:
-            for start, _ in root.parts():
-                indent = _indent_at(text, start)
-                if indent and _first_on_line(text, start):
+            for part in root.parts:
+                indent = _indent_at(text, part.start)
+                if indent and _first_on_line(text, part.start):
                     self.step = "\t" if indent[0] == "\t" else indent
                     break
 
@@ -278,7 +257,7 @@ class _Style:
 def _added(text: str, root: Node, node: Node, value: Any, key: str | None = None) -> str:
     """Returns `text` with one more member or item at the end of `node`."""
     style = _Style(text, root)
-    parts = node.parts()
+    parts = [(part.start, part.node.end) for part in node.parts]
     label = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
     closing = node.end - 1
     if not parts:
@@ -315,10 +294,9 @@ def _without(text: str, parent: Node, start: int) -> str:
 
     All comments stay: they are the user's.
     """
-    parts = parent.parts()
-    index = next(i for i, part in enumerate(parts) if part[0] == start)
-    end = parts[index][1]
-    if index + 1 < len(parts):
+    index = next(place for place, part in enumerate(parent.parts) if part.start == start)
+    end = parent.parts[index].node.end
+    if index + 1 < len(parent.parts):
         comma = _comma(text, end)
         return _cut(text, start, comma + 1, keep=text[end:comma])
     if parent.comma is not None:  # a trailing comma: the previous part keeps its own
@@ -327,7 +305,7 @@ def _without(text: str, parent: Node, start: int) -> str:
         if not (text[parent.start + 1 : start] + text[end : parent.end - 1]).strip(_SPACE):
             return text[: parent.start + 1] + text[parent.end - 1 :]  # it was the only part
         return _cut(text, start, end)
-    comma = _comma(text, parts[index - 1][1])
+    comma = _comma(text, parent.parts[index - 1].node.end)
     if not text[comma + 1 : start].strip(" \t"):  # on the previous part's line: remove `, "a": 1`
         return text[:comma] + text[end:]
     cut = _cut(text, start, end)
@@ -363,17 +341,6 @@ def _nested(path: Path, value: Any) -> Any:
     return value
 
 
-def _reaches(document: Document, path: Path, where: str) -> bool:
-    """Returns whether `path` exists and is not `null`. Raises Invalid if a value on the path is of another kind."""
-    node = document.root
-    for depth, step in enumerate(path):
-        if node is None or (depth and node.value is None):
-            return False
-        _must_be(node, "{" if isinstance(step, str) else "[", document.text, where, path[:depth])
-        node = get(document, path[: depth + 1])
-    return node is not None and node.value is not None
-
-
 def _must_be(node: Node, kind: str, text: str, where: str, path: Path) -> None:
     if node.kind != kind:
         line = text.count("\n", 0, node.start) + 1
@@ -382,7 +349,8 @@ def _must_be(node: Node, kind: str, text: str, where: str, path: Path) -> None:
         raise Invalid(f"{where}: line {line}: {name} is not {wanted}; mend the file and try again")
 
 
-def _newline(text: str) -> str:
+def newline_of(text: str) -> str:
+    """Returns the line end that a text has, judged by its first line."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 

@@ -27,7 +27,6 @@ class Machine:
     system: str = sys.platform
 
     def settings_folder(self) -> Path:
-        """Returns the folder for the settings of desktop programs."""
         if self.system == "darwin":
             return self.home / "Library" / "Application Support"
         if self.system == "win32":
@@ -35,7 +34,6 @@ class Machine:
         return self.config_folder()
 
     def config_folder(self) -> Path:
-        """Returns `$XDG_CONFIG_HOME`, else `~/.config`."""
         return self.place("XDG_CONFIG_HOME", self.home / ".config")
 
     def place(self, variable: str, default: Path) -> Path:
@@ -44,7 +42,6 @@ class Machine:
         return Path(named).expanduser() if named else default
 
     def which(self, command: str) -> str | None:
-        """Returns the path of a command on PATH, or None."""
         return shutil.which(command, path=self.environ.get("PATH"))
 
 
@@ -83,7 +80,6 @@ class Client:
     """How to import earlier conversations, if that needs an export."""
 
     def here(self, machine: Machine) -> bool:
-        """Returns True if this client seems to be installed on this machine."""
         file = self.file(machine)
         folder = self.hooks.folder.of(machine.environ, machine.home) if self.hooks else file.parent
         return file.exists() or folder.is_dir() or any(machine.which(program) for program in self.programs)
@@ -103,11 +99,6 @@ def _claude_desktop(machine: Machine) -> Path:
                 if folder.is_dir():
                     return folder / below / name
     return machine.settings_folder() / "Claude" / name
-
-
-def _claude_code(machine: Machine) -> Path:
-    """Returns the file of Claude Code; tried with 2.1.329, also with `CLAUDE_CONFIG_DIR`."""
-    return machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json"
 
 
 def _opencode(machine: Machine) -> Path:
@@ -143,7 +134,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "claude-code",
         "Claude Code",
-        _claude_code,
+        lambda machine: machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json",  # tried with 2.1.329
         plain=True,
         also={"type": "stdio"},
         programs=("claude",),

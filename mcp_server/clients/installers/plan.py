@@ -7,15 +7,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
 
 from mcp_server.clients.adapters import claude_code, opencode
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters.adapter import Adapter, as_mapping
 from mcp_server.clients.installers import config_file, entries, jsonc, toml_edit
 from mcp_server.clients.installers.config_file import ConfigFile
 from mcp_server.clients.installers.known import Client, Machine
@@ -35,7 +34,6 @@ class Launch:
     workspace: Path | None = None
 
     def serving(self, *more: str) -> tuple[str, list[str]]:
-        """Returns the command and the arguments of the server."""
         command, *arguments = self.server
         return command, [*arguments, *more, *self._named()]
 
@@ -127,11 +125,9 @@ class Change:
 
     @property
     def changes(self) -> bool:
-        """True if the file's bytes would change."""
         return self.file.data is None or self.file.encoded(self.after) != self.file.data
 
     def diff(self) -> str:
-        """Returns a unified diff."""
         before = self.file.text.splitlines() if self.file.data is not None else []
         name = str(self.file.path)
         old = name if self.file.data is not None else "nothing"
@@ -153,7 +149,6 @@ class Plan:
 
     @property
     def needed(self) -> bool:
-        """True if a file would change."""
         return any(change.changes for change in self.changes)
 
 
@@ -183,7 +178,8 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     if name != entries.NAMES[0] and name not in entries.servers(client, container, text, str(path)):
         notes.append(f"{path} has another server named {entries.NAMES[0]!r}, so ours is called {name!r}.")
     made = () if client.form == "toml" else _made((*container, name), text)
-    changes = [Change(file, after, made, _snippet(client, container, name, fields))]
+    edit = toml_edit.put if client.form == "toml" else jsonc.put
+    changes = [Change(file, after, made, edit("", (*container, name), fields, "").rstrip("\n"))]
     if adapter and place_of_hooks:
         one_file = changes.pop() if place_of_hooks == path else None
         changes.append(_hooks(client, adapter, machine, launch, place_of_hooks, one_file))
@@ -219,14 +215,11 @@ def plugin_of(machine: Machine) -> str | None:
     adapter = claude_code.ADAPTER
     try:
         settings = config_file.read(adapter.folder.of(machine.environ, machine.home) / adapter.hooks)
-        root = jsonc.parse(settings.text, str(settings.path)).root
+        enabled = as_mapping(jsonc.read(settings.text, str(settings.path))).get("enabledPlugins")
     except ContextManagerError:  # reported when the file is read to be changed
         return None
-    enabled = root.value.get("enabledPlugins") if root is not None and isinstance(root.value, dict) else None
-    if not isinstance(enabled, dict):
-        return None
     ours = ("memory@context-manager", "context-manager@")  # the second is the plugin's earlier name
-    return next((name for name, on in enabled.items() if on and name.startswith(ours)), None)
+    return next((name for name, on in as_mapping(enabled).items() if on and name.startswith(ours)), None)
 
 
 def project_folder(folder: Path) -> Path:
@@ -239,9 +232,12 @@ def _hooks(
     client: Client, adapter: Adapter, machine: Machine, launch: Launch, path: Path, server: Change | None
 ) -> Change:
     """Returns the change that adds our hooks. `server` is the change of the same file that adds the server, if any."""
-    if adapter.plugin:
-        return _plugin(adapter, adapter.plugin, launch, path)
     file = server.file if server else config_file.read(path)
+    if adapter.plugin:
+        if file.text and not opencode.command_in(file.text):
+            raise Refused(f"{path} is not ours; move it away and try again")
+        text = adapter.plugin(*launch.hook("EVENT", client=adapter.client))
+        return Change(file, text, (), text.rstrip("\n"))
     before = _readable(client, file)
     text = server.after if server else before
     claude = adapter is claude_code.ADAPTER
@@ -254,17 +250,7 @@ def _hooks(
     return Change(file, after, tuple(ways), snippet.rstrip("\n"))
 
 
-def _plugin(adapter: Adapter, text: Callable[[str, list[str]], str], launch: Launch, path: Path) -> Change:
-    """Returns the change that writes our plugin. Raises Refused if another file has its name."""
-    file = config_file.read(path)
-    if file.text and not opencode.command_in(file.text):
-        raise Refused(f"{path} is not ours; move it away and try again")
-    after = text(*launch.hook("EVENT", client=adapter.client))
-    return Change(file, after, (), after.rstrip("\n"))
-
-
 def _readable(client: Client, file: ConfigFile) -> str:
-    """Returns the file's text. Raises Invalid if we or the client cannot read it."""
     entries.refuse_comments(client, file.text, str(file.path))
     return file.text
 
@@ -274,9 +260,3 @@ def _made(path: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
     document = jsonc.parse(text, "")
     ways = (path[:depth] for depth in range(1, len(path)))
     return tuple(way for way in ways if jsonc.get(document, way) is None)
-
-
-def _snippet(client: Client, container: tuple[str, ...], name: str, fields: Mapping[str, Any]) -> str:
-    if client.form == "toml":
-        return toml_edit.put("", (*container, name), fields, "").rstrip("\n")
-    return jsonc.put("", (*container, name), dict(fields), "").rstrip("\n")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_server.clients.installers.jsonc import newline_of
 from mcp_server.errors import Invalid, Refused
 
 Table = tuple[str, ...]
@@ -55,7 +56,7 @@ def put(text: str, table: Table, fields: Mapping[str, Any], where: str) -> str:
     before = read(text, where)
     present = _inside(before, table)
     if present is None:
-        newline = _newline(text)
+        newline = newline_of(text)
         lines = [f"[{'.'.join(map(_key, table))}]", *(f"{_key(key)} = {_value(item)}" for key, item in fields.items())]
         gap = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
         after = text + gap + newline.join(lines) + newline
@@ -103,8 +104,8 @@ def _with_field(text: str, table: Table, key: str, item: Any) -> str:
         return text  # `_check` refuses it
     newline = text.find("\n", header.end)
     at = len(text) if newline < 0 else newline + 1
-    gap = "" if newline >= 0 else _newline(text)
-    return text[:at] + gap + written + _newline(text) + text[at:]
+    gap = "" if newline >= 0 else newline_of(text)
+    return text[:at] + gap + written + newline_of(text) + text[at:]
 
 
 def _check(well: bool, table: Table, where: str) -> None:
@@ -146,7 +147,6 @@ def _inside(document: Mapping[str, Any], table: Table) -> Mapping[str, Any] | No
 
 
 def _statements(text: str) -> list[_Statement]:
-    """Returns the statements of a valid file, in order."""
     found: list[_Statement] = []
     table: Table = ()
     start: int | None = None
@@ -211,8 +211,3 @@ def _value(item: Any) -> str:
     if isinstance(item, dict):
         return "{ " + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in item.items()) + " }"
     return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _newline(text: str) -> str:
-    first = text.find("\n")
-    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

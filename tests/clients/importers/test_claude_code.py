@@ -16,7 +16,7 @@ from mcp_server.clients.importers.claude_code import messages, reading
 from mcp_server.clients.importers.claude_code.messages import clean
 from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from, project_place
 from mcp_server.clients.importers.claude_code.threads import Place, Threads
-from mcp_server.clients.importers.imported import Progress, result_text, tool_call
+from mcp_server.clients.importers.imported import result_text, tool_call
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns, show_session
 from mcp_server.memory import Memory
@@ -39,11 +39,11 @@ async def test_a_folder_of_projects_becomes_closed_sessions(memory: Memory, proj
     agent = Transcript(agent="a1")
     agent.user("Look.")
     agent.write(projects)
-    seen: list[Progress] = []
-    report = await import_path(memory, projects, watch=seen.append)
+    seen: list[tuple[int, int, str]] = []
+    report = await import_path(memory, projects, watch=lambda *step: seen.append(step))
     assert (report.format, report.sessions, report.new_sessions, report.new_turns) == ("claude-code", 3, 3, 25)
     assert {row.status for row in await list_sessions(memory)} == {"closed"}
-    assert seen[-1].done == seen[-1].total > 0
+    assert seen[-1][0] == seen[-1][1] > 0
 
 
 async def test_what_was_left_out_is_counted_by_kind(memory: Memory, projects: Path) -> None:

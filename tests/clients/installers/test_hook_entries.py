@@ -43,9 +43,9 @@ def test_each_event_gets_one_however_many_were_there() -> None:
     assert said["Notification"] == []
     assert set(hooks.present(after, "settings.json")) == set(CLAUDE.events)
     assert hooks.put_hooks(after, wanted, "settings.json") == after
-    bare = json.loads(hooks.remove_hooks(after, "settings.json"))["hooks"]
+    bare = json.loads(hooks.put_hooks(after, {}, "settings.json"))["hooks"]
     assert bare["Stop"] == [{"hooks": [other]}]
-    assert not hooks.present(hooks.remove_hooks(after, "settings.json"), "settings.json")
+    assert not hooks.present(hooks.put_hooks(after, {}, "settings.json"), "settings.json")
 
 
 def test_only_our_own_are_taken_for_ours() -> None:

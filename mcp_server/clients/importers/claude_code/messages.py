@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from mcp_server.clients.importers.imported import as_mapping, as_text, mappings_in
+from mcp_server.clients.adapters.adapter import as_mapping
+from mcp_server.clients.importers.imported import as_text, mappings_in
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line; a longer one is skipped, so that memory stays bounded."""
@@ -151,14 +152,13 @@ def content_of(fields: Mapping[str, Any]) -> object:
 
 
 def compaction_text(fields: Mapping[str, Any]) -> str:
-    """Returns a sentence about a compaction."""
     found = as_mapping(fields.get("compactMetadata"))
     trigger = found.get("trigger")
-    before, after = (_count(found.get(key)) for key in ("preTokens", "postTokens"))
+    before, after = (found.get(key) for key in ("preTokens", "postTokens"))
     words = "The client compacted its context"
     words += f" ({trigger})" if isinstance(trigger, str) and trigger.isalpha() else ""
-    words += f": {before:,} tokens before" if before is not None else ""
-    words += f", {after:,} after" if before is not None and after is not None else ""
+    if type(before) is int:  # `True` is an `int` too
+        words += f": {before:,} tokens before" + (f", {after:,} after" if type(after) is int else "")
     return words + "."
 
 
@@ -166,8 +166,7 @@ def context_tokens(fields: Mapping[str, Any]) -> int | None:
     """Returns the tokens in the client's window when the model answered, as the API counted them."""
     usage = as_mapping(as_mapping(fields.get("message")).get("usage"))
     counts = [usage.get(key) for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
-    total = sum(count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count > 0)
-    return total or None
+    return sum(count for count in counts if type(count) is int and count > 0) or None
 
 
 def kind_of(fields: Mapping[str, Any]) -> str:
@@ -203,10 +202,6 @@ def _joined(content: object) -> str:
         elif block.get("type") in ("image", "document"):
             pieces.append(f"[{block['type']}]")
     return "\n\n".join(pieces)
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def word(value: object) -> str:

@@ -179,7 +179,8 @@ def batches(
     """
     with path.open("rb") as file:
         found = path.stat()
-        start = cursor if _is_the_same(file, cursor, found.st_size) else Cursor()
+        is_longer = found.st_size >= max(cursor.offset, cursor.reached)
+        start = cursor if is_longer and _check(file, cursor.offset) == cursor.check else Cursor()
         if start.offset == 0 and start.reached == 0:
             start = replace(start, place=Place(at=datetime.fromtimestamp(int(found.st_mtime), UTC)))
         session = start.session or session_of(path, file, adapter)
@@ -230,10 +231,6 @@ def batches(
             quiet = Cursor(session, offset=end, turns=turns, place=threads.place())
         whole = threads.waiting_since is None and (final or not torn)
         yield batch(replace(quiet, size=found.st_size, mtime_ns=found.st_mtime_ns, whole=whole))
-
-
-def _is_the_same(file: BinaryIO, cursor: Cursor, size: int) -> bool:
-    return size >= max(cursor.offset, cursor.reached) and _check(file, cursor.offset) == cursor.check
 
 
 def _check(file: BinaryIO, offset: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from mcp_server.clients.adapters import claude_code
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters.adapter import Adapter, as_mapping
 from mcp_server.clients.importers.claude_code import messages
 from mcp_server.clients.importers.claude_code.reading import (
     Batch,
@@ -25,7 +25,7 @@ from mcp_server.clients.importers.claude_code.reading import (
     subagents,
 )
 from mcp_server.clients.importers.claude_code.threads import MAIN
-from mcp_server.clients.importers.imported import ImportReport, as_mapping, as_text, files_named, result_text
+from mcp_server.clients.importers.imported import ImportReport, as_text, files_named, result_text
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
@@ -94,7 +94,6 @@ def sessions_in(
 
 
 def subagent_session(session: str, agent: str) -> str:
-    """Returns the session id of a subagent of `session`."""
     return f"{session}-agent-{agent}"
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.adapters.adapter import CONTINUES
+from mcp_server.clients.adapters.adapter import CONTINUES, as_mapping
 from mcp_server.clients.importers.claude_code import messages
-from mcp_server.clients.importers.imported import as_mapping, as_text, parse_time, result_text, tool_call
+from mcp_server.clients.importers.imported import as_text, parse_time, result_text, tool_call
 from mcp_server.conversations.imports import ImportedTurn
 from mcp_server.model import COMPACTION
 
@@ -65,8 +65,6 @@ class Place:
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that may get more lines."""
-
     key: tuple[str, str]
     began: int
     cwd: str | None
@@ -124,7 +122,9 @@ class Threads:
             elif kind == "attachment":
                 said += self._prompt(fields, agent, *messages.queued_text(fields))
             elif kind == "system" and fields.get("subtype") == messages.COMPACTED:
-                said += [*self._close_answer(agent), self._boundary(fields, agent)]
+                said += self._close_answer(agent)
+                boundary = messages.compaction_text(fields)
+                said.append(Said(agent, ImportedTurn("system", boundary, self._at, _id_of(fields), COMPACTION)))
             else:
                 self.skipped[messages.kind_of(fields)] += 1
         if agent == MAIN and given:
@@ -253,10 +253,6 @@ class Threads:
         name = None if agent == MAIN else PROMPTER
         said.append(Said(agent, ImportedTurn("user", text, self._at, turn_id, name)))
         return said
-
-    def _boundary(self, fields: Mapping[str, Any], agent: str) -> Said:
-        text = messages.compaction_text(fields)
-        return Said(agent, ImportedTurn("system", text, self._at, _id_of(fields), COMPACTION))
 
 
 def _id_of(fields: Mapping[str, Any]) -> str:
