@@ -57,7 +57,9 @@ def cli() -> None:
 
 @cli.command()
 @path_argument
-@click.option("--knowledge", is_flag=True, help="Extract and condense first; a line counts as its source turns.")
+@click.option(
+    "--knowledge", is_flag=True, help="Extract and condense first; a line counts as the turns that it repeats."
+)
 @to_json
 def retrieval(path: Path, knowledge: bool, json_file: Path | None) -> None:
     """Ask the questions of LoCoMo or BEAM: is the evidence found, and is it in the compiled context?"""
@@ -178,12 +180,13 @@ def _print_retrieval(report: RetrievalReport) -> None:
     measures, plainly = list(report.scores["overall"]), ("recall@10", "ndcg@10")
     _table(
         "What search finds (plain: BM25)",
-        ("category", "asked", *measures, *(f"plain {measure}" for measure in plainly)),
+        ("category", "asked", *measures, "turns only ndcg@10", *(f"plain {measure}" for measure in plainly)),
         [
             (
                 name,
                 int(scores.get("questions", report.questions)),
                 *(f"{scores[measure]:.3f}" for measure in measures),
+                f"{report.turns_only[name]['ndcg@10']:.3f}",
                 *(f"{report.baseline[name][measure]:.3f}" for measure in plainly),
             )
             for name, scores in report.scores.items()
@@ -196,7 +199,12 @@ def _print_retrieval(report: RetrievalReport) -> None:
         [
             (f"{files} files, {label}", *(f"{by_budget[budget][key]:.3f}" for budget in budgets))
             for files, by_budget in report.contexts.items()
-            for key, label in (("inside", "inside"), ("whole", "inside whole"), ("turns", "of all gold turns"))
+            for key, label in (
+                ("inside", "inside"),
+                ("turns_only", "inside, turns only"),
+                ("whole", "inside whole"),
+                ("turns", "of all gold turns"),
+            )
         ],
     )
     latency = [(what, f"{times['p50']:.1f}", f"{times['p95']:.1f}") for what, times in report.latency_ms.items()]
