@@ -23,7 +23,7 @@ Signals of its kind:
 
     speaker   = 1 if the query names its speaker
     user      = its match, if a user said it or a person wrote it (not an agent, not a system)
-    brief     = 1 for an empty unit, falling with the logarithm of its length, 0 from about 6,400 characters on
+    brief     = 0.77 up to 100 characters, falling with the logarithm of its length, 0 from about 6,400 characters on
     statement = 1 if it does not end with a question
     kept      = 1 if an extractor made a line of it
 
@@ -185,6 +185,10 @@ DIGITS = 6
 
 MILLIONTHS = 10**DIGITS
 """Terms are added in whole millionths: exact, and four times faster than `round`, which a search needs thousands of."""
+
+ONE_SENTENCE = 100
+"""Characters up to which a unit is not briefer than another one: "Thanks!" says less than a sentence, not more. NDCG@10
+on LoCoMo .658 to .659, with knowledge .665 to .667."""
 
 FULL_FIRST_PERSON = 3
 """Occurrences of "I" or "we" from which on `told` is 1."""
@@ -462,7 +466,7 @@ def signals(
             group.best,
             1.0 if c.speaker and c.speaker in query.people else 0.0,
             unit.match if c.role in ("user", "") else 0.0,
-            brief(c.length),
+            brief(max(c.length, ONE_SENTENCE)),
             0.0 if c.ends_with_question else 1.0,
             1.0 if unit.lifted else 0.0,
         )
