@@ -57,7 +57,9 @@ def cli() -> None:
 
 @cli.command()
 @path_argument
-@click.option("--knowledge", is_flag=True, help="Extract and condense first; a line counts as its source turns.")
+@click.option(
+    "--knowledge", is_flag=True, help="Extract and condense first; a line counts as the turns that it repeats."
+)
 @to_json
 def retrieval(path: Path, knowledge: bool, json_file: Path | None) -> None:
     """Ask the questions of LoCoMo or BEAM: is the evidence found, and is it in the compiled context?"""
@@ -189,6 +191,8 @@ def _print_retrieval(report: RetrievalReport) -> None:
             for name, scores in report.scores.items()
         ],
     )
+    alone = report.turns_only["overall"]
+    click.echo("Turns only: " + ", ".join(f"{measure} {alone[measure]:.3f}" for measure in measures))
     budgets = list(next(iter(report.contexts.values())))
     _table(
         "Gold turns inside the compiled context",
@@ -196,7 +200,12 @@ def _print_retrieval(report: RetrievalReport) -> None:
         [
             (f"{files} files, {label}", *(f"{by_budget[budget][key]:.3f}" for budget in budgets))
             for files, by_budget in report.contexts.items()
-            for key, label in (("inside", "inside"), ("whole", "inside whole"), ("turns", "of all gold turns"))
+            for key, label in (
+                ("inside", "inside"),
+                ("turns_only", "inside, turns only"),
+                ("whole", "inside whole"),
+                ("turns", "of all gold turns"),
+            )
         ],
     )
     latency = [(what, f"{times['p50']:.1f}", f"{times['p95']:.1f}") for what, times in report.latency_ms.items()]

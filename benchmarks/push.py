@@ -287,7 +287,8 @@ class Windows:
             ]
 
         windows = cls(memory, caller, await run_sync(read))
-        windows._turns, windows._derived = await known_turns(memory), await derived_lines(memory)
+        windows._turns = await known_turns(memory)
+        windows._derived = await derived_lines(memory, windows._turns)
         return windows
 
     async def send(self, kind: str, text: str, needs: Needs) -> Sent:

@@ -33,9 +33,8 @@ from mcp_server.context.compiler import compile_inputs
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
-from mcp_server.model import Project
+from mcp_server.model import Hit, Project
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.text.entries import sources_of
 
 BUDGETS = (512, 1024, 2048, 4096, 8192)
 DEPTHS = (5, 10, 20)
@@ -47,26 +46,30 @@ MEASURES = (*(f"recall@{depth}" for depth in DEPTHS), f"ndcg@{NDCG_DEPTH}")
 
 @dataclass(slots=True)
 class Asked:
-    """The results for one question. Times are in milliseconds. `contexts` maps files and budget to the shares of the
-    evidence that is inside, and that is whole."""
+    """The results for one question. Times are in milliseconds. In `ranked` a line of knowledge counts as the turns that
+    it repeats, in `turns_only` it counts as nothing. `contexts` maps files and budget to the shares of the evidence
+    that is inside, that is whole, and that is inside without such lines."""
 
     question: Question
     ranked: list[str]
+    turns_only: list[str]
     plain: list[str]
     search_ms: float
-    contexts: dict[tuple[Files, int], tuple[float, float]] = field(default_factory=dict)
+    contexts: dict[tuple[Files, int], tuple[float, float, float]] = field(default_factory=dict)
     compile_ms: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalReport:
-    """`scores` and `baseline` hold `overall`, `macro` and each category. Shares and scores are 0 to 1."""
+    """`scores`, `turns_only` (without lines of knowledge) and `baseline` hold `overall`, `macro` and each category.
+    Shares and scores are 0 to 1."""
 
     path: str
     embedder: str
     conversations: int
     questions: int
     scores: Mapping[str, Mapping[str, float]]
+    turns_only: Mapping[str, Mapping[str, float]]
     baseline: Mapping[str, Mapping[str, float]]
     contexts: Mapping[str, Mapping[str, Mapping[str, float]]]
     latency_ms: Mapping[str, Mapping[str, float]]
@@ -76,7 +79,8 @@ class RetrievalReport:
 async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = False) -> RetrievalReport:
     """Measures the conversations of `path`, with the identity and memory files of a new workspace and with full ones.
 
-    With `knowledge`, knowledge is first extracted from each conversation, and a line counts as its source turns.
+    With `knowledge`, knowledge is first extracted from each conversation, and a line counts as those of its source
+    turns that it repeats.
 
     Raises:
         NotFound, Invalid: `path` holds no conversation with questions.
@@ -89,14 +93,13 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
     for conversation in todo:
         async with bench.temporary() as (memory, _):
             await import_conversation(memory, conversation)
-            lines: Mapping[str, DerivedLine] = {}
             if knowledge:
                 await extract(memory)
                 await condense(memory, "weekly")
                 await catch_up(memory)
-                lines = await derived_lines(memory)
             turns = await known_turns(memory)
-            here = await _search_all(memory, conversation.questions, turns)
+            lines = await derived_lines(memory, turns)
+            here = await _search_all(memory, conversation.questions, turns, lines)
             for place, files in enumerate(FILES):
                 if files == "full":
                     for file, text in full_files().items():
@@ -113,6 +116,7 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
         conversations=len(todo),
         questions=total,
         scores=scores([(one.question, one.ranked) for one in asked]),
+        turns_only=scores([(one.question, one.turns_only) for one in asked]),
         baseline=scores([(one.question, one.plain) for one in asked]),
         contexts={files: {str(budget): _means(asked, files, budget) for budget in BUDGETS} for files in FILES},
         latency_ms={
@@ -126,28 +130,37 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
     )
 
 
-async def _search_all(memory: Memory, questions: Sequence[Question], turns: Mapping[str, KnownTurn]) -> list[Asked]:
+async def _search_all(
+    memory: Memory,
+    questions: Sequence[Question],
+    turns: Mapping[str, KnownTurn],
+    lines: Mapping[str, DerivedLine],
+) -> list[Asked]:
     plain = Bm25({turn.turn_id: turn.shown for turn in turns.values()})
+    by_unit = {turn.unit: turn.turn_id for turn in turns.values()}
     asked: list[Asked] = []
-    await _ranked_turns(memory, "warm up", turns)
+    await _hits(memory, "warm up")
     for question in questions:
         began = time.perf_counter()
-        ranked = await _ranked_turns(memory, question.text, turns)
+        hits = await _hits(memory, question.text)
         took = (time.perf_counter() - began) * 1000
-        asked.append(Asked(question, ranked, plain.ranked(question.text, max(DEPTHS)), took))
+        ranked, turns_only = ranked_turns(hits, by_unit, lines), ranked_turns(hits, by_unit, {})
+        asked.append(Asked(question, ranked, turns_only, plain.ranked(question.text, max(DEPTHS)), took))
     return asked
 
 
-async def _ranked_turns(memory: Memory, text: str, turns: Mapping[str, KnownTurn]) -> list[str]:
-    """Returns the ids of the turns that the search finds, best first. A derived line counts as its source turns; any
-    other passage that is no turn keeps its place as its unit."""
+async def _hits(memory: Memory, text: str) -> tuple[Hit, ...]:
     request = SearchRequest(query=text, limit=max(DEPTHS), scope="project", project=Project())
-    found = await find(memory, request)
-    by_unit = {turn.unit: turn.turn_id for turn in turns.values()}
+    return (await find(memory, request)).hits
+
+
+def ranked_turns(hits: Iterable[Hit], turn_ids: Mapping[str, str], lines: Mapping[str, DerivedLine]) -> list[str]:
+    """Returns the ids of the turns among the hits, best first; `turn_ids` has them by unit. One of `lines` counts as
+    the turns that it repeats; any other passage that is no turn keeps its place as its unit."""
     ranked: list[str] = []
-    for hit in found.hits:
-        sources = () if hit.passage.turn is not None else sources_of(hit.passage.text)
-        named = [by_unit[str(source)] for source in sources if str(source) in by_unit]
+    for hit in hits:
+        line = lines.get(hit.passage.unit)
+        named = [turn_ids[unit] for unit in sorted(line.sources) if unit in turn_ids] if line else []
         ranked += named or [hit.passage.turn_id or hit.passage.unit]
     return distinct(ranked)
 
@@ -165,8 +178,11 @@ async def _compile_for(
         began = time.perf_counter()
         compiled = await run_sync(compile_inputs, replace(gathered, budget=budget), memory.tokens.count)
         one.compile_ms.append((gathering + time.perf_counter() - began) * 1000)
-        share = share_inside(one.question, turns, compiled, lines)
-        one.contexts[files, budget] = (share, len(whole(gold, compiled.text)) / len(gold))
+        one.contexts[files, budget] = (
+            share_inside(one.question, turns, compiled, lines),
+            len(whole(gold, compiled.text)) / len(gold),
+            share_inside(one.question, turns, compiled),
+        )
 
 
 def scores(asked: Sequence[tuple[Question, Sequence[str]]]) -> Mapping[str, Mapping[str, float]]:
@@ -187,12 +203,14 @@ def scores(asked: Sequence[tuple[Question, Sequence[str]]]) -> Mapping[str, Mapp
 
 
 def _means(asked: Sequence[Asked], files: Files, budget: int) -> Mapping[str, float]:
-    """Returns `inside` and `whole` (means over the questions) and `turns` (the share of all gold turns together)."""
+    """Returns `inside`, `whole` and `turns_only` (means over the questions), and `turns` (the share of all gold turns
+    together)."""
     shares = [(*one.contexts[files, budget], len(one.question.gold)) for one in asked]
     return {
-        "inside": mean([inside for inside, _, _ in shares]),
-        "whole": mean([whole for _, whole, _ in shares]),
-        "turns": sum(inside * gold for inside, _, gold in shares) / sum(gold for _, _, gold in shares),
+        "inside": mean([inside for inside, _, _, _ in shares]),
+        "turns_only": mean([turns_only for _, _, turns_only, _ in shares]),
+        "whole": mean([whole for _, whole, _, _ in shares]),
+        "turns": sum(inside * gold for inside, _, _, gold in shares) / sum(gold for _, _, _, gold in shares),
     }
 
 

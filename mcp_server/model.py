@@ -226,7 +226,8 @@ class Exchange:
 class Hit:
     """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
     is all of its unit. `newer` is the day of another hit that states a newer value of the same thing, or "".
-    `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was asked for."""
+    `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was asked for. `source` is
+    that turn, if it was found."""
 
     passage: Passage
     score: float
@@ -236,6 +237,7 @@ class Hit:
     whole: bool = True
     newer: str = ""
     exchange: Exchange | None = None
+    source: Passage | None = None
 
 
 @dataclass(frozen=True, slots=True)

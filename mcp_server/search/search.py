@@ -200,17 +200,29 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, REACH))
     by_identity = {id(one.candidate): one for one in candidates.found}
     passages = [by_identity[id(one.candidate)].passage for one in ranked]
-    journals = [place for place, passage in enumerate(passages) if passage.category == "journal"]
-    units = {ranked[place].candidate.unit for place in journals}
+    units = {one.candidate.unit for one in ranked if one.candidate.derived}
     lines: dict[str, list[Passage]] = {}
-    for found in candidates.found if journals else ():
-        if found.source is not None and found.candidate.unit in units:
-            lines.setdefault(found.candidate.unit, []).append(found.passage)
-    for place in journals:
-        passages[place] = _not_of_a_journal(passages[place], lines.get(ranked[place].candidate.unit, ()))
+    turns: dict[str, Passage] = {}
+    for found in candidates.found if units else ():
+        unit = found.candidate.unit
+        if unit in units and found.source is not None:
+            lines.setdefault(unit, []).append(found.passage)
+        elif unit in units and unit not in turns:
+            turns[unit] = found.passage
+    for place, passage in enumerate(passages):
+        if passage.category == "journal":
+            passages[place] = _not_of_a_journal(passage, lines.get(ranked[place].candidate.unit, ()))
     imported = list(map(is_imported, [passage.path for passage in passages]))
     hits = [
-        Hit(passage, one.score, one.terms, one.candidate.cosine, old, len(passage.text) >= one.candidate.length)
+        Hit(
+            passage,
+            one.score,
+            one.terms,
+            one.candidate.cosine,
+            old,
+            len(passage.text) >= one.candidate.length,
+            source=turns.get(one.candidate.unit),
+        )
         for one, passage, old in zip(ranked, passages, imported, strict=True)
     ]
     ask = _question(memory, heard, message)

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import speed
-from benchmarks.datasets import DerivedLine, KnownTurn, Question, conversations, inside, units_of
+from benchmarks.datasets import DerivedLine, KnownTurn, Question, conversations, inside, repeats, units_of
 from benchmarks.injection import area_under_curve
-from benchmarks.retrieval import measure_retrieval, ndcg_at, recall_at, scores
+from benchmarks.retrieval import measure_retrieval, ndcg_at, ranked_turns, recall_at, scores
 from benchmarks.speed import Measured, curve, measure_speed
 from benchmarks.workbench import Workbench, made_up_sessions, mean, percentile
 from mcp_server.context.sections import Considered, Receipt
 from mcp_server.errors import Invalid, NotFound
+from mcp_server.model import Hit, Passage
 from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS
 from tests.benchmarks import data
 from tests.preloaded import programs
@@ -273,3 +274,19 @@ def test_what_is_not_in_the_context_does_not_count() -> None:
     out = Considered("raw/a.md:3-3", "knowledge", "raw/a.md", False, "no room", unit=TURN.unit)
     assert inside([TURN], "- Only takes aisle seats.", units_of(receipt(out)), LINE) == frozenset()
     assert inside([TURN], "- Only takes window seats.", units_of(receipt(out))) == frozenset()
+
+
+def test_a_line_says_what_a_turn_says_if_most_of_its_words_are_the_turns() -> None:
+    assert repeats("- 2026-05-08: Ana: I take window seats on trains in May 2026.", TURN.shown)
+    assert not repeats("- Ana: The night train to Split has no seats left.", TURN.shown)
+    assert not repeats("- 2026", TURN.shown)
+
+
+def test_a_hit_on_a_line_counts_once_as_the_turn_that_it_repeats() -> None:
+    def hit(unit: str, turn: int | None = None) -> Hit:
+        said = "t1" if turn else None
+        return Hit(Passage(unit, unit, 0, 1, 1, 1, "", "", "memory", turn=turn, turn_id=said), 1.0, {})
+
+    hits = [hit("knowledge/other.md#3"), hit("knowledge/people/user.md#7"), hit(TURN.unit, 1)]
+    assert ranked_turns(hits, {TURN.unit: "t1"}, LINE) == ["knowledge/other.md#3", "t1"]
+    assert ranked_turns(hits, {TURN.unit: "t1"}, {}) == ["knowledge/other.md#3", "knowledge/people/user.md#7", "t1"]

@@ -293,6 +293,17 @@ def test_a_projects_file_is_shown_without_what_a_later_line_takes_back() -> None
     assert gone.reason == "no longer so: a newer line of its file says otherwise"
 
 
+def test_facts_of_no_project_come_in_by_search_if_there_is_a_message() -> None:
+    rows = ["# General", "", "## Rules", f"- Write in English. {SRC}", "", "## Facts", f"- The oven is red. {SRC}"]
+    page = file("knowledge/reference/general.md", "\n".join(rows))
+    assert "The oven is red." in compiled(files=(page,), message="").text
+    asked = compiled(files=(page,), message="which day is it?")
+    assert "Write in English." in asked.text
+    assert "The oven is red." not in asked.text
+    (fact,) = [candidate(passage(rows[-1], start=7, path=page.path, category="reference"))]
+    assert "The oven is red." in compiled(files=(page,), message="what color is the oven?", hits=(fact,)).text
+
+
 def test_a_journal_is_shown_without_short_forms_of_its_pages_lines() -> None:
     sources = [SRC.replace("]", f"{n}]") for n in range(4)]
     page = ["# tea", "", "## Key Decisions", f"- 2026-05-04: Sencha, two tins. It keeps. {sources[0]}", ""]

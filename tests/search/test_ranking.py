@@ -210,6 +210,12 @@ def test_of_equal_matches_the_users_words_and_the_shorter_turn_come_first() -> N
     assert order(rank(QUERY, [passage(1, length=9_000, **same), passage(5, **same)])) == ["a#5", "a#1"]
 
 
+def test_thanks_is_no_briefer_than_a_sentence() -> None:
+    thanks, sentence = passage(1, bm25=4.0, matched=1, length=7), passage(20, bm25=4.0, matched=1, length=90)
+    few, many = (ranked.terms["brief"] for ranked in rank(QUERY, [thanks, sentence]))
+    assert few == many > 0
+
+
 def test_who_asks_when_gets_passages_that_tell_a_time() -> None:
     dated, undated = passage(5, matched=1, tells_time=True), passage(1, matched=1)
     assert order(rank(QUERY, [dated, undated])) == ["a#1", "a#5"], "nobody asked: the tie goes by line"

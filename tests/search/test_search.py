@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.app import open_memory
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Hit, Passage, Project
@@ -231,3 +233,31 @@ def test_a_reply_a_question_another_person_and_a_question_about_the_past_reorder
     for hits in ((STARTS, reply), (STARTS, question), (ana, ben)):
         assert newest_first(hits, ASKED) == hits
     assert newest_first((STARTS, MOVED), "what time did the ceremony start?") == (STARTS, MOVED)
+
+
+def told(number: int, said: str, line: str, speaker: str) -> Hit:
+    return replace(hit(number, f"{speaker}: {line}"), source=turn(number, said, speaker=speaker).passage)
+
+
+async def test_the_name_and_the_day_that_an_extractor_adds_are_no_new_value() -> None:
+    asked = "what event is Maria getting ready for at the shelter?"
+    ready = told(3, "I'm busy at the shelter getting ready.", "I'm busy at the shelter on 25 May 2023.", "Maria")
+    medal = told(41, "I helped at the shelter.", "I helped at the shelter on 9 August 2023.", "Maria")
+    assert newest_first((ready, medal), asked) == (ready, medal)
+    lines = (replace(ready, source=None), replace(medal, source=None))
+    assert [one.passage for one in newest_first(lines, asked)] == [medal.passage, ready.passage]
+
+
+async def test_a_line_and_its_turn_are_one_hit_that_knows_both(memory: Memory) -> None:
+    at = datetime(2026, 11, 2, 9, tzinfo=UTC)
+    said = "Oh, the blue kayak, I bought it yesterday in Split, and it was cheap, as far as kayaks go."
+    spoken = ImportedTurn("user", said, at, "t1", "Ana"), ImportedTurn("user", "Where is it now?", at, "t2", "Ben")
+    await record_session(memory, ImportedSession("kayak", spoken, "import:locomo", "Kayak"))
+    (path,) = memory.transcripts.all()
+    write(memory, "knowledge/people/ana.md", f"# Ana\n\n- 2026-11-01: Ana: Bought the blue kayak. [src: {path}#1]\n")
+    await memory.index.rebuild()
+    first, *others = (await find(memory, SearchRequest("blue kayak", scope="all"))).hits
+    assert "Bought the blue kayak" in first.passage.text
+    assert first.source is not None
+    assert (first.source.turn, first.source.speaker) == (1, "Ana")
+    assert not [one for one in others if "kayak" in one.passage.text]

@@ -166,8 +166,14 @@ def _told(inputs: CompileInputs) -> list[frozenset[str]]:
 
 
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
-    """Returns whether a line applies. Within a project, lines of no project apply only if they are rules."""
-    return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
+    """Returns whether a line applies.
+
+    Of the page of no project, only the rules apply within a project, and facts only without a message: they are about
+    everything that the user ever talked about, so search (P3) finds those that the message is about.
+    """
+    if one.path != GENERAL_PAGE or one.section == RULES:
+        return True
+    return not inputs.project and not (one.section == FACTS and inputs.message.strip())
 
 
 def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[int]:
