@@ -83,6 +83,7 @@ _ORDINALS = {
     "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2, "dritte": 3,
 }  # fmt: skip
 _MARKED = re.compile(r"\W*a[.,;:)!]", re.IGNORECASE)
+_LAST = ("last", "latter", "letzte", "letztere", "letzteres", "poslednje", "poslednja", "zadnje")
 _SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
 _OPENING = re.compile(r"[^\w\s]{1,3}")
 _TAG = re.compile(r"</?[a-z][\w-]*[^>]*>", re.IGNORECASE)
@@ -187,9 +188,29 @@ class Message:
                 break
             if word in _ORDINALS and (place == 0 or before in _ARTICLES):
                 break
+            if (
+                word in _LAST
+                and (place == 0 or before in _ARTICLES)
+                and not _named("".join(words[place + 1 : place + 2]))
+            ):
+                return self._last_option
         else:
             return next(filter(None, map(_option_alone, self.sentences[:CHOICE_SENTENCES])), ())
         return _chain(word, words[place + 1 : max(ends, place + 1)])
+
+    @property
+    def picks_by_order(self) -> bool:
+        """Whether `picks` are told by their order: "the second one", "last one"."""
+        return (
+            any(word in _ORDINALS or word in _LAST for word in self.words[:CHOICE_WORDS])
+            and not self.words[0].isdecimal()
+        )
+
+    @property
+    def _last_option(self) -> tuple[int, ...]:
+        listed = self.previous.sentences if self.previous is not None else ()
+        last = max((one.option or one.point for one in listed), default=0)
+        return (last,) if last else ()
 
     @property
     def _names_option(self) -> bool:

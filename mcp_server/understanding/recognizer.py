@@ -246,7 +246,7 @@ def read_with_sentences(
             Likely(clean(sentence.text), turn.number, probability)
             for sentence, shares in zip(messages[place].sentences, of(place).shares, strict=False)
             if (probability := max(shares[kind] for kind in LASTING)) >= LIKELY
-            and not (chosen and sentence.option and sentence.option not in chosen)
+            and not (chosen and _option(messages[place], sentence) not in (0, *chosen))
             and not is_question(sentence.text)
             and len(sentence.text.split()) > SHORT_CHOICE
             and len(subject_stems(sentence.text)) >= MIN_WORDS
@@ -294,11 +294,12 @@ def _judged(message: Message, items: Logistic) -> _Judged:
     clauses = {place: _clauses_after(message, place) for place, label in enumerate(labels) if label}
     labeled = {at for places in clauses.values() for at in places}
     chosen = _chosen(message)
+    rejected = [bool(chosen) and _option(message, one) not in (0, *chosen) for one in message.sentences]
     found: _ByKind = {}
     for kind, least in LEAST.items():
         left = [
-            share[kind] if _may_state(kind, sentence, share, chosen, message.role == "agent") else 0.0
-            for share, sentence in zip(shares, message.sentences, strict=True)
+            share[kind] if _may_state(kind, sentence, share, out, message.role == "agent") else 0.0
+            for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
         ]
         for place, share in enumerate(left):
             if place in labeled:
@@ -323,13 +324,14 @@ def is_question(text: str) -> bool:
 
 
 def _may_state(
-    kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: Sequence[int], by_agent: bool
+    kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], is_rejected: bool, by_agent: bool
 ) -> bool:
-    """Returns whether a sentence can state an item of this kind. `chosen` are the options that were chosen.
+    """Returns whether a sentence can state an item of this kind. `is_rejected`: it belongs to an option that was not
+    chosen.
 
     A question states nothing, but an agent may put a proposal as a question, and a user a rule: "Could you always …?"
     """
-    if kind == "decision" and chosen and sentence.option and sentence.option not in chosen:
+    if kind == "decision" and is_rejected:
         return False
     if kind != "open" and is_question(sentence.text):
         may_ask = kind == ("decision" if by_agent else "rule")
@@ -340,9 +342,18 @@ def _may_state(
 
 def _chosen(message: Message) -> tuple[int, ...]:
     """Returns the numbers of the listed options that the next message chooses."""
-    picks = message.next.picks if message.next is not None else ()
-    options = {number for one in message.sentences for number in (one.option, *options_in(one.text))}
-    return picks if options.issuperset(picks) else ()
+    if message.next is None or not message.next.picks:
+        return ()
+    options = {number for one in message.sentences for number in (_option(message, one), *options_in(one.text))}
+    return message.next.picks if options.issuperset(message.next.picks) else ()
+
+
+def _option(message: Message, sentence: Sentence) -> int:
+    """Returns the option that a sentence belongs to, or 0. A list without numbers has options if the next message
+    chooses by order: "the second one"."""
+    if message.has_options or message.next is None or not message.next.picks_by_order:
+        return sentence.option
+    return sentence.point
 
 
 def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:

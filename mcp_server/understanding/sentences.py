@@ -42,20 +42,21 @@ _CLAUSE = re.compile(
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
-    If one list has letters and another one numbers, only the first list has options. `box` is "open" or "ticked" for
-    the first sentence behind a task box."""
+    If one list has letters and another one numbers, only the first list has options. `point` is the number of its point
+    in a list without numbers, or 0. `box` is "open" or "ticked" for the first sentence behind a task box."""
 
     text: str
     layout: Layout
     option: int = 0
     box: str = ""
+    point: int = 0
 
 
 def sentences(message: str) -> list[Sentence]:
     """Returns the sentences of a message in order, without code blocks, table rules and list marks."""
     found: list[Sentence] = []
     fence = ""
-    option = 0
+    option = point = 0
     lettered: bool | None = None
     for line in message[:MAX_MESSAGE].split("\n"):
         mark = _FENCE.match(line)
@@ -86,8 +87,11 @@ def sentences(message: str) -> list[Sentence]:
         elif bullet := _BULLET.match(text):
             layout, text = "bullet", text[bullet.end() :]
             box = "" if bullet[1] is None else "open" if bullet[1] == " " else "ticked"
+            point += not (option or line[0].isspace())
+        if layout != "bullet" and not line[0].isspace():
+            point = 0
         parts = _with_options(split(text), option)
-        found += [Sentence(part, layout, of, "" if place else box) for place, (part, of) in enumerate(parts)]
+        found += [Sentence(part, layout, of, "" if place else box, point) for place, (part, of) in enumerate(parts)]
     return found
 
 

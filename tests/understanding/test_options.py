@@ -6,6 +6,7 @@ import pytest
 
 from mcp_server.understanding.features import Message
 from mcp_server.understanding.sentences import only_options, sentences
+from tests.understanding.talks import items
 
 
 def test_headings_with_letters_are_options_and_the_numbered_steps_below_them_are_not() -> None:
@@ -70,3 +71,17 @@ def test_options_of_one_line_may_be_sentences() -> None:
         (2, "mouse, the moth follows the pointer."),
         (3, "both."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "chosen"), [("the second, please", "CC BY"), ("the last one", "All rights"), ("first one then", "CC0")]
+)
+def test_a_point_of_a_list_without_numbers_is_chosen_by_its_order(answer: str, chosen: str) -> None:
+    (decision,) = items(
+        "Which license should the photos of the objects have?",
+        "I'd choose one of these for the photos:\n\n- CC0: anyone can use the photos\n- CC BY: reuse of the photos with "
+        "credit\n- All rights reserved: nobody can share the photos",
+        answer,
+    )
+    named = [name for name in ("CC0", "CC BY", "All rights") if name in decision.text]
+    assert named == [chosen]
