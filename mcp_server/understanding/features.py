@@ -188,11 +188,8 @@ class Message:
                 break
             if word in _ORDINALS and (place == 0 or before in _ARTICLES):
                 break
-            if (
-                word in _LAST
-                and (place == 0 or before in _ARTICLES)
-                and not _named("".join(words[place + 1 : place + 2]))
-            ):
+            after = words[place + 1] if place + 1 < len(words) else ""
+            if word in _LAST and (place == 0 or before in _ARTICLES) and _named(after) < 2:  # not "the last two"
                 return self._last_option
         else:
             return next(filter(None, map(_option_alone, self.sentences[:CHOICE_SENTENCES])), ())

@@ -79,7 +79,7 @@ def test_options_of_one_line_may_be_sentences() -> None:
 def test_a_point_of_a_list_without_numbers_is_chosen_by_its_order(answer: str, chosen: str) -> None:
     (decision,) = items(
         "Which license should the photos of the objects have?",
-        "I'd choose one of these for the photos:\n\n- CC0: anyone can use the photos\n- CC BY: reuse of the photos with "
+        "I'd choose one of these for the photos:\n\n- CC0: anyone can use them\n- CC BY: reuse of the photos with "
         "credit\n- All rights reserved: nobody can share the photos",
         answer,
     )
