@@ -64,7 +64,7 @@ AMENDS = 0.3
 """The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
 
 AGREES = 4
-"""An answer changes nothing if its acceptance is so many times as likely as its amendment."""
+"""An answer changes nothing if acceptance is at least this many times as likely as amendment and as refusal."""
 
 REFUSES = 0.5
 """The probability of a refusal from which on an answer counts as a refusal of the proposal."""
@@ -605,11 +605,19 @@ def _changes(answer: Message) -> bool:
 def _with_answer(proposal: str, said: str, answer: Message) -> str:
     """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
     left = clipped(proposal, LONGEST - len(said) - 12)
-    accepts, amends = answer.acts.get("accept", 0.0), answer.acts.get("amend", 0.0)
-    if answer.acts.get("refuse", 0.0) >= max(REFUSES, accepts + amends):
+    accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
+    if refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer):
         return f"{said} (refused: {left})"
-    word = "answer" if accepts + amends < AMENDS else "agreed" if accepts >= AGREES * amends else "amended"
+    word = (
+        "answer" if accepts + amends < AMENDS else "agreed" if accepts >= AGREES * max(amends, refuses) else "amended"
+    )
     return f"{left} ({word}: {said})"
+
+
+def _begins_with_yes(answer: Message) -> bool:
+    """Returns whether the first sentence takes the proposal: "Sounds right. Without Netlify, though."."""
+    first = cues(answer.in_english(answer.sentences[0].text)) if answer.sentences else []
+    return "yes" in first and "no" not in first
 
 
 def _first_words(message: Message) -> str:
