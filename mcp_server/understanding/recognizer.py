@@ -466,7 +466,7 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
 
     A decision of the agent is settled by the user's answer, which is quoted with it. If there are several, an answer
     that only accepts is quoted with the last one. A short decision of the user is quoted with what the agent said
-    before.
+    before, if it replies to that.
     """
     found = of(place).found["decision"]
     role = messages[place].role
@@ -496,9 +496,10 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
         return []  # quoted with the proposal
     for group in _groups(found):
         text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
-        if after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER:
-            if of(place - 1).found.get("decision"):
-                continue  # it only chooses what the message before proposes
+        is_short = after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER
+        if is_short and of(place - 1).found.get("decision"):
+            continue  # it only chooses what the message before proposes
+        if is_short and (_replies(messages, place, text) or messages[place - 1].acts.get("propose", 0.0) >= PROPOSES):
             before = messages[place - 1].sentences
             asked = _asked(messages[place - 1], of(place - 1).shares)
             told = clipped(" ".join(clean(before[at].text) for at in asked), LONGEST // 2)
