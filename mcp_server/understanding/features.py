@@ -95,13 +95,15 @@ _DIGIT = re.compile(r"\d")
 
 @cache
 def common_words() -> Mapping[str, Mapping[str, str]]:
-    """Returns the common words of other languages, folded, each with an English one, by language."""
-    _, *languages = (lines := COMMON_WORDS.read_text("utf-8").splitlines())[0].split("\t")
-    found: dict[str, dict[str, str]] = {language: {} for language in languages}
-    for english, *cells in (line.split("\t") for line in lines[1:]):
-        for language, cell in zip(languages, cells, strict=True):
-            for word in cell.split():
-                found[language].setdefault(fold(word), english)
+    """Returns the common words of other languages, each with an English one, by language: as they are written, and
+    folded if no other word is written so."""
+    header, *rows = (line.split("\t") for line in COMMON_WORDS.read_text("utf-8").splitlines())
+    found: dict[str, dict[str, str]] = {language: {} for language in header[1:]}
+    for write in (str, fold):
+        for english, *cells in rows:
+            for known, cell in zip(found.values(), cells, strict=True):
+                for word in cell.split():
+                    known.setdefault(write(word), english)
     return found
 
 
@@ -135,7 +137,14 @@ class Message:
     def in_english(self, text: str) -> str:
         """Returns a text of the message with its common words in English, which the weights know."""
         known = common_words().get(self.language)
-        return _WORD.sub(lambda found: known.get(fold(found[0]), found[0]), text) if known else text
+        if not known:
+            return text
+
+        def english(found: re.Match[str]) -> str:
+            word = found[0].lower().replace("’", "'")
+            return known.get(word) or known.get(fold(word), found[0])
+
+        return _WORD.sub(english, text)
 
     @cached_property
     def told(self) -> str:
