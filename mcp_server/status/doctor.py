@@ -187,7 +187,7 @@ async def examine_secrets(memory: Memory) -> Check:
         False,
         "; ".join(places[:MOST_PLACES]) + more,
         "change these passwords and keys where they are used, then `context-manager forget --secrets` shows what would "
-        "be deleted; --yes deletes it, with --history also from git's history",
+        "be deleted; --apply deletes it, with --history also from git's history",
     )
 
 
