@@ -76,7 +76,6 @@ LoCoMo had worse answers and 9 better ones."""
 _PAST = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
 """A question that asks what happened: its answer is no value that changes."""
 
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _DAY = re.compile(r"^- \d{4}-\d{2}-\d{2}:? ")
 _START = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -163,8 +162,7 @@ def _least_chance(old: Statement, new: Statement, asked: frozenset[str]) -> floa
     wanted, answered = old.stems & asked, new.stems & asked
     least = SHARES_A_WORD if wanted & answered else UNLIKE
     if wanted and wanted <= answered:
-        numbers, others = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
-        least = ANSWERS_ALIKE if numbers and others and not numbers & others else least
+        least = ANSWERS_ALIKE if old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers) else least
     return least
 
 

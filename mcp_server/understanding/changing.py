@@ -25,16 +25,24 @@ LEAST_SHARED = 2
 """Words with a subject that both must hold, what is given up among them; a figure that is given up says enough."""
 
 
-@lru_cache(maxsize=1024)
 def supersedes(newer: str, older: str) -> bool:
     """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
     happened to it, and speaks of the same."""
+    named = _given_up(newer)
+    if not named and not MOVED.match(newer):
+        return False
     known = _subject(older)
     shared = len(known & _subject(newer)) >= LEAST_SHARED
     if MOVED.match(newer):
         return shared
-    given_up = _subject(" ".join(map(" ".join, _REPLACED.findall(newer)))) & known
+    given_up = named & known
     return bool(given_up) and (shared or any(word.isdigit() for word in given_up))
+
+
+@lru_cache(maxsize=1024)
+def _given_up(text: str) -> frozenset[str]:
+    """Returns the words by which a line names what is given up."""
+    return _subject(" ".join(map(" ".join, _REPLACED.findall(text))))
 
 
 def overtaken(lines: Sequence[str]) -> frozenset[int]:

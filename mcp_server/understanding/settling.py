@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -45,6 +45,7 @@ CLOSES = 0.1
 LEAST_STATEMENTS = 8
 """Among fewer statements a word counts as rare as among so many: two shared words are as telling there."""
 
+_DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _QUANTITY = re.compile(r"\d+(?:[.,:]\d+)*\s*(%|€|\$|[a-z]+)", re.IGNORECASE)
 """A number with its unit, or the word after it."""
@@ -70,16 +71,36 @@ class Statement:
     def stems(self) -> frozenset[str]:
         return stems_of_text(self.text)
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The stems without a digit."""
+        return frozenset(stem for stem in self.stems if not _DIGIT.search(stem))
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(_NUMBER.findall(self.text))
+
+    @cached_property
+    def units(self) -> frozenset[str]:
+        """What the numbers count: a unit, or the word after them."""
+        return frozenset(unit.lower() for unit in _QUANTITY.findall(self.text))
+
 
 class Rarity:
     """How much a shared word tells: its inverse document frequency among these statements."""
 
     def __init__(self, statements: Sequence[Statement]) -> None:
-        self._count = max(LEAST_STATEMENTS, len(statements))
-        self._having = Counter(stem for one in statements for stem in one.stems)
+        count = max(LEAST_STATEMENTS, len(statements))
+        having = Counter(stem for one in statements for stem in one.stems)
+        self._weights = {stem: math.log((1 + count) / (1 + number) + 1) for stem, number in having.items()}
+        self._new = math.log(2 + count)
+        self._sums: dict[frozenset[str], float] = {}
 
-    def of(self, stems: Iterable[str]) -> float:
-        return sum(math.log((1 + self._count) / (1 + self._having[stem]) + 1) for stem in stems)
+    def of(self, stems: frozenset[str]) -> float:
+        """Returns the sum of the weights of stems."""
+        if stems not in self._sums:
+            self._sums[stems] = sum(self._weights.get(stem, self._new) for stem in stems)
+        return self._sums[stems]
 
 
 def settle(statements: Sequence[Statement]) -> None:
@@ -167,8 +188,7 @@ def _replacing(old: Statement, new: Statement, rarity: Rarity) -> float:
 
 def _has_other_value(old: Statement, new: Statement) -> bool:
     """Returns whether both have a number of the same unit, and no number is in both."""
-    numbers, new_numbers = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
-    return numbers.isdisjoint(new_numbers) and bool(_units(old.text) & _units(new.text))
+    return old.numbers.isdisjoint(new.numbers) and not old.units.isdisjoint(new.units)
 
 
 def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tuple[float, ...]:
@@ -176,10 +196,9 @@ def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tupl
     another number of the same unit, the same number, the share of the old words in the new one's message, revision
     times shared words, whether the new one names what is given up, whether they are of different days, the content
     words of each text, whether both are of one kind, the root of the revision act."""
-    mine, others = _without_digits(old.stems), _without_digits(new.stems)
+    mine, others = old.words, new.words
     weight = rarity.of(mine & others)
     of_old = weight / max(1e-9, rarity.of(mine))
-    numbers, new_numbers = set(_NUMBER.findall(old.text)), set(_NUMBER.findall(new.text))
     names_old = supersedes(new.text, old.text)
     changes = max(new.changes, NAMED) if names_old and new.changes else new.changes
     return (
@@ -188,7 +207,7 @@ def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tupl
         min(weight, 20.0),
         changes,
         float(_has_other_value(old, new)),
-        float(bool(numbers & new_numbers)),
+        float(not old.numbers.isdisjoint(new.numbers)),
         rarity.of(old.stems & (new.heard | new.stems)) / max(1e-9, rarity.of(old.stems)),
         changes * of_old,
         float(names_old),
@@ -198,14 +217,6 @@ def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tupl
         float(old.kind == new.kind),
         math.sqrt(changes),
     )
-
-
-def _without_digits(stems: frozenset[str]) -> frozenset[str]:
-    return frozenset(stem for stem in stems if not any(map(str.isdigit, stem)))
-
-
-def _units(text: str) -> set[str]:
-    return {unit.lower() for unit in _QUANTITY.findall(text)}
 
 
 REPLACEMENT = (-9.5, -6.34, 3.14, 0.41, -7.83, 0.38, 1.01, 3.72, 6.84, 2.68, 2.15, -0.51, -0.71, 1.3, 11.09)
