@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 
@@ -103,7 +103,11 @@ _LETTERS = str.maketrans(
 )
 """Letters that Unicode does not decompose."""
 
+LONGEST_KEPT = 16
+"""Characters of a run of other letters that is kept with its folded form: "ü", "–", a word in Cyrillic."""
+
 _CONTRACTION = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)\b", re.IGNORECASE)
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"([\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)")
 """A run of Chinese characters, hiragana or katakana, which have no spaces between words."""
@@ -112,10 +116,18 @@ _MONTH_MAY = re.compile(r"\b(?:\d|in|since|of|on|last|this|next|until|by) May\b|
 
 def fold(text: str) -> str:
     """Returns the text in lower case without diacritics (č ć š ž → c c s z, đ → d), the form of the index."""
-    if text.isascii():
-        return text.lower()
+    return (text if text.isascii() else _NOT_ASCII.sub(_without_marks, text)).lower()
+
+
+def _without_marks(found: re.Match[str]) -> str:
+    run = found[0]
+    return _decomposed(run) if len(run) <= LONGEST_KEPT else _decomposed.__wrapped__(run)
+
+
+@lru_cache(maxsize=4096)
+def _decomposed(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
-    return "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def words(text: str) -> list[str]:
