@@ -27,8 +27,8 @@ HEAD, TAIL = 14, 18
 CHOICE_SENTENCES, CHOICE_WORDS = 3, 12
 """Sentences of a message of which one alone may name an option, and words of its beginning that may."""
 
-READ, MOST_BEFORE = 3_000, 10
-"""Characters of a message whose words count, and messages in which its language is looked for."""
+TOLD, READ, MOST_BEFORE = 4_000, 3_000, 10
+"""Characters of a message whose cues and whose words count, and messages in which its language is looked for."""
 
 MAX_WORDS = 60
 """Words of a sentence that count."""
@@ -67,10 +67,6 @@ CUES: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 """Cue words of dialogue acts, in English with common German and Serbian ones. They are hints; the weights decide."""
-
-_LOWER_CUES = {name: re.compile(pattern.pattern) for name, pattern in CUES.items()}
-"""`CUES` for text in lower case: searching without IGNORECASE takes a third of the time."""
-
 
 _LOWER_CUES = {name: re.compile(pattern.pattern) for name, pattern in CUES.items()}
 """`CUES` for text in lower case: searching without IGNORECASE takes a third of the time."""
@@ -140,20 +136,20 @@ class Message:
         if not known:
             return text
 
-        def english(found: re.Match[str]) -> str:
+        def translated(found: re.Match[str]) -> str:
             word = found[0].lower().replace("’", "'")
             return known.get(word) or known.get(fold(word), found[0])
 
-        return _WORD.sub(english, text)
+        return _WORD.sub(translated, text)
 
     @cached_property
-    def told(self) -> str:
-        """The content, with its common words in English."""
-        return self.in_english(self.content)
+    def english(self) -> str:
+        """The beginning of the content, with its common words in English."""
+        return self.in_english(self.content[:TOLD])
 
     @cached_property
     def words(self) -> list[str]:
-        return word_list(self.told[:READ])
+        return word_list(self.english[:READ])
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -175,7 +171,7 @@ class Message:
         found.update((f"nb={one} {two}", 1.0) for one, two in pairwise(head))
         found.update((f"nf{at}={word}", 1.0) for at, word in enumerate(head[:2]))
         _flags(found, ("nq", self.content.rstrip().endswith("?")))
-        found.update((f"ncue={name}", 1.0) for name in cues(self.told[:120]))
+        found.update((f"ncue={name}", 1.0) for name in cues(self.english[:120]))
         return found
 
     @cached_property
@@ -183,7 +179,7 @@ class Message:
         """The features that the message gives to each sentence of the message after it."""
         found: Features = {f"pw={_shown(word)}": 1.0 for word in self.words[-HEAD:]}
         _flags(found, ("pq", "?" in self.content[-200:]), ("poptions", self.has_options))
-        found.update((f"pcue={name}", 1.0) for name in cues(self.told[-250:]))
+        found.update((f"pcue={name}", 1.0) for name in cues(self.in_english(self.content[-250:])))
         return found
 
     @cached_property
@@ -206,7 +202,7 @@ class Message:
 
     @property
     def picks_by_order(self) -> bool:
-        """Whether `picks` are told by their order: "the second one", "last one"."""
+        """Whether `picks` are named by their order: "the second one", "last one"."""
         return (
             any(word in _ORDINALS or word in _LAST for word in self.words[:CHOICE_WORDS])
             and not self.words[0].isdecimal()
@@ -276,7 +272,7 @@ _CHOOSING = (
 
 
 _ARTICLES = ("the", "to", "die", "das", "option")
-_CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", "bis", "do")
+_CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", "until", "bis", "do")
 """Words between two options that are chosen together, and between the first and the last of several."""
 
 
@@ -389,14 +385,14 @@ def message_features(message: Message) -> Features:
     if opening := _OPENING.match(content):
         found[f"opens={opening[0]}"] = 1.0
     _flags(found, ("tagged", _TAG.search(content) is not None), ("labeled", _LABELED.match(content) is not None))
-    found.update((f"cue={name}", 1.0) for name in cues(message.told[:4_000]))
-    found.update((f"cue0={name}", 1.0) for name in cues(message.told[:60]))
+    found.update((f"cue={name}", 1.0) for name in cues(message.english))
+    found.update((f"cue0={name}", 1.0) for name in cues(message.english[:60]))
     if message.previous is None:
         found["pnone"] = 1.0
     else:
         before = message.previous
         found.update((f"pl={_shown(word)}", 1.0) for word in before.words[-TAIL:])
-        found.update((f"pcue={name}", 1.0) for name in cues(before.told[-400:]))
+        found.update((f"pcue={name}", 1.0) for name in cues(before.in_english(before.content[-400:])))
         found[f"plen={_bucket(len(before.words), (8, 20, 40, 80, 160))}"] = 1.0
         _flags(
             found,

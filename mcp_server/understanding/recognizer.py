@@ -427,7 +427,7 @@ def _items(
 def _least_of_line(line: _Line, messages: Sequence[Message]) -> float:
     """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
     first, last = messages[line.places[0]], messages[line.settled]
-    says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.told[:CUE_HEAD])
+    says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.english[:CUE_HEAD])
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
     return LEAST_PLAIN if accepts and proposes else LEAST_LINE

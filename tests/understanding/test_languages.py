@@ -41,13 +41,13 @@ def test_a_short_message_has_the_language_of_the_conversation() -> None:
     before = Message("agent", "Wir nehmen das nicht mehr, und die Liste bleibt auch hier. Soll ich?")
     answer = Message("user", "Niemals!", previous=before)
     assert answer.language == "german"
-    assert answer.told == "never!"
+    assert answer.english == "never!"
 
 
 def test_an_accent_tells_words_apart_and_may_be_missing() -> None:
     said = "Sí, si la lista no está aquí la escribimos mañana, y el manana también."
-    assert Message("user", said).told.startswith("yes, if the list not is here")
-    assert Message("user", said).told.count("tomorrow") == 2
+    assert Message("user", said).english.startswith("yes, if the list not is here")
+    assert Message("user", said).english.count("tomorrow") == 2
 
 
 def test_no_language_has_a_word_that_stands_for_nothing() -> None:
