@@ -158,7 +158,7 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
     longer sentence is cut at the end of a clause.
 
     Of a proposal with an answer, it is what the user says, and the agent's words only if those of the user are too few
-    to be understood alone ("20 minutes, please")."""
+    to be understood alone ("20 minutes, please"). Words that only agree are left out."""
     telling, most = TELLING.get(kind, frozenset()), int(longest * slack)
 
     def says(part: str) -> tuple[bool, bool, int]:
@@ -166,6 +166,8 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
 
     if quoted := QUOTED.fullmatch(text):
         stated, verb, said = quoted.groups()
+        if verb == "agreed":
+            return shortened(stated, longest, kind, core, slack)
         own, other = (stated, said) if verb == "refused" else (said, stated)
         if len(set(content_words(own))) >= LEAST_ALONE:
             return shortened(own, longest, kind, core, slack)

@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.sections import NOTHING, SEPARATOR, Considered, Filling, Section, Slot, label, one_line
@@ -173,10 +173,9 @@ and .52; with 2, .78 and .56; with 3, .79 and .56."""
 FURTHER = 6
 """Clauses of an item after which the worth of a further one is half."""
 
-Part = Literal["own", "answer", "amended", "refused"]
+Part = Literal["own", "answer", "agreed", "amended", "refused"]
 
-_ANSWERED = re.compile(r"(.+?) \((answer|amended): (.+)\)")
-_REFUSED = re.compile(r"(.+?) \(refused: (.+)\)")
+_QUOTED = re.compile(r"(.+?) \((answer|agreed|amended|refused): (.+)\)")
 _CLAUSE = re.compile(
     r"(?<=[,;:—–])\s+|\s+(?=[(|—–])|(?<=\))\s+"
     r"|\s+(?=(?:and|but|so|because|since|which|while|where|when|if|unless|until|instead|then)\s)",
@@ -275,10 +274,8 @@ def _allowed(clauses: Sequence[_Clause], chosen: Collection[int]) -> list[int]:
 
 def _clauses(text: str) -> list[_Clause]:
     parts: list[tuple[Part, str]] = [("own", text)]
-    if answered := _ANSWERED.fullmatch(text):
-        parts = [("own", answered[1]), ("amended" if answered[2] == "amended" else "answer", answered[3])]
-    elif refused := _REFUSED.fullmatch(text):
-        parts = [("own", refused[1]), ("refused", refused[2])]
+    if quoted := _QUOTED.fullmatch(text):
+        parts = [("own", quoted[1]), (cast(Part, quoted[2]), quoted[3])]
     found: list[_Clause] = []
     for part, said in parts:
         for number, sentence in enumerate(split(said)):
@@ -323,7 +320,8 @@ def _shares(clauses: Sequence[_Clause]) -> list[float]:
             "question": one.text.rstrip().endswith("?"),
             "proposes": CUES["propose"].search(sentence) is not None,
             "unanswered": unanswered,
-            "answer": one.part in ("answer", "amended") or (one.part == "own" and clauses[-1].part == "refused"),
+            "answer": one.part in ("answer", "agreed", "amended")
+            or (one.part == "own" and clauses[-1].part == "refused"),
         }
         total = CLAUSE_BIAS + sum(CLAUSE_WEIGHTS[name] * value for name, value in features.items())
         shares.append(1 / (1 + math.exp(-total)))
