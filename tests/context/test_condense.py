@@ -149,3 +149,18 @@ async def test_only_so_many_folders_are_remembered(
         clock.forward(minutes=1)
         await briefs.know_folder(memory, str(tmp_path / f"p{number}"), Project())
     assert [Path(name).name for name in json.loads(on_disk(memory, "index.json")) if name] == ["p2", "p3"]
+
+
+def test_a_shortened_proposal_begins_with_the_sentence_that_proposes() -> None:
+    text = (
+        "Thank you, I had searched for callers in the repository. I would divide the class along the payments' states."
+    )
+    (line,) = condensed([Entry(text)], 14, meter())
+    assert line == "- I would divide the class along the payments' states."
+
+
+def test_the_letter_i_of_a_list_stays() -> None:
+    (line,) = condensed(
+        [Entry("Letters, but without I and O, because people read them as 1 and 0. So A to H.")], 14, meter()
+    )
+    assert "without I" in line

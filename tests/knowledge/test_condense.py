@@ -195,5 +195,7 @@ def test_a_description_is_the_first_line_of_the_section_that_says_who_somebody_i
 
 
 def test_a_short_form_of_an_accepted_proposal_is_the_proposal() -> None:
-    text = "I'd keep three copies of each backup. (agreed: That saves us a lot of money, and Vera is happy with it, too.)"
+    text = (
+        "I'd keep three copies of each backup. (agreed: That saves us a lot of money, and Vera is happy with it, too.)"
+    )
     assert shortened(text, 60) == "I'd keep three copies of each backup"

@@ -183,7 +183,8 @@ _CLAUSE = re.compile(
 )
 _FILLERS = re.compile(
     r"(?<![\w`'’/.-])(?:the|an?|this|that|these|those|which|its?|(?:it|that|there|let)['’]s|is|are|was|were|be|been|being|am"
-    r"|I|I['’](?:m|ve|d|ll)|(?:we|you|they)(?:['’](?:re|ve|d|ll))?|he|she|me|us|my|our|your|their|his|her|them|who|what"
+    r"|I(?! (?:and|or|nor) )|I['’](?:m|ve|d|ll)|(?:we|you|they)(?:['’](?:re|ve|d|ll))?|he|she|me|us|my|our|your|their"
+    r"|his|her|them|who|what"
     r"|how|where|there|here|will|would|could|can|has|have|had|do|does|did|and|as|at|in|on|of|about|because|since|so|then"
     r"|just|really|also|very|quite|already|actually|basically|simply|well|some|like|think|ok|okay)"
     r"(?![\w'’`/-]),? (?=[^\s.,;:!?)])",
@@ -220,6 +221,7 @@ class _Clause:
     part: Part
     sentence: int
     place: int
+    proposes: bool
 
 
 def condensed(entries: Sequence[Entry], tokens: int, meter: Meter) -> list[str]:
@@ -264,10 +266,12 @@ def condensed(entries: Sequence[Entry], tokens: int, meter: Meter) -> list[str]:
 
 def _allowed(clauses: Sequence[_Clause], chosen: Collection[int]) -> list[int]:
     """Returns the clauses that may be added. The first one comes from the user's words that change or refuse a
-    proposal, else from the first sentence: a clause that explains a decision may alone sound like its opposite."""
+    proposal, else from a sentence that proposes, else from the first sentence: a clause that explains a decision may
+    alone sound like its opposite."""
     answer = [place for place, one in enumerate(clauses) if one.part in ("answer", "amended")]
     refusal = [place for place, one in enumerate(clauses) if one.part == "own" and clauses[-1].part == "refused"]
-    first = [place for place, one in enumerate(clauses) if one.sentence == clauses[0].sentence]
+    proposed = [place for place, one in enumerate(clauses) if one.part == "own" and one.proposes]
+    first = proposed or [place for place, one in enumerate(clauses) if one.sentence == clauses[0].sentence]
     places = range(len(clauses)) if chosen else answer or refusal or first
     return [place for place in places if place not in chosen]
 
@@ -286,7 +290,9 @@ def _clauses(text: str) -> list[_Clause]:
                 else:
                     texts.append(clause)
             known = {one.text for one in found}
-            found += [_Clause(clause, part, number, place) for place, clause in enumerate(texts) if clause not in known]
+            proposes = CUES["propose"].search(sentence) is not None
+            clauses = [_Clause(clause, part, number, place, proposes) for place, clause in enumerate(texts)]
+            found += [one for one in clauses if one.text not in known]
     return found
 
 
@@ -296,15 +302,11 @@ def _is_fragment(clause: str) -> bool:
 
 def _shares(clauses: Sequence[_Clause]) -> list[float]:
     """Returns for each clause the probability that it holds what was decided."""
-    sentences = [
-        " ".join(other.text for other in clauses if (other.part, other.sentence) == (one.part, one.sentence))
-        for one in clauses
-    ]
     stems = [content_stems(word_list(one.text)) for one in clauses]
     last = max((one.sentence for one in clauses), default=0)
     unanswered = all(one.part == "own" for one in clauses)
     shares = []
-    for one, own, sentence in zip(clauses, stems, sentences, strict=True):
+    for one, own in zip(clauses, stems, strict=True):
         features: Mapping[str, float] = {
             "digit": any(map(str.isdigit, one.text)),
             "code": _CODE.search(one.text) is not None,
@@ -318,7 +320,7 @@ def _shares(clauses: Sequence[_Clause]) -> list[float]:
             "stems": min(len(own), 12),
             "shared": max((len(own & other) for other in stems if other is not own), default=0),
             "question": one.text.rstrip().endswith("?"),
-            "proposes": CUES["propose"].search(sentence) is not None,
+            "proposes": one.proposes,
             "unanswered": unanswered,
             "answer": one.part in ("answer", "agreed", "amended")
             or (one.part == "own" and clauses[-1].part == "refused"),
