@@ -172,6 +172,13 @@ def language_of(spoken: Sequence[str]) -> str:
     return ENGLISH if only_english >= LEAST_OF_LANGUAGE else ""
 
 
+def languages_of(texts: Sequence[str]) -> list[str]:
+    """Returns the language of each message of a conversation. A message with too few words has that of the message
+    before it, or English."""
+    own = [language_of(words(text)) for text in texts]
+    return [language or before or ENGLISH for language, before in zip(own, ["", *own], strict=False)]
+
+
 @cache
 def _languages() -> dict[str, tuple[str, ...]]:
     """Returns the folded stop words of all other languages, each with the languages that have it."""

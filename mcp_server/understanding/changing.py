@@ -28,15 +28,19 @@ LEAST_SHARED = 2
 def supersedes(newer: str, older: str) -> bool:
     """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
     happened to it, and speaks of the same."""
-    named = _given_up(newer)
-    if not named and not MOVED.match(newer):
+    if not changes(newer):
         return False
     known = _subject(older)
     shared = len(known & _subject(newer)) >= LEAST_SHARED
     if MOVED.match(newer):
         return shared
-    given_up = named & known
+    given_up = _given_up(newer) & known
     return bool(given_up) and (shared or any(word.isdigit() for word in given_up))
+
+
+def changes(line: str) -> bool:
+    """Whether a line may supersede another one: it names what is given up, or begins with what happened to it."""
+    return MOVED.match(line) is not None or bool(_given_up(line))
 
 
 @lru_cache(maxsize=1024)

@@ -15,8 +15,7 @@ from math import log
 from pathlib import Path
 from sys import intern
 
-from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold, language_of
-from mcp_server.text.words import words as folded_words
+from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold
 from mcp_server.understanding.sentences import Sentence, sentences
 
 Features = dict[str, float]
@@ -27,8 +26,8 @@ HEAD, TAIL = 14, 18
 CHOICE_SENTENCES, CHOICE_WORDS = 3, 12
 """Sentences of a message of which one alone may name an option, and words of its beginning that may."""
 
-TOLD, READ, MOST_BEFORE = 4_000, 3_000, 10
-"""Characters of a message whose cues and whose words count, and messages in which its language is looked for."""
+TOLD, READ = 4_000, 3_000
+"""Characters of a message whose cues and whose words count."""
 
 MAX_WORDS = 60
 """Words of a sentence that count."""
@@ -113,22 +112,11 @@ class Message:
     previous: Message | None = None
     next: Message | None = None
     acts: Mapping[str, float] = field(default_factory=dict)
+    language: str = ENGLISH
 
     @cached_property
     def sentences(self) -> list[Sentence]:
         return sentences(self.content)
-
-    @cached_property
-    def language(self) -> str:
-        """The language of the message, or of the last one before it that has enough words to tell."""
-        message: Message | None = self
-        for _ in range(MOST_BEFORE):
-            if message is None:
-                break
-            if found := language_of(folded_words(message.content[:READ])):
-                return found
-            message = message.previous
-        return ENGLISH
 
     def in_english(self, text: str) -> str:
         """Returns a text of the message with its common words in English, which the weights know."""

@@ -17,6 +17,7 @@ from functools import cache
 from operator import add
 from pathlib import Path
 
+from mcp_server.text.words import languages_of
 from mcp_server.understanding.features import Features, Message, message_features
 
 SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
@@ -71,7 +72,8 @@ class Model:
 
     def needs_memory(self, prompt: str) -> float:
         """Returns the probability that a prompt needs something of the memory, 0 to 1."""
-        start = Message("user", prompt[:LONGEST_PROMPT], False, None)
+        said = prompt[:LONGEST_PROMPT]
+        start = Message("user", said, language=languages_of([said])[0])
         return self.prompts.probabilities(message_features(start))["memory"]
 
 

@@ -21,7 +21,9 @@ from typing import Literal
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import is_injected
+from mcp_server.text.words import languages_of
 from mcp_server.understanding.features import (
+    READ,
     Features,
     Message,
     content_stems,
@@ -123,7 +125,7 @@ MAX_GAP = 3
 HEARD = 600
 """Characters of a message in which the words of a replaced item are looked for."""
 
-AHEAD = BEHIND = 3
+AHEAD, BEHIND = 3, 4
 """Messages after and before a message that can change its items."""
 
 _WORDS: Mapping[ItemKind, str] = {
@@ -266,10 +268,11 @@ def is_real(turn: Turn) -> bool:
     return bool(real_turns([turn]))
 
 
-def _linked(turns: Iterable[Turn]) -> list[Message]:
+def _linked(turns: Sequence[Turn]) -> list[Message]:
     messages: list[Message] = []
-    for turn in turns:
-        message = Message(turn.role, turn.content, bool(turn.tool_calls), messages[-1] if messages else None)
+    for turn, language in zip(turns, languages_of([turn.content[:READ] for turn in turns]), strict=True):
+        before = messages[-1] if messages else None
+        message = Message(turn.role, turn.content, bool(turn.tool_calls), before, language=language)
         if messages:
             messages[-1].next = message
         messages.append(message)

@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
-from mcp_server.understanding.changing import supersedes
+from mcp_server.understanding import changing
 from mcp_server.understanding.features import cues, stems_of_text
 
 State = Literal["current", "replaced", "closed"]
@@ -79,6 +79,11 @@ class Statement:
     @cached_property
     def numbers(self) -> frozenset[str]:
         return frozenset(_NUMBER.findall(self.text))
+
+    @cached_property
+    def gives_up(self) -> bool:
+        """Whether the text says that something is so no longer."""
+        return changing.changes(self.text)
 
     @cached_property
     def units(self) -> frozenset[str]:
@@ -182,8 +187,13 @@ def _replacing(old: Statement, new: Statement, rarity: Rarity) -> float:
     """
     if old.kind == new.kind == "decision":
         return replaces(old, new, rarity) / REPLACES
-    changed = new.changes >= REVISES or _has_other_value(old, new) or supersedes(new.text, old.text)
+    changed = new.changes >= REVISES or _has_other_value(old, new) or _names(new, old)
     return replaces(old, new, rarity) / REPLACES_FACT if changed else 0.0
+
+
+def _names(new: Statement, old: Statement) -> bool:
+    """Returns whether the new statement names what is given up of the old one."""
+    return new.gives_up and changing.supersedes(new.text, old.text)
 
 
 def _has_other_value(old: Statement, new: Statement) -> bool:
@@ -199,7 +209,7 @@ def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tupl
     mine, others = old.words, new.words
     weight = rarity.of(mine & others)
     of_old = weight / max(1e-9, rarity.of(mine))
-    names_old = supersedes(new.text, old.text)
+    names_old = _names(new, old)
     changes = max(new.changes, NAMED) if names_old and new.changes else new.changes
     return (
         of_old,
