@@ -30,14 +30,8 @@ from sklearn.linear_model import LogisticRegression
 
 from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
-from mcp_server.understanding.features import (
-    Features,
-    Message,
-    content_stems,
-    message_features,
-    sentence_features,
-    word_list,
-)
+from mcp_server.understanding.cues import word_list
+from mcp_server.understanding.features import Features, Message, content_stems, message_features, sentence_features
 from mcp_server.understanding.model import Logistic, Model, dump
 from mcp_server.understanding.settling import Rarity, Statement, closing_features, replacement_features
 

@@ -32,7 +32,8 @@ from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
-from mcp_server.understanding.features import Message, cues, subject_stems
+from mcp_server.understanding.cues import cues
+from mcp_server.understanding.features import Message, subject_stems
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, ItemKind, clean, is_question, is_real
 from mcp_server.understanding.settling import Statement, settle

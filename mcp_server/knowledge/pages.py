@@ -46,7 +46,8 @@ from mcp_server.text.entries import (
     without_sources,
 )
 from mcp_server.text.markdown import Section, sections, without_lines
-from mcp_server.understanding.features import content_stems, word_list
+from mcp_server.understanding.cues import word_list
+from mcp_server.understanding.features import content_stems
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
 
 # ---------------------------------------------------------------- merging

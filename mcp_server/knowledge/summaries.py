@@ -31,7 +31,7 @@ from mcp_server.text.entries import (
 from mcp_server.text.markdown import linked, links, sections, without_comments
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
-from mcp_server.understanding.features import cues
+from mcp_server.understanding.cues import cues
 from mcp_server.understanding.recognizer import clipped
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"

@@ -13,18 +13,16 @@ from functools import cache, cached_property, lru_cache
 from itertools import islice, pairwise
 from math import log
 from pathlib import Path
-from sys import intern
 
 from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold
+from mcp_server.understanding.choices import Choice, choice_of
+from mcp_server.understanding.cues import CUES, WORD, cues, word_list
 from mcp_server.understanding.sentences import Sentence, sentences
 
 Features = dict[str, float]
 
 HEAD, TAIL = 14, 18
 """Words of the next message's beginning and of the last message's end that count as context."""
-
-CHOICE_SENTENCES, CHOICE_WORDS = 3, 12
-"""Sentences of a message of which one alone may name an option, and words of its beginning that may."""
 
 TOLD, READ = 4_000, 3_000
 """Characters of a message whose cues and whose words count."""
@@ -35,51 +33,9 @@ MAX_WORDS = 60
 STEM = 4
 """Letters of a longer word that count as its stem."""
 
-_WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
-
-CUES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for name, pattern in {
-        "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it"
-        r"|that)|sold|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može"
-        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅"
-        r"|👌|💯|🤝",
-        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap"
-        r"|scratch|forget|instead|rather)\b",
-        "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
-        r"|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything"
-        r"|muss|immer|nie|uvek|nikad)\b",
-        "choice": r"\b(?:let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use"
-        r"|keep|make (?:it|that)|stays?|take|switch|move|pick|choose|stick)\b",
-        "later": r"\b(?:later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting"
-        r"|pending|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end"
-        r"|follow[- ]up|owe|missing)\b",
-        "done": r"\b(?:done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked"
-        r"|called|ordered|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone"
-        r"|here))\b",
-        "maybe": r"\b(?:would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\w*|thinking|wonder\w*"
-        r"|imagine|someday|eventually)\b",
-        "said": r"\b(?:said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked)\b|[\"“„]",
-        "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote"
-        r"|advice|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you"
-        r"|objections?|how about|we could|ok(?:ay)? with you)\b",
-    }.items()
-}
-"""Cue words of dialogue acts, in English with common German and Serbian ones. They are hints; the weights decide."""
-
-_LOWER_CUES = {name: re.compile(pattern.pattern) for name, pattern in CUES.items()}
-"""`CUES` for text in lower case: searching without IGNORECASE takes a third of the time."""
-
 COMMON_WORDS = Path(__file__).parent.parent / "data" / "common_words.tsv"
 """A table: an English word, and the words for it in a column for each other language."""
 
-_ORDINALS = {
-    "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "four": 4, "former": 1,
-    "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2, "dritte": 3,
-}  # fmt: skip
-_MARKED = re.compile(r"\W*a[.,;:)!]", re.IGNORECASE)
-_LAST = ("last", "latter", "letzte", "letztere", "letzteres", "poslednje", "poslednja", "zadnje")
-_SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
 _OPENING = re.compile(r"[^\w\s]{1,3}")
 _TAG = re.compile(r"</?[a-z][\w-]*[^>]*>", re.IGNORECASE)
 _LABELED = re.compile(r"\W*[\w -]{3,40}(?:\]|:)\s")
@@ -128,7 +84,7 @@ class Message:
             word = found[0].lower().replace("’", "'")
             return known.get(word) or known.get(fold(word), found[0])
 
-        return _WORD.sub(translated, text)
+        return WORD.sub(translated, text)
 
     @cached_property
     def english(self) -> str:
@@ -171,47 +127,11 @@ class Message:
         return found
 
     @cached_property
-    def picks(self) -> tuple[int, ...]:
-        """The options that this message chooses by number, letter or ordinal: "b", "option 2", "1 and 3", "1 to 4"."""
-        words = self.words[:CHOICE_WORDS]
-        ends = len(word_list(_SENTENCE_END.split(self.content[:500], 1)[0]))
-        for place, word in enumerate(words):
-            before = words[place - 1] if place else ""
-            if _option(word) and (before in _CHOOSING or (place == 0 and self._names_option)):
-                break
-            if word in _ORDINALS and (place == 0 or before in _ARTICLES):
-                break
-            after = words[place + 1] if place + 1 < len(words) else ""
-            if word in _LAST and (place == 0 or before in _ARTICLES) and _named(after) < 2:  # not "the last two"
-                return self._last_option
-        else:
-            return next(filter(None, map(_option_alone, self.sentences[:CHOICE_SENTENCES])), ())
-        return _chain(word, words[place + 1 : max(ends, place + 1)])
-
-    @property
-    def picks_by_order(self) -> bool:
-        """Whether `picks` are named by their order: "the second one", "last one"."""
-        return (
-            any(word in _ORDINALS or word in _LAST for word in self.words[:CHOICE_WORDS])
-            and not self.words[0].isdecimal()
-        )
-
-    @property
-    def _last_option(self) -> tuple[int, ...]:
+    def choice(self) -> Choice:
+        """The options of the message before that this message chooses."""
         listed = self.previous.sentences if self.previous is not None else ()
         last = max((one.option or one.point for one in listed), default=0)
-        return (last,) if last else ()
-
-    @property
-    def _names_option(self) -> bool:
-        """Whether a first word of one letter names an option: "B", "a.", "b please", but not "a table …"."""
-        words = self.words
-        return (
-            words[0] != "a"
-            or len(words) == 1
-            or words[1] in ("please", "then", "without", "with", "and", "but", "!", "is")
-            or _MARKED.match(self.content) is not None
-        )
+        return choice_of(self.content, self.words, [one.text for one in self.sentences], last)
 
     @cached_property
     def has_options(self) -> bool:
@@ -239,75 +159,6 @@ class Message:
                 shares[one.option] = _overlap(content_stems(word_list(one.text)), self.recommendation)
         best = max(shares.values(), default=0.0)
         return next((option for option, share in shares.items() if share == best), 0) if best else 0
-
-
-_CHOOSING = (
-    "option",
-    "variant",
-    "plan",
-    "number",
-    "with",
-    "take",
-    "go",
-    "for",
-    "yes",
-    "ok",
-    "nehme",
-    "opcija",
-    "no",
-    "nr",
-)
-
-
-_ARTICLES = ("the", "to", "die", "das", "option")
-_CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", "until", "bis", "do")
-"""Words between two options that are chosen together, and between the first and the last of several."""
-
-
-def _option(word: str) -> int:
-    """Returns the option that a word names, 1 to 7 or a to f, or 0."""
-    if word.isdecimal():
-        return int(word) if 0 < int(word) < 8 else 0
-    return ord(word) - ord("a") + 1 if len(word) == 1 and "a" <= word <= "f" else 0
-
-
-def _chain(first: str, words: Sequence[str]) -> tuple[int, ...]:
-    """Returns the first option and those that the other words of its sentence add: "1 and 2", "b, c", "1 to 4". Returns
-    nothing if they also name others ("1 today, 2 next"), unless they say no to them ("a, not c")."""
-    found, through, ended = [_named(first)], False, False
-    for place, word in enumerate(words):
-        number = _named(word) if word != "a" and _form(word) == _form(first) else 0
-        if ended and number and number not in found and "no" not in cues(words[place - 1]):
-            return ()
-        if not ended and number > found[-1]:
-            found += range(found[-1] + 1, number + 1) if through else [number]
-        elif word not in _CHAINING and word not in _RANGE:
-            ended = True
-        through = word in _RANGE
-    return tuple(found)
-
-
-def _named(word: str) -> int:
-    return _option(word) or _ORDINALS.get(word, 0)
-
-
-def _form(word: str) -> str:
-    return "number" if word.isdecimal() else "letter" if len(word) == 1 else "word"
-
-
-def _option_alone(sentence: Sentence) -> tuple[int, ...]:
-    """Returns the option of a sentence that says nothing else ("2.", "then b"), or nothing."""
-    words = [word for word in word_list(sentence.text) if word[0].isalnum()]
-    if not words or len(words) > 2 or (len(words) == 2 and words[0].isdecimal()):
-        return ()
-    number = _option(words[-1])
-    return (number,) if number else ()
-
-
-def word_list(text: str) -> list[str]:
-    """Returns the words of a text in lower case; question and exclamation marks, % and emoji count as words."""
-    # interned, so that a message of millions of words holds each word once
-    return [intern(found[0].lower().replace("’", "'")) for found in _WORD.finditer(text)]
 
 
 def content_stems(words: Iterable[str]) -> frozenset[str]:
@@ -368,7 +219,7 @@ def message_features(message: Message) -> Features:
         ("qend", content.rstrip().endswith("?")),
         ("digit", _DIGIT.search(content) is not None),
         ("tools", message.has_tools),
-        ("picks", bool(message.picks)),
+        ("picks", bool(message.choice.options)),
     )
     if opening := _OPENING.match(content):
         found[f"opens={opening[0]}"] = 1.0
@@ -463,7 +314,7 @@ def _products(found: Features, message: Message, place: int, own: Sequence[str],
         for name in (f"lay={sentence.layout}", f"pos={position}", *(f"cue={cue}" for cue in own)):
             found[f"accepted*{name}"] = accepted
         if message.has_options:
-            picks = after.picks
+            picks = after.choice.options
             verdict = "open" if not picks else "yes" if sentence.option in picks else "no" if sentence.option else "out"
             found[f"choice={verdict}"] = 1.0
             found[f"accepted*choice={verdict}"] = accepted
@@ -536,12 +387,6 @@ def _taken_up(found: Features, message: Message, place: int) -> None:
     mine = counts[place]
     _flags(found, ("ovall0", not most), ("ovbest", 0 < most == mine), ("ovnone", 0 == mine < most))
     found["ovn"] = min(mine, 4) / 4
-
-
-def cues(text: str) -> list[str]:
-    """Returns the names of the cue word groups that a text has words of."""
-    lower = text.lower()
-    return [name for name, pattern in _LOWER_CUES.items() if pattern.search(lower)]
 
 
 def _flags(found: Features, *flags: tuple[str, bool]) -> None:

@@ -22,17 +22,16 @@ from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import languages_of
+from mcp_server.understanding.cues import cues, word_list
 from mcp_server.understanding.features import (
     READ,
     Features,
     Message,
     content_stems,
-    cues,
     line_features,
     message_features,
     sentence_features,
     subject_stems,
-    word_list,
 )
 from mcp_server.understanding.model import Logistic, Model
 from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, only_options, options_in
@@ -345,16 +344,17 @@ def _may_state(
 
 def _chosen(message: Message) -> tuple[int, ...]:
     """Returns the numbers of the listed options that the next message chooses."""
-    if message.next is None or not message.next.picks:
+    if message.next is None or not message.next.choice.options:
         return ()
     options = {number for one in message.sentences for number in (_option(message, one), *options_in(one.text))}
-    return message.next.picks if options.issuperset(message.next.picks) else ()
+    picks = message.next.choice.options
+    return picks if options.issuperset(picks) else ()
 
 
 def _option(message: Message, sentence: Sentence) -> int:
     """Returns the option that a sentence belongs to, or 0. A list without numbers has options if the next message
     chooses by order: "the second one"."""
-    if message.has_options or message.next is None or not message.next.picks_by_order:
+    if message.has_options or message.next is None or not message.next.choice.by_order:
         return sentence.option
     return sentence.point
 
@@ -442,7 +442,7 @@ def _postpones(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
     answer = messages[place]
     if answer.role != "user" or not place or "decision" not in of(place - 1).found:
         return False
-    if answer.picks and messages[place - 1].has_options:
+    if answer.choice.options and messages[place - 1].has_options:
         return False
     takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
     return takes < TAKEN and LEFT_OPEN <= _likeliest(of(place), "open") > _likeliest(of(place), "decision")

@@ -19,7 +19,8 @@ from functools import cached_property
 from typing import Literal
 
 from mcp_server.understanding import changing
-from mcp_server.understanding.features import cues, stems_of_text
+from mcp_server.understanding.cues import cues
+from mcp_server.understanding.features import stems_of_text
 
 State = Literal["current", "replaced", "closed"]
 
@@ -87,7 +88,7 @@ class Statement:
 
     @cached_property
     def units(self) -> frozenset[str]:
-        """What the numbers count: a unit, or the word after them."""
+        """The unit of each number ("30 ms"), or the word behind it ("6 photos")."""
         return frozenset(unit.lower() for unit in _QUANTITY.findall(self.text))
 
 

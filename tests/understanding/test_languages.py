@@ -1,4 +1,4 @@
-"""What is recognized in other languages than English."""
+"""Tests of the recognizer with conversations in German, Serbian and Spanish."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_headings_with_letters_are_options_and_the_numbered_steps_below_them_are
 
 @pytest.mark.parametrize("answer", ["I would not miss it. 2.", "ok, phew. then 2. thanks!", "Hm. B!"])
 def test_a_sentence_that_only_names_an_option_chooses_it(answer: str) -> None:
-    assert Message("user", answer).picks == (2,)
+    assert Message("user", answer).choice.options == (2,)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_sentence_that_only_names_an_option_chooses_it(answer: str) -> None:
     ],
 )
 def test_an_answer_chooses_one_or_several_options(answer: str, options: tuple[int, ...]) -> None:
-    assert Message("user", answer).picks == options
+    assert Message("user", answer).choice.options == options
 
 
 @pytest.mark.parametrize(

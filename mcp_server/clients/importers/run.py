@@ -209,7 +209,7 @@ DOCUMENTS = "claude-ai"
 
 @dataclass(slots=True)
 class _Import:
-    """One import. `written` are the paths of the knowledge files that it wrote."""
+    """Imports the conversations of one path. `written` are the knowledge files that the import has written so far."""
 
     memory: Memory
     path: Path
