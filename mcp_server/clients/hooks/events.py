@@ -281,10 +281,11 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
     client, and no server may be there when the next session starts."""
     if given.agent:
         return
-    captured = await _capture(memory, given, final=True)
+    captured = await _capture(memory, given, stopped=True)
     if await _is_being_written(memory, given, captured):
         await _look_again(memory, "SessionEnd", given)
         return
+    await _capture(memory, given, final=True)
     given = await _in_continued_session(memory, given)
     row = await memory.state.session(given.session)
     if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled

@@ -82,6 +82,24 @@ async def test_a_transcript_that_the_client_completes_after_its_hooks_is_read_ag
     assert (await sessions.require(told, "now")).status == "closed"
 
 
+async def test_a_tools_result_that_the_client_writes_after_its_hooks_is_recorded_with_its_call(
+    told: Memory, unanswered: ClaudeWindow, clock: Clock
+) -> None:
+    now = unanswered
+    clock.forward(minutes=1)
+    now.tool("Bash", {"command": "man knots"}, "knots are of rope")
+    whole = now.transcript.read_bytes().splitlines(keepends=True)
+    now.transcript.write_bytes(b"".join(whole[:-1]))  # the call's line only
+    await now.hook("SessionEnd", reason="complete")
+    now.transcript.write_bytes(b"".join(whole))
+    now.write("assistant", "A knot.")
+    assert await listener.drain(told, work) == 1
+    row = await sessions.require(told, "now")
+    _, called, answer = told.transcripts.read(row.path).turns
+    assert [call.result for call in called.turn.tool_calls] == ["knots are of rope"]
+    assert (answer.turn.content, row.status) == ("A knot.", "closed")
+
+
 async def test_without_a_server_a_session_begins_with_what_the_one_before_it_settled(
     memory: Memory, window: Open, clock: Clock
 ) -> None:
