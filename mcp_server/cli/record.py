@@ -7,7 +7,7 @@ import sys
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
@@ -26,6 +26,7 @@ from mcp_server.cli.command import (
 )
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.errors import Invalid
+from mcp_server.text.destinations import Kind
 
 if TYPE_CHECKING:
     from mcp_server.knowledge.anchors import Anchor
@@ -211,7 +212,7 @@ def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
     print_result(done, done.markdown, as_json)
 
 
-KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
+KINDS = get_args(Kind)
 
 
 @click.command(

@@ -132,7 +132,11 @@ class _Body:
         for word in keywords(line.text) or {normalised(line.text)}:
             for known in self._by_word.get(word, ()):
                 candidates[id(known)] = known
-        twins = [known for known in candidates.values() if _same(known, line)]
+        twins = [
+            known
+            for known in candidates.values()
+            if _same(known, line) and not (section and _is_beside(known, line, section))
+        ]
         # The line's own earlier self comes first, so that merging again finds it.
         return min(
             twins,
@@ -148,6 +152,12 @@ class _Body:
         self.known.append(known)
         for word in keywords(known.text) or {normalised(known.text)}:
             self._by_word.setdefault(word, []).append(known)
+
+
+def _is_beside(known: _Known, line: Line, section: str) -> bool:
+    """Returns whether a rule or an open item stands beside a decision or fact of the same turn that quotes it, too."""
+    of_another_kind = line.source in known.confirmed and known.section.casefold() != section.casefold()
+    return of_another_kind and line.kind in ("rule", "open")
 
 
 def _replaces(new: _Known, old: _Known, source: Source) -> bool:
@@ -341,15 +351,21 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
 
 
 def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
-    """Returns the body of a page with an item replaced on request. `source` is the turn of the request, which a derived
-    line names. Such an item never moves back by itself. The state on top of the page goes: the next extraction writes
+    """Returns the body of a page with an item replaced, or an open item closed, on request. `source` is the turn of the
+    request, which a derived line names. Such an item never moves back by itself. The state on top of the page goes: the next extraction writes
     it anew."""
     first, *rest = old.text.split("\n")
     sources = sources_of(first)[:1]
-    text = f"{without_sources(first).rstrip()} (replaced {day} on request)"
+    section, verb = settled_section(old)
+    text = f"{without_sources(first).rstrip()} ({verb} {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
-    return without_state(_moved(body, [(old, REPLACED, moved)]))
+    return without_state(_moved(body, [(old, section, moved)]))
+
+
+def settled_section(old: Entry) -> tuple[str, str]:
+    """Returns the section that an entry of a page moves to when it is settled, and the verb of its note."""
+    return SETTLED.get(KINDS.get(old.section, ""), SETTLED["decision"])
 
 
 def without_repeats(body: str, content: str) -> str:

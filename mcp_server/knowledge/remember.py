@@ -18,7 +18,7 @@ from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
-from mcp_server.knowledge.pages import closest, current_entries, matching, without_repeats
+from mcp_server.knowledge.pages import closest, current_entries, matching, settled_section, without_repeats
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange, Project
@@ -29,7 +29,6 @@ from mcp_server.text.destinations import (
     GENERAL_PAGE,
     MEMORY,
     OWN_HAND,
-    REPLACED,
     Kind,
     Place,
     archived_path,
@@ -275,7 +274,11 @@ def _superseded(
     """Returns the one entry that `supersedes` names, and notes about it. The files are searched in order."""
     wanted = fact.supersedes or ""
     known = {
-        path: [one for one in current_entries(split_front_matter(text).body) if one.said != fact.content.strip()]
+        path: [
+            one
+            for one in current_entries(split_front_matter(text).body)
+            if one.said != fact.content.strip() and not (path == MEMORY and one.sources)  # it repeats another page
+        ]
         for path in dict.fromkeys(paths)
         if (text := memory.files.text_or_none(path)) is not None
     }
@@ -290,8 +293,9 @@ def _superseded(
         found = next(filter(None, by_path), [])
     if len(found) == 1:
         ((path, one),) = found
-        where = f"{REPLACED!r} of {path}" if is_page(path) else archived_path(path)
-        return Old(path, one, source), (f"replaced: {one.said} (it is now in {where})",)
+        section, verb = settled_section(one) if is_page(path) else ("", "replaced")
+        where = f"{section!r} of {path}" if section else archived_path(path)
+        return Old(path, one, source), (f"{verb}: {one.said} (it is now in {where})",)
     why = f"{len(found)} lines match" if found else "no line matches"
     every = [one for _, one in found] or closest([one for inside in known.values() for one in inside], wanted, CLOSEST)
     near = "; ".join(one.said.splitlines()[0] for one in every[:CLOSEST])

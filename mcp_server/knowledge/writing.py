@@ -22,7 +22,7 @@ from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
 from mcp_server.knowledge.extractors import beyond_the_day
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
-from mcp_server.knowledge.pages import merged, settled, standing
+from mcp_server.knowledge.pages import merged, settled, standing, without_empty
 from mcp_server.knowledge.summaries import (
     PEOPLE_INDEX,
     PROJECT_INDEX,
@@ -436,7 +436,8 @@ def rewritten(
     start = split_front_matter(text)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
-        body = without(body, beyond_the_day(body))
+        beyond = beyond_the_day(body)
+        body = without_empty(without(body, beyond), {one.section for one in beyond})
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports))
     if is_page(path) and path != GENERAL_PAGE:

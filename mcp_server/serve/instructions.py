@@ -63,7 +63,8 @@ def _brief(local: Path, folder: str) -> str:
 
 _TOOLS = """\
 - When something should last, call remember once, with one self-contained sentence, its kind (decision, rule, fact,
-  lesson, procedure, person) and, if an older decision, rule or fact no longer holds, supersedes. Never secrets.
+  open, lesson, procedure, person) and, if an older line no longer holds or an open item is done, supersedes with the
+  words of that line. Never secrets.
 - search looks further, for a name, a date, a phrase; read opens what it found.
 - When the user says that something must not get lost, call anchor with its name. prune shows what could leave a full
   context, recover brings back what left. checkpoint writes down where this chat stands, to return to or go on from."""

@@ -13,7 +13,9 @@ from mcp_server.text.entries import Line
 from mcp_server.text.markdown import yaml_line
 from mcp_server.text.prose import clipped
 
-Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
+Kind = Literal[
+    "fact", "decision", "rule", "open", "lesson", "person", "procedure", "project", "journal", "identity", "topic"
+]
 
 MEMORY = "knowledge/memory/MEMORY.md"
 ARCHIVE = "archive/memory/MEMORY.md"
@@ -61,6 +63,7 @@ DEFAULTS = {
     "fact": FACTS,
     "decision": DECISIONS,
     "rule": RULES,
+    "open": OPEN,
     "lesson": "Lessons Learned",
     "person": "Notes",
     "procedure": "Steps",
@@ -133,8 +136,8 @@ def _procedure(slug: str, title: str, section: str) -> Place:
 
 
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """Returns the default place of a fact. Facts and lessons are for all projects. A decision or rule belongs to its
-    project, or to the general page without one.
+    """Returns the default place of a fact. Facts and lessons are for all projects. A decision, rule or open item
+    belongs to its project, or to the general page without one.
 
     Raises:
         Invalid: the file is not determined: a person without a name, or project notes without a project.
@@ -143,7 +146,7 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
     match kind:
         case "fact" | "lesson":
             return Place(MEMORY, within, _head("Core Memory", "memory"), dated=True)
-        case "decision" | "rule":
+        case "decision" | "rule" | "open":
             return _of_project(project, "context", within) if project is not None else _general(within)
         case "project":
             if project is None:

@@ -113,6 +113,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(r"\b\d{1,2}\.$")
+_DAY = re.compile(r"\b\d{1,2}\.\d{1,2}\.$")
 _MONTH = re.compile(
     r"(?:jan|jän|feb|mär|mar|apr|mai|maj|jun|jul|aug|avg|sep|okt|nov|dez|dec)[a-zä]{0,8}\b", re.IGNORECASE
 )
@@ -125,12 +126,14 @@ EDGE = 1.15
 
 def sentences(text: str) -> list[str]:
     """Returns the sentences and lines of a text, without empty ones. Abbreviations and dates ("Dr. Seibold", "15.
-    Februar") do not end a sentence."""
+    Februar", "21.03. at six") do not end a sentence."""
     found: list[list[str]] = []
     for line in text.split("\n"):
         last = ""
         for part in _SENTENCE.findall(line):
-            if _ABBREVIATION.search(last[-TAIL:]) or (_ORDINAL.search(last[-TAIL:]) and _MONTH.match(part)):
+            end = last[-TAIL:]
+            in_date = (_ORDINAL.search(end) and _MONTH.match(part)) or (_DAY.search(end) and part[0].islower())
+            if in_date or _ABBREVIATION.search(end):
                 found[-1].append(part)
             else:
                 found.append([part])

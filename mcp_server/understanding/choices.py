@@ -51,7 +51,7 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
     words = words[:MOST_WORDS]
     for place, word in enumerate(words):
         before, after = words[place - 1] if place else "", words[place + 1] if place + 1 < len(words) else ""
-        names_option = before in _BEFORE_OPTION or (place == 0 and _is_option_alone(content, words))
+        names_option = before in _BEFORE_OPTION or (place == 0 and _is_option_alone(content, words, last))
         if _option(word) and names_option:
             return Choice(_chain(word, _rest_of_sentence(content, words, place)))
         if place and before not in _BEFORE_NUMBER:
@@ -64,9 +64,10 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
     return Choice(next(((option,) for option in named if option), ()))
 
 
-def _is_option_alone(content: str, words: Sequence[str]) -> bool:
-    """Returns whether a first word of one letter names an option: "B", "a.", "b please", but not "a table …"."""
-    return words[0] != "a" or len(words) == 1 or words[1] in _AFTER_A or _MARKED_A.match(content) is not None
+def _is_option_alone(content: str, words: Sequence[str], last: int) -> bool:
+    """Returns whether a first word of one letter names an option: "B", "a.", "b please", but not "a table …"; after a
+    list also "a obviously"."""
+    return words[0] != "a" or len(words) <= 1 + bool(last) or words[1] in _AFTER_A or bool(_MARKED_A.match(content))
 
 
 def _rest_of_sentence(content: str, words: Sequence[str], place: int) -> Sequence[str]:

@@ -77,6 +77,9 @@ enough if acceptance is even less likely."""
 LONGEST_ANSWER = 240
 """Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
 
+WHOLE_ANSWER = 100
+"""Characters of an answer that is never shortened: "tue ok. skip 50" says two things in few words."""
+
 LONGEST = 480
 """Characters of an item's text."""
 
@@ -485,9 +488,11 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
                 continue
             if answer and (group is groups[-1] or _changes(messages[place + 1])):
                 least = AMENDING * max(one.probability for one in answer)
+                whole = _joined(answer)
                 said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
-                short = _with_answer(short, _joined(said), messages[place + 1])
-                text = _with_answer(text, _joined(answer), messages[place + 1])
+                told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
+                short = _with_answer(short, told, messages[place + 1])
+                text = _with_answer(text, whole, messages[place + 1])
                 quotes = (*quotes, *_at(place + 1, answer))
             elif is_question(text):
                 told = f" (answer: {_first_words(messages[place + 1])})"

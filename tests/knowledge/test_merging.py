@@ -42,6 +42,20 @@ def test_reading_again_keeps_the_first_of_two_wordings_of_a_turn() -> None:
     assert merged(once, lines, frozenset({FIRST})) == once
 
 
+def test_a_rule_stands_beside_the_decision_that_quotes_it() -> None:
+    rule = "No photos of children, ever."
+    lines = [
+        Line(kind, text, "2023-05-08", 3, FIRST, said="2023-05-08", project="atlas")  # type: ignore[arg-type]
+        for kind, text in (("decision", f"Keep the child on the steps. {rule}"), ("rule", rule), ("fact", rule))
+    ]
+    once = merged("# atlas\n", placed(*lines))
+    assert [(one.section, one.said) for one in entries(once)] == [
+        ("Rules", rule),
+        ("Key Decisions", f"Keep the child on the steps. {rule}"),
+    ]
+    assert merged(once, placed(*lines), frozenset({FIRST})) == once
+
+
 def test_what_two_conversations_say_stands_there_once_with_both_sources_whichever_is_read_first() -> None:
     early, late = line("Ana keeps eleven hives of bees."), line("Ana keeps eleven bees hives.", "2023-06-08", 3, SECOND)
     forth = merged(merged(HEAD, placed(early)), placed(late))

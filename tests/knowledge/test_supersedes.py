@@ -102,6 +102,28 @@ async def test_if_nothing_matches_the_closest_lines_are_named_and_the_fact_is_ke
     assert again.notes[-1].startswith("replaced: Use Redis for the queue")
 
 
+async def test_an_open_item_is_closed_by_what_was_done(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, "To do: ask Ana for the key of the boathouse", "Noted.")
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    (task,) = section(memory, "Open items")
+    await remember(memory, new("Order the winter tarpaulin", "open"), CALLER)
+    assert set(section(memory, "Open items")) == {task, "Order the winter tarpaulin"}
+    assert "key of the boathouse" in memory.files.read_text(MEMORY), "the next step of the project"
+    done = await remember(memory, new("Ana's key is on the board.", "fact", "key of the boathouse", "first"), CALLER)
+    assert f"done: {task} (it is now in 'Closed items' of {PAGE})" in done.notes
+    await remember(memory, new("The tarpaulin is there.", "fact", "Order the winter tarpaulin"), CALLER)
+
+    def check() -> None:
+        assert section(memory, "Open items") == []
+        closed = ("Order the winter tarpaulin (done 2026-02-16 on request)", f"{task} (done 2026-02-16 on request)")
+        assert sorted(section(memory, "Closed items")) == sorted(closed)
+
+    check()
+    await extract(memory, anew=True)
+    check()
+
+
 async def test_two_lines_that_match_are_both_named_and_none_is_replaced(memory: Memory) -> None:
     for text in (
         "Orders wait for the nightly run; this is in Redis",

@@ -50,6 +50,12 @@ def test_an_answer_chooses_one_or_several_options(answer: str, options: tuple[in
     assert Message("user", answer).choice.options == options
 
 
+@pytest.mark.parametrize(("answer", "options"), [("a obviously", (1,)), ("a table please", ())])
+def test_after_a_list_the_letter_a_chooses_though_it_is_also_an_article(answer: str, options: tuple[int, ...]) -> None:
+    asked = Message("agent", "Ways:\n\na) by mail\nb) by upload")
+    assert Message("user", answer, previous=asked).choice.options == options
+
+
 @pytest.mark.parametrize(
     ("line", "chosen"),
     [
