@@ -54,6 +54,12 @@ def test_an_amendment_is_told_with_the_proposal() -> None:
     assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
 
 
+def test_a_short_answer_is_quoted_whole() -> None:
+    asked = f"{PROPOSAL} The NAS has room for a year of them, and a copy takes four minutes at most. Shall I?"
+    (decision,) = items("and backups?", asked, "fine. 30 copies. rest same", "Set up that way.")
+    assert (decision.short or decision.text).endswith("fine. 30 copies. rest same)")
+
+
 @pytest.mark.parametrize("reply", ["yes", "ok, do that", "agreed", "yes please"])
 def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> None:
     proposal = "I suggest SQLite for the ledger, because it is one file."
