@@ -352,8 +352,8 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
 
 def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
     """Returns the body of a page with an item replaced, or an open item closed, on request. `source` is the turn of the
-    request, which a derived line names. Such an item never moves back by itself. The state on top of the page goes: the next extraction writes
-    it anew."""
+    request, which a derived line names. Such an item never moves back by itself. The state on top of the page goes: the
+    next extraction writes it anew."""
     first, *rest = old.text.split("\n")
     sources = sources_of(first)[:1]
     section, verb = settled_section(old)

@@ -18,6 +18,8 @@ _NUMBERS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "four": 4, "former": 1,
     "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2, "dritte": 3,
 }  # fmt: skip
+_ORDINALS = {"1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
+_MIDDLE = ("middle", "mittlere", "srednje", "srednja")
 _LAST = ("last", "latter", "letzte", "letztere", "letzteres", "poslednje", "poslednja", "zadnje")
 _BEFORE_OPTION = frozenset(
     ["option", "variant", "plan", "number", "with", "take", "go", "for", "yes", "ok", "nehme", "opcija", "no", "nr"]
@@ -53,11 +55,13 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
         before, after = words[place - 1] if place else "", words[place + 1] if place + 1 < len(words) else ""
         names_option = before in _BEFORE_OPTION or (place == 0 and _is_option_alone(content, words, last))
         if _option(word) and names_option:
-            return Choice(_chain(word, _rest_of_sentence(content, words, place)))
-        if place and before not in _BEFORE_NUMBER:
+            return Choice(_chain(word, _rest_of_sentence(content, words, place), last))
+        if place and before not in _BEFORE_NUMBER and not (word in _ORDINALS and after in ("", "one", "option")):
             continue
-        if word in _NUMBERS:
-            return Choice(_chain(word, _rest_of_sentence(content, words, place)), by_order=True)
+        if word in _NUMBERS or word in _ORDINALS:
+            return Choice(_chain(word, _rest_of_sentence(content, words, place), last), by_order=True)
+        if word in _MIDDLE and last % 2:
+            return Choice((last // 2 + 1,), by_order=True)
         if word in _LAST and _number(after) < 2:  # not "the last two"
             return Choice((last,) if last else (), by_order=True)
     named = (_only_option(word_list(sentence)) for sentence in sentences[:MOST_SENTENCES])
@@ -76,12 +80,14 @@ def _rest_of_sentence(content: str, words: Sequence[str], place: int) -> Sequenc
     return words[place + 1 : max(ends, place + 1)]
 
 
-def _chain(first: str, words: Sequence[str]) -> tuple[int, ...]:
+def _chain(first: str, words: Sequence[str], last: int) -> tuple[int, ...]:
     """Returns the first option and those that the other words of its sentence add: "1 and 2", "b, c", "1 to 4". Returns
-    nothing if they also name others ("1 today, 2 next"), unless they say no to them ("a, not c")."""
+    nothing if they also name others ("1 today, 2 next"), unless they say no to them ("a, not c"). `last` is the number
+    of the last option, or 0 if it is not known."""
     found, through, ended = [_number(first)], False, False
     for place, word in enumerate(words):
         number = _number(word) if word != "a" and _form(word) == _form(first) else 0
+        number = 0 if last and number > last else number
         if ended and number and number not in found and "no" not in cues(words[place - 1]):
             return ()
         if not ended and number > found[-1]:
@@ -108,7 +114,7 @@ def _option(word: str) -> int:
 
 
 def _number(word: str) -> int:
-    return _option(word) or _NUMBERS.get(word, 0)
+    return _option(word) or _NUMBERS.get(word, 0) or _ORDINALS.get(word, 0)
 
 
 def _form(word: str) -> str:

@@ -130,7 +130,7 @@ class Message:
     def choice(self) -> Choice:
         """The options of the message before that this message chooses."""
         listed = self.previous.sentences if self.previous is not None else ()
-        last = max((one.option or one.point for one in listed), default=0)
+        last = max((one.option or (one.point if one.layout == "bullet" else 0) for one in listed), default=0)
         return choice_of(self.content, self.words, [one.text for one in self.sentences], last)
 
     @cached_property

@@ -11,6 +11,7 @@ An item quotes the sentences that state it. What a program wrote under the role 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -115,6 +116,12 @@ MIN_WORDS = 2
 SHORT_ANSWER = 5
 """Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
 
+PLANS = 0.8
+"""The probability of a proposal from which on the points of a list are a plan, not options."""
+
+LONGEST_CHOICE = 12
+"""Words of a sentence that may name an option of a list."""
+
 SHORT_CHOICE = 4
 """Words of an answer that only says which option is chosen."""
 
@@ -140,6 +147,9 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
     kind: re.compile(rf"[*_]*(?:{words})[*_]*\s*:[*_]*\s+(?=\S)", re.IGNORECASE) for kind, words in _WORDS.items()
 }
 """Labels that say what a sentence is: such a sentence counts whatever the model makes of it, and so does a task box."""
+
+_NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
+"""Ends the name of an option: "Stripe: best documentation"."""
 
 _DECIDED = re.compile(r"I(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
 
@@ -346,20 +356,45 @@ def _may_state(
 
 
 def _chosen(message: Message) -> tuple[int, ...]:
-    """Returns the numbers of the listed options that the next message chooses."""
-    if message.next is None or not message.next.choice.options:
+    """Returns the numbers of the listed options that the next message chooses, by number or by name."""
+    if message.next is None:
         return ()
-    options = {number for one in message.sentences for number in (_option(message, one), *options_in(one.text))}
     picks = message.next.choice.options
+    if not picks:
+        return _named(message, message.next)
+    options = {number for one in message.sentences for number in (_option(message, one), *options_in(one.text))}
     return picks if options.issuperset(picks) else ()
+
+
+def _named(message: Message, answer: Message) -> tuple[int, ...]:
+    """Returns the option that the beginning of an answer names ("stripe, yes"), if it names one only. The points of a
+    plan are no options: "logs 14 days" changes one of them."""
+    first = answer.sentences[0].text if answer.sentences else ""
+    if message.acts.get("propose", 0.0) >= PLANS or is_question(first) or len(first.split()) > LONGEST_CHOICE:
+        return ()
+    names: dict[int, frozenset[str]] = {}
+    for one in message.sentences:
+        named = subject_stems(_NAME_ENDS.split(clean(one.text), 1)[0])
+        names.setdefault(_option(message, one), frozenset(stem for stem in named if stem.isalpha()))
+    names.pop(0, None)
+    of_one = {stem for stem, count in Counter(stem for stems in names.values() for stem in stems).items() if count == 1}
+    said = [subject_stems(word) & of_one for word in first.split()]
+    chosen = tuple(number for number, stems in names.items() if any(stems & one for one in said))
+    if len(chosen) != 1 or len(names) < 2:
+        return ()
+    around = first.split()[: said.index(next(filter(None, said))) + 2]
+    return () if "no" in cues(" ".join(around)) else chosen
 
 
 def _option(message: Message, sentence: Sentence) -> int:
     """Returns the option that a sentence belongs to, or 0. A list without numbers has options if the next message
-    chooses by order: "the second one"."""
-    if message.has_options or message.next is None or not message.next.choice.by_order:
+    chooses by order ("the second one") or by name; a table only if it chooses by name."""
+    if message.has_options or message.next is None:
         return sentence.option
-    return sentence.point
+    choice = message.next.choice
+    if choice.by_order:
+        return sentence.point if sentence.layout == "bullet" else 0
+    return sentence.option if choice.options else sentence.point
 
 
 def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:

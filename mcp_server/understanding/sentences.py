@@ -43,7 +43,8 @@ _CLAUSE = re.compile(
 class Sentence:
     """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
     If one list has letters and another one numbers, only the first list has options. `point` is the number of its point
-    in a list without numbers, or 0. `box` is "open" or "ticked" for the first sentence behind a task box."""
+    in a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
+    "open" or "ticked" for the first sentence behind a task box."""
 
     text: str
     layout: Layout
@@ -80,7 +81,9 @@ def sentences(message: str) -> list[Sentence]:
             option = 0
         if text.startswith("|"):
             cells = [cell.strip() for cell in text.strip("|").split("|")]
-            found.append(Sentence(" | ".join(cell for cell in cells if cell), "row", option))
+            row = found[-1].point + 1 if found and found[-1].layout == "row" else 0
+            found.append(Sentence(" | ".join(cell for cell in cells if cell), "row", option, point=row))
+            point = 0
             continue
         if heading := _HEADING.match(text):
             layout, text = "heading", text[heading.end() :]

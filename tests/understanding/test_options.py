@@ -6,7 +6,7 @@ import pytest
 
 from mcp_server.understanding.features import Message
 from mcp_server.understanding.sentences import only_options, sentences
-from tests.understanding.talks import items
+from tests.understanding.talks import items, texts
 
 
 def test_headings_with_letters_are_options_and_the_numbered_steps_below_them_are_not() -> None:
@@ -80,7 +80,14 @@ def test_options_of_one_line_may_be_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "chosen"), [("the second, please", "CC BY"), ("the last one", "All rights"), ("first one then", "CC0")]
+    ("answer", "chosen"),
+    [
+        ("the second, please", "CC BY"),
+        ("the last one", "All rights"),
+        ("first one then", "CC0"),
+        ("yeah 2nd one", "CC BY"),
+        ("the middle one", "CC BY"),
+    ],
 )
 def test_a_point_of_a_list_without_numbers_is_chosen_by_its_order(answer: str, chosen: str) -> None:
     (decision,) = items(
@@ -91,3 +98,31 @@ def test_a_point_of_a_list_without_numbers_is_chosen_by_its_order(answer: str, c
     )
     named = [name for name in ("CC0", "CC BY", "All rights") if name in decision.text]
     assert named == [chosen]
+
+
+PAYMENT = {
+    "list": "- Stripe: good documentation, a test mode\n- Adyen: cheaper for large amounts\n- Mollie: weak on disputes",
+    "table": "| provider | weakness |\n|---|---|\n| Stripe | price |\n| Adyen | setup |\n| Mollie | disputes |",
+}
+
+
+@pytest.mark.parametrize("options", PAYMENT.values(), ids=PAYMENT)
+def test_an_option_is_chosen_by_its_name(options: str) -> None:
+    asked = f"Three providers could do it for the shop:\n\n{options}\n\nWhich provider should the shop take?"
+    found = items("Who handles the payments of the shop?", asked, "mollie then, we have no disputes")
+    (decision,) = [one for one in found if one.kind == "decision"]
+    assert [name for name in ("stripe", "adyen", "mollie") if name in decision.text.lower()] == ["mollie"]
+
+
+def test_naming_a_point_of_a_plan_does_not_reject_the_others() -> None:
+    plan = (
+        "I'd set up the monitoring like this:\n\n- Loki for the logs, kept for 30 days\n- Grafana with the login of "
+        "the office\n- Alerts go to the existing mailbox\n\nShall I?"
+    )
+    (decision,) = texts("decision", "and monitoring?", plan, "yes, but logs 14 days")
+    assert all(name in decision for name in ("Loki", "Grafana", "Alerts", "logs 14 days"))
+
+
+def test_a_time_in_an_answer_is_no_further_option() -> None:
+    asked = Message("agent", "Ways:\n\n1. by webhook\n2. by polling\n3. by cron")
+    assert Message("user", "2 but stop at 06:30, finance starts at 7", previous=asked).choice.options == (2,)
