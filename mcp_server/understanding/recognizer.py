@@ -46,6 +46,10 @@ LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.15, "fact": 0.12,
 It is low for decisions and reports, which are judged once more: decisions as a line, reports with the open item that
 they may close."""
 
+LEAST_OPEN_OF_AGENT = 0.4
+"""The same for an open item that the agent states. It often only explains what has to be done in such a case: of ten
+with less, two were right, in conversations that the weights had not seen."""
+
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
@@ -312,6 +316,8 @@ def _judged(message: Message, items: Logistic) -> _Judged:
     rejected = [bool(chosen) and _option(message, one) not in (0, *chosen) for one in message.sentences]
     found: _ByKind = {}
     for kind, least in LEAST.items():
+        if kind == "open" and message.role == "agent":
+            least = LEAST_OPEN_OF_AGENT
         left = [
             share[kind] if _may_state(kind, sentence, share, out, message.role == "agent") else 0.0
             for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
