@@ -53,6 +53,10 @@ with less, two were right, in conversations that the weights had not seen."""
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
+LEAST_ALONE = 0.5
+"""The same for sentences of the user that answer no proposal: of 46 with less, ten were right, in conversations that
+the weights had not seen; of answered proposals four of ten."""
+
 TAKEN, LEFT_OPEN = 0.05, 0.2
 """An answer postpones a proposal if acceptance, amendment and directive together are less likely than `TAKEN`, and an
 open item among its sentences at least as likely as `LEFT_OPEN`."""
@@ -472,8 +476,11 @@ def _items(
 
 
 def _least_of_line(line: _Line, messages: Sequence[Message]) -> float:
-    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
+    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal, a higher
+    one if the user answers none."""
     first, last = messages[line.places[0]], messages[line.settled]
+    if first is last and first.role == "user":
+        return LEAST_ALONE
     says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.english[:CUE_HEAD])
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
