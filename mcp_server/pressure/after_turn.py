@@ -25,7 +25,6 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import advisor, cold, pressure
 from mcp_server.pressure.advisor import QUIET
-from mcp_server.pressure.pressure import triggers_of
 from mcp_server.relevance import clarity, live_set
 from mcp_server.relevance.chunks import LiveChunk, checkpoint_step, chunks_of
 from mcp_server.relevance.live_set import Lookups, gauges_of
@@ -42,7 +41,8 @@ async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) 
     said = next((turn.context_tokens for turn in reversed(new) if turn.context_tokens is not None), None)
     if said is None:
         return
-    step = checkpoint_step(said / memory.settings.context.limit_tokens, triggers_of(memory.settings))
+    knobs = memory.settings.context
+    step = checkpoint_step(said / knobs.limit_tokens, knobs)
     before = int(await memory.state.get(STEPS, session) or 0)
     if step > before:
         await checkpoint.before(memory, session, "hook", since=new[-1].number)

@@ -157,7 +157,7 @@ async def come_back(
     if not compared.gate_open:
         return []
     chunks = await live_set(memory, session)
-    weights, suiting = pressure.weights_of(memory.settings), compared.suiting(chunks)
+    suiting = compared.suiting(chunks)
     anchored = await anchored_ids(memory, session, chunks)
     found: list[tuple[float, LiveChunk]] = []
     window = max((turn.number for turn in turns if turn.role == "system" and turn.name == COMPACTION), default=0)
@@ -165,7 +165,7 @@ async def come_back(
     for chunk in chunks:
         if chunk.form != "whole" and chunk.turn > window and chunk.id in suiting and suiting[chunk.id] >= here:
             important = chunk.important or chunk.id in anchored
-            total = score(suiting[chunk.id], math.inf, important, weights).total
+            total = score(suiting[chunk.id], math.inf, important, knobs).total
             if total >= knobs.relevance_keep:
                 found.append((total, chunk))
     found.sort(key=lambda pair: (-pair[0], -pair[1].turn, pair[1].part))

@@ -77,7 +77,7 @@ async def prune_ladder(
 
 async def _planned(memory: Memory, session: str, strategy: Strategy, target: int | None) -> Plan:
     lookups, full = Lookups(memory, session), await gauges(memory, session)
-    due = full.live >= pressure.triggers_of(memory.settings).compaction
+    due = full.live >= memory.settings.context.compaction_trigger_pct
     if strategy == "auto" and target is None and not due:
         return await pressure.plan(memory, lookups, "curation", asked=True)
     most = None if due else full.live_tokens // HALF

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from mcp_server.model import ToolCall, Turn
+from mcp_server.settings import Context
 
 AGAIN_PER = 0.05
 """Curation is due again with every further 5% of the limit."""
@@ -21,15 +22,6 @@ GROWTH_SHARE = 0.20
 
 GROWTH_WINDOW = timedelta(minutes=5)
 """Growth by more than a fifth in five minutes raises an alarm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triggers:
-    """The triggers, as shares of the limit between 0 and 1."""
-
-    curation: float = 0.40
-    compaction: float = 0.50
-    most: float = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +42,20 @@ class Gauges:
         return self.live if self.client_tokens is None else self.client_tokens / self.limit
 
 
-def curation_step(live: float, triggers: Triggers) -> int:
+def curation_step(live: float, knobs: Context) -> int:
     """Returns 0 below the curation trigger, 1 from there on, and one more for each further 5%. Curation is due when it
     rises."""
-    if live < triggers.curation:
+    if live < knobs.curation_trigger_pct:
         return 0
-    return 1 + math.floor((live - triggers.curation) / AGAIN_PER + 1e-9)
+    return 1 + math.floor((live - knobs.curation_trigger_pct) / AGAIN_PER + 1e-9)
 
 
-def checkpoint_step(client: float, triggers: Triggers) -> int:
+def checkpoint_step(client: float, knobs: Context) -> int:
     """Returns 0 below the compaction trigger, 1 from there on, and one more for each further 10%. A checkpoint is due
     when it rises, because the client may compact its window without notice."""
-    if client < triggers.compaction:
+    if client < knobs.compaction_trigger_pct:
         return 0
-    return 1 + math.floor((client - triggers.compaction) / CHECKPOINT_PER + 1e-9)
+    return 1 + math.floor((client - knobs.compaction_trigger_pct) / CHECKPOINT_PER + 1e-9)
 
 
 def grows_fast(seen: list[tuple[datetime, int]], now: datetime, tokens: int) -> bool:
@@ -74,16 +66,6 @@ def grows_fast(seen: list[tuple[datetime, int]], now: datetime, tokens: int) -> 
 
 
 RECENT_HOURS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkWeights:
-    """The weights of a chunk's score; `memfas_min_score` is a scaled similarity between 0 and 1."""
-
-    memfas_weight: float = 0.6
-    recency_bonus: float = 0.2
-    importance_bonus: float = 0.1
-    memfas_min_score: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +85,13 @@ class ChunkScore:
         return {"similarity": self.similarity, "recency": self.recency, "important": self.important}
 
 
-def score(similarity: float, age_hours: float, important: bool, weights: ChunkWeights) -> ChunkScore:
+def score(similarity: float, age_hours: float, important: bool, knobs: Context) -> ChunkScore:
     """Returns the score of a chunk with this scaled similarity (0 to 1) and age (0 or more)."""
-    similar = similarity if similarity >= weights.memfas_min_score else 0.0
+    similar = similarity if similarity >= knobs.memfas_min_score else 0.0
     return ChunkScore(
-        similarity=weights.memfas_weight * similar,
-        recency=weights.recency_bonus * max(0.0, 1 - max(0.0, age_hours) / RECENT_HOURS),
-        important=weights.importance_bonus if important else 0.0,
+        similarity=knobs.memfas_weight * similar,
+        recency=knobs.recency_bonus * max(0.0, 1 - max(0.0, age_hours) / RECENT_HOURS),
+        important=knobs.importance_boost if important else 0.0,
     )
 
 

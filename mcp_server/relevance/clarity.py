@@ -28,7 +28,7 @@ from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
-from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict, block
+from mcp_server.relevance.clarity_scores import BlockItem, Tracker, Verdict, block
 from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change, SessionRow
@@ -394,16 +394,6 @@ def config_of(settings: Settings) -> dict[str, Any]:
     return dict(_camel(settings.clarity.model_dump()))
 
 
-def weights_of(settings: Settings) -> ClarityWeights:
-    """Returns the weights of an item's score in the settings."""
-    return ClarityWeights(**settings.clarity.scoring.model_dump())
-
-
-def rules_of(settings: Settings) -> PruningRules:
-    """Returns the pruner's rules in the settings."""
-    return PruningRules(**settings.clarity.pruning.model_dump(), strict=settings.clarity.strict_mode)
-
-
 def _camel(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
@@ -432,16 +422,16 @@ def _judged(
     memory: Memory, counts: Tracker, pruned: Mapping[str, int], of_topics: frozenset[str]
 ) -> tuple[Verdict, ...]:
     """Returns a verdict for every item, highest score first. `of_topics` are the items that active topics name."""
-    scored = counts.scores(weights_of(memory.settings))
+    knobs = memory.settings.clarity
+    scored = counts.scores(knobs.scoring)
     terms = {item.id: score.terms() for item, score in scored}
     essential = _essential(memory, counts, of_topics)
-    rules = rules_of(memory.settings)
     judged = []
-    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, rules):
+    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, knobs):
         name = one.item.id
         one = replace(one, essential=name in essential, terms=terms[name])
-        strong = one.score >= rules.strict_mode_preserve_threshold
-        protected = one.item.anchored or (rules.strict and (one.essential or strong))
+        strong = one.score >= knobs.pruning.strict_mode_preserve_threshold
+        protected = one.item.anchored or (knobs.strict_mode and (one.essential or strong))
         if one.keep and not protected and name in pruned and one.item.last_mention <= pruned[name]:
             one = replace(one, keep=False, why="pruned, and not mentioned since")
         judged.append(one)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.relevance.chunks import ChunkWeights, score
+from mcp_server.relevance.chunks import score
+from mcp_server.settings import Context
 
-W = ChunkWeights()
+W = Context()
 
 
 @pytest.mark.parametrize(
