@@ -20,8 +20,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
 from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
-from mcp_server.context.compile import CompileRequest, gather
-from mcp_server.context.inputs import CompileInputs
+from mcp_server.context.compile import Asked, CompileRequest, ask, with_files
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError
@@ -108,23 +107,22 @@ _Draft = tuple[Checkpoint, tuple[str, ...]]
 async def _draft(memory: Memory, row: SessionRow) -> _Draft:
     """Reads a session up to its last turn, or to the turn that it was wound back to."""
     session = row.session
-    hidden = await as_of(memory, session)
+    hidden = await as_of(memory, row)
     turn = row.turns if hidden is None else hidden
-    gathered: CompileInputs | None = None
+    asked: Asked | None = None
     try:
-        request = CompileRequest(session=session, as_of=turn)
-        gathered = await gather(memory, request, Caller(source="checkpoint", session=session))
+        asked = await ask(memory, CompileRequest(row=row, as_of=turn), Caller(source="checkpoint"))
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     state = await snapshot(memory, session)
     if not state.rows:  # the stored set was lost: make it again
         state = state.with_chunks(await live_set(memory, session))
     full = await gauges(memory, session)
-    return await run_sync(_drafted, memory, row, turn, gathered, state, full)
+    return await run_sync(_drafted, memory, row, turn, asked, state, full)
 
 
 def _drafted(
-    memory: Memory, row: SessionRow, turn: int, gathered: CompileInputs | None, state: SessionState, full: Gauges
+    memory: Memory, row: SessionRow, turn: int, asked: Asked | None, state: SessionState, full: Gauges
 ) -> _Draft:
     """Reads the transcripts and makes the draft of all that is known."""
     session, chunks = row.session, state.chunks
@@ -132,8 +130,9 @@ def _drafted(
     turns = [said for _, said in placed if said.number <= turn]
     document, sha256, files = None, None, tuple[str, ...]()
     try:
-        if gathered is not None:
-            document, sha256, files = stored(memory, gathered, {said.number: path for path, said in placed})
+        if asked is not None:
+            places = {said.number: path for path, said in placed}
+            document, sha256, files = stored(memory, with_files(memory, asked), places)
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     notes = notes_of(state, session, turn, turns, memory.recognizer())

@@ -109,10 +109,10 @@ async def resume(memory: Memory, what: str | None, caller: Caller, budget: int |
     if what is not None and what.startswith(PREFIX):
         checkpoint = await stored.read(memory, what)
         row = await sessions.require(memory, checkpoint.session)
-        last = await as_of(memory, row.session) or row.turns
+        last = await as_of(memory, row) or row.turns
     else:
         row = await sessions.require(memory, what) if what else await _last(memory, caller)
-        last = await as_of(memory, row.session) or row.turns
+        last = await as_of(memory, row) or row.turns
         known = await stored.latest(memory, row.session)
         checkpoint = known if known and known.turn == last else await make(memory, row.session, "asked", NOTE)
     request = CompileRequest(session=row.session, budget=budget, resumed=of_checkpoint(checkpoint))

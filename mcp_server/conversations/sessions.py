@@ -24,15 +24,14 @@ AS_OF = "as_of"
 """Namespace of the state: session → the last visible turn, and the number of turns when it was wound back."""
 
 
-async def as_of(memory: Memory, session: str) -> int | None:
+async def as_of(memory: Memory, row: SessionRow) -> int | None:
     """Returns the number of the last visible turn of a session; None if all turns are visible."""
-    stored = await memory.state.get(AS_OF, session)
-    return last_visible(stored, await memory.state.session(session)) if stored else None
+    return last_visible(await memory.state.get(AS_OF, row.session), row)
 
 
-def last_visible(stored: object, row: SessionRow | None) -> int | None:
+def last_visible(stored: object, row: SessionRow) -> int | None:
     """Returns the number of a session's last visible turn from the stored value; None if all turns are visible."""
-    if row is None or not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
+    if not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
         return None
     return int(stored["turn"])
 
@@ -168,7 +167,7 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    seen = await as_of(memory, row.session)
+    seen = await as_of(memory, row)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 

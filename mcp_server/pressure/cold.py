@@ -17,8 +17,8 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from anyio.to_thread import run_sync
 
@@ -62,14 +62,6 @@ class Recovered:
     score: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ColdFound:
-    """A record that matches a query, with its score."""
-
-    record: ColdRecord
-    score: float
-
-
 async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Recovered:
     """Makes a chunk whole again in its session's live context; with `dry_run` only returns what would change.
 
@@ -107,7 +99,7 @@ async def go_cold_again(memory: Memory, record: ColdRecord) -> None:
     memory.changes.publish(Change("session", None, record.session_id))
 
 
-async def find_cold(memory: Memory, query: str, session: str | None = None, limit: int = 10) -> list[ColdFound]:
+async def find_cold(memory: Memory, query: str, session: str | None = None, limit: int = 10) -> list[ColdRecord]:
     """Returns the cold records that match `query` best, of one session or of all.
 
     Text is found by the ordinary search, items that a client only named by their names. Chunks that are live and whole
@@ -123,17 +115,18 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
 
     live = await memory.live.whole(session)
 
-    def matching() -> list[ColdFound]:
+    def matching() -> list[ColdRecord]:
         asked = set(content_words(query))
         records = memory.cold.of(session) if session is not None else memory.cold.all()
-        suiting = []
+        suiting: list[tuple[float, ColdRecord]] = []
         for record in records:
             value = by_turn.get((record.session_id, record.turn), 0.0) if record.content else 0.0
             if not record.content and asked:
                 value = len(asked & set(content_words(record.name))) / len(asked)
             if value > 0 and record.form != "whole" and record.chunk_id not in live:
-                suiting.append(ColdFound(record, value))
-        return sorted(suiting, key=lambda one: (-one.score, one.record.session_id, one.record.turn, one.record.part))
+                suiting.append((value, record))
+        suiting.sort(key=lambda one: (-one[0], one[1].session_id, one[1].turn, one[1].part))
+        return [record for _, record in suiting]
 
     return (await run_sync(matching))[:limit]
 
@@ -391,41 +384,28 @@ def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], 
         record = kept.get(place) if place not in told else None
         record = record if record and record.form == "cold" else None
         told.add(place)
-        score, threshold = line.get("relevance_score"), line.get("threshold_used")
-        found.append(
-            Drop(
-                chunk_id=place[1],
-                session_id=place[0],
-                timestamp=str(line.get("timestamp", "")),
-                reason=str(line.get("reason", "unknown")),
-                relevance_score=float(score) if isinstance(score, int | float) else 0.0,
-                threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
-                tokens=record.tokens if record else int(line.get("tokens") or 0),
-                turn=record.turn if record else int(line.get("turn") or 0),
-                summary=one_line(record) if record else "",
-                recoverable=record is not None,
-                recoverable_until=_date(record.recoverable_until) if record else "",
-            )
-        )
-    found += [_of(record) for place, record in kept.items() if place not in told and record.form == "cold"]
+        found.append(_drop(line, record))
+    found += [
+        _drop(record.as_dict() | {"reason": record.drop_reason, "relevance_score": record.relevance_score}, record)
+        for place, record in kept.items()
+        if place not in told and record.form == "cold"
+    ]
     yield from sorted(found, key=lambda drop: drop.timestamp, reverse=True)
 
 
-def _of(record: ColdRecord) -> Drop:
+def _drop(line: Mapping[str, Any], record: ColdRecord | None) -> Drop:
+    """Returns the drop that a line of the log describes; `record` is the chunk's, if cold storage has it."""
+    score, threshold = line.get("relevance_score"), line.get("threshold_used")
     return Drop(
-        chunk_id=record.chunk_id,
-        session_id=record.session_id,
-        timestamp=record.as_dict()["timestamp"],
-        reason=record.drop_reason,
-        relevance_score=record.relevance_score,
-        threshold_used=None,
-        tokens=record.tokens,
-        turn=record.turn,
-        summary=one_line(record),
-        recoverable=True,
-        recoverable_until=_date(record.recoverable_until),
+        chunk_id=str(line.get("chunk_id", "")),
+        session_id=str(line.get("session_id", "")),
+        timestamp=str(line.get("timestamp", "")),
+        reason=str(line.get("reason", "unknown")),
+        relevance_score=float(score) if isinstance(score, int | float) else 0.0,
+        threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
+        tokens=record.tokens if record else int(line.get("tokens") or 0),
+        turn=record.turn if record else int(line.get("turn") or 0),
+        summary=one_line(record) if record else "",
+        recoverable=record is not None,
+        recoverable_until=f"{record.recoverable_until:%Y-%m-%d}" if record else "",
     )
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}"

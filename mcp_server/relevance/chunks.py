@@ -80,10 +80,6 @@ class ChunkScore:
     def total(self) -> float:
         return self.similarity + self.recency + self.important
 
-    def terms(self) -> Mapping[str, float]:
-        """Returns the terms by name, as in logs and dry runs."""
-        return {"similarity": self.similarity, "recency": self.recency, "important": self.important}
-
 
 def score(similarity: float, age_hours: float, important: bool, knobs: Context) -> ChunkScore:
     """Returns the score of a chunk with this scaled similarity (0 to 1) and age (0 or more)."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,13 +45,7 @@ class ClarityScore:
 
     def terms(self) -> Mapping[str, float]:
         """Returns the terms by name."""
-        return {
-            "base": self.base,
-            "recency": self.recency,
-            "utility": self.utility,
-            "staleness": self.staleness,
-            "anchor": self.anchor,
-        }
+        return asdict(self)
 
 
 def score(mentions: int, references: int, silent: int, anchored: bool, weights: ClarityScoring) -> ClarityScore:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from mcp_server.context.cut import relevant_part, without_code
@@ -71,7 +71,7 @@ class KnowledgeScore:
 
     def terms(self) -> Mapping[str, float]:
         """Returns the factors by name, as the receipt shows them."""
-        return {"relevance": self.relevance, "decay": self.decay, "references": self.references}
+        return asdict(self)
 
 
 def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
@@ -206,7 +206,7 @@ class _Shelf:
         self.left = room.tokens - self._meter(self._heading + SEPARATOR)
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}
-        self._headers: dict[tuple[Group, bool], int] = {}
+        self._headers: dict[tuple[Group, bool], tuple[str, int]] = {}
         self._days: set[str] = set()
 
     def is_too_small_for(self, text: str) -> bool:
@@ -252,13 +252,11 @@ class _Shelf:
 
     def _header(self, scored: _Scored, *, cut: bool) -> int:
         """Returns the tokens of the header of a passage's group; a short one, a day, is shown once for all of them."""
-        header = group_header(scored.passage, cut=cut, short=self._short)
-        if header in self._days:
-            return 0
-        known = self._headers.get((scored.group, cut))
-        if known is None:
-            known = self._headers[scored.group, cut] = self._meter.line(header)
-        return known
+        if (scored.group, cut) not in self._headers:
+            header = group_header(scored.passage, cut=cut, short=self._short)
+            self._headers[scored.group, cut] = header, self._meter.line(header)
+        header, tokens = self._headers[scored.group, cut]
+        return 0 if header in self._days else tokens
 
     def rendered(self) -> str:
         """Returns the section's text: files by rank, then conversations by date, each under its header."""
