@@ -28,8 +28,7 @@ from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import Anchor, with_entry
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
-from mcp_server.pressure.cold_records import ColdRecord, DropReason
-from mcp_server.relevance.chunks import LiveChunk, original_of
+from mcp_server.relevance.chunks import ColdRecord, DropReason, LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage.checkpoint_files import ANCHORS, FOLDERS, CheckpointTrees
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents

@@ -42,8 +42,6 @@ async def left_off(
     after number `until`, and checkpoints made after it, are ignored.
     """
     ours = row.delivery == "replace"  # then we compact the window, otherwise only the client does
-    if not ours and in_window is None:
-        return None
     kept = [head for head in await stored.listed(memory, row.session) if until is None or head.turn <= until]
     compacted = [head.turn + 1 for head in kept if ours and head.reason == "compaction"]
     emptied = max([*compacted, in_window or 0])

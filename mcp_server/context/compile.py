@@ -309,7 +309,7 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         last_session=await _before(memory, message, project, conversation),
         page_order=tuple(map(_place, page)),
         settings=compiler_settings(memory.settings),
-        settings_hash=memory.settings.digest(),
+        settings_hash=memory.settings.digest,
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
@@ -331,7 +331,9 @@ def with_files(memory: Memory, asked: Asked) -> CompileInputs:
     worthwhile = push_policy.worthwhile(
         inputs.message, memory.recognizer().needs_memory(inputs.message), found.hits, found.gate
     )
-    new = linked_hits(found.hits, worthwhile, lambda: _followed(memory), lambda path: _passages(memory, path))
+    new = linked_hits(
+        found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), lambda path: _passages(memory, path)
+    )
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
     hits = tuple(
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
@@ -388,7 +390,7 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
         return turns, sessions.read_window_start(memory, row, resumed_at, until)
 
     turns, start = await run_sync(read)
-    stood = await memory.rooms.left_off(memory, row, turns, start, until)
+    stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
     return _Conversation(row, turns, in_window=start, left_off=stood)
 
 
@@ -426,10 +428,6 @@ async def _found(
         also=keywords,
     )
     return await both(find(memory, request), find_page_lines(memory, request))
-
-
-def _followed(memory: Memory) -> list[str]:
-    return [stat.path for folder in FOLLOWED for stat in memory.files.walk(folder) if stat.path.endswith(".md")]
 
 
 def _passages(memory: Memory, path: str) -> tuple[Passage, ...]:
@@ -477,7 +475,11 @@ def own_files(personal: Memory) -> list[SourceFile]:
 
 
 def _identity_files(memory: Memory) -> list[str]:
-    return [USER_FILE, *(stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md"))]
+    return [USER_FILE, *_markdown_in(memory, "knowledge/identity/")]
+
+
+def _markdown_in(memory: Memory, *folders: str) -> list[str]:
+    return [stat.path for folder in folders for stat in memory.files.walk(folder) if stat.path.endswith(".md")]
 
 
 def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:

@@ -21,7 +21,7 @@ from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
 
 AS_OF = "as_of"
-"""Namespace of the state: session → the last visible turn, and the number of turns when it was wound back."""
+"""Namespace of the state: session → `{"turn": its last visible turn, "until": its turns when it was wound back}`."""
 
 
 async def as_of(memory: Memory, row: SessionRow) -> int | None:
@@ -34,11 +34,6 @@ def last_visible(stored: object, row: SessionRow) -> int | None:
     if not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
         return None
     return int(stored["turn"])
-
-
-def as_of_entry(turn: int, until: int) -> dict[str, int]:
-    """Returns the stored value for a session with `until` turns that was wound back to turn number `turn`."""
-    return {"turn": turn, "until": until}
 
 
 def wound_back(seen: int, turns: int) -> str:

@@ -26,7 +26,7 @@ from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import advisor, cold, pressure
 from mcp_server.pressure.advisor import QUIET
 from mcp_server.relevance import clarity, live_set
-from mcp_server.relevance.chunks import LiveChunk, checkpoint_step, chunks_of
+from mcp_server.relevance.chunks import CHECKPOINT_PER, LiveChunk, chunks_of, step_of
 from mcp_server.relevance.live_set import Lookups, gauges_of
 from mcp_server.storage.values import STEPS as CURATED
 from mcp_server.storage.values import LiveSetCounts, SessionRow
@@ -42,7 +42,7 @@ async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) 
     if said is None:
         return
     knobs = memory.settings.context
-    step = checkpoint_step(said / knobs.limit_tokens, knobs)
+    step = step_of(said / knobs.limit_tokens, knobs.compaction_trigger_pct, CHECKPOINT_PER)
     before = int(await memory.state.get(STEPS, session) or 0)
     if step > before:
         await checkpoint.before(memory, session, "hook", since=new[-1].number)

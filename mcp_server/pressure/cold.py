@@ -30,8 +30,7 @@ from mcp_server.knowledge.anchor import anchored_ids
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import log, pressure
-from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.relevance.chunks import LiveChunk, original_of, score
+from mcp_server.relevance.chunks import ColdRecord, LiveChunk, original_of, score
 from mcp_server.relevance.live_set import Lookups, change, live_set, says_something
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage import logs

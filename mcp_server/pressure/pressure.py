@@ -27,19 +27,20 @@ from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
 from mcp_server.pressure import ladder, log, reword
-from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.pressure.ladder import UNJUDGED, Protected, Scored
 from mcp_server.relevance.chunks import (
     AGAIN_PER,
     Action,
+    ColdRecord,
     Decision,
+    DropReason,
     Form,
     LiveChunk,
-    curation_step,
     estimated,
     original_of,
     score,
+    step_of,
 )
 from mcp_server.relevance.live_set import Lookups, Similar, change, gauges, gauges_of, live_set
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
@@ -120,14 +121,15 @@ async def relieve(
         done.append(await carry_out(memory, await plan(memory, lookups, event), turns=await lookups.turns()))
         return (await gauges(memory, session)).live
 
-    if knobs.compaction_trigger_pct > full and curation_step(full, knobs) > curated:
+    if knobs.compaction_trigger_pct > full and step_of(full, knobs.curation_trigger_pct, AGAIN_PER) > curated:
         full = await act("curation")
     if full >= knobs.compaction_trigger_pct:
         full = await act("compaction")
     if full >= knobs.max_context_pct:
         full = await act("limit")
     unjudged = any(one.why == UNJUDGED for relief in done if not relief.plan.changes for one in relief.plan.decisions)
-    if (after := curation_step(full, knobs)) != curated and not unjudged:  # else the next message tries again
+    after = step_of(full, knobs.curation_trigger_pct, AGAIN_PER)
+    if after != curated and not unjudged:  # else the next message tries again
         await memory.state.put(STEPS, session, after)
     return [relief for relief in done if relief.plan.changes]
 

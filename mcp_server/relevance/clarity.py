@@ -50,7 +50,6 @@ COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", ""
 class ClarityView:
     """A view of a session's Clarity: `data` for programs, `markdown` for people and models. `session` may be ""."""
 
-    view: View
     session: str
     data: Mapping[str, Any]
     markdown: str
@@ -67,7 +66,8 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
         NotFound: no such session, or there is no session.
     """
     if name == "config":
-        return _config(memory)
+        config = config_of(memory.settings)
+        return ClarityView("", config, json.dumps(config, indent=1))
     if name not in get_args(View):
         raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
     meant = await session_meant(memory, session)
@@ -75,14 +75,14 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
     title, counts = _title(memory, meant), found.counts
     if name == "state":
         state = {"session": meant, **counts.as_dict(memory.clock())}
-        return ClarityView("state", meant, state, json.dumps(state, ensure_ascii=False, indent=1))
+        return ClarityView(meant, state, json.dumps(state, ensure_ascii=False, indent=1))
     stats = stats_of(found)
     if name == "stats":
-        return ClarityView("stats", meant, stats, "\n".join([title, "", *_bullets(stats)]))
+        return ClarityView(meant, stats, "\n".join([title, "", *_bullets(stats)]))
     rows = [_row(one, counts.exchange) for one in found.verdicts]
     if name == "scores":
         data = {"session": meant, "exchange": counts.exchange, "scores": rows}
-        return ClarityView("scores", meant, data, "\n".join([title, "", *_table(rows)]))
+        return ClarityView(meant, data, "\n".join([title, "", *_table(rows)]))
     return _status(memory, found, rows, stats)
 
 
@@ -172,12 +172,7 @@ def _status(memory: Memory, found: Judged, rows: Sequence[Mapping[str, Any]], st
         "",
         shown or "The block is empty.",
     ]
-    return ClarityView("status", session, data, "\n".join(lines))
-
-
-def _config(memory: Memory) -> ClarityView:
-    config = config_of(memory.settings)
-    return ClarityView("config", "", config, json.dumps(config, indent=1))
+    return ClarityView(session, data, "\n".join(lines))
 
 
 def _row(verdict: Verdict, exchange: int) -> dict[str, Any]:

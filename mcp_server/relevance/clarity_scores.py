@@ -183,7 +183,7 @@ class Tracker:
         items = [
             Item(
                 id=str(one["id"]),
-                category=_category(one.get("category"), str(one["id"])),
+                category=one["category"] if one.get("category") in CATEGORIES else category_of(str(one["id"])),
                 mentions=int(one["mentionCount"]),
                 references=int(one["referenceCount"]),
                 last_mention=int(one["lastMentionTurn"]),
@@ -216,10 +216,6 @@ class Tracker:
 def category_of(item: str) -> ItemCategory:
     """Returns the category of an id by its form, for items that were anchored before they were mentioned."""
     return next((category for name, category in extract(item).items() if name == item), "keyword")
-
-
-def _category(stored: object, item: str) -> ItemCategory:
-    return next((category for category in CATEGORIES if category == stored), None) or category_of(item)
 
 
 def _milliseconds(moment: datetime) -> int:

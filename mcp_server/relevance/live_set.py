@@ -249,13 +249,9 @@ async def enter(
     if entered is None:
         await memory.live.put(session, await _made_again(memory, session))
         entered = await memory.live.add(session, last.number + 1, items, *reading)
-        await run_sync(_without_copies, memory, session)
+        records = await run_sync(memory.cold.of, session)  # a session that continues is live again
+        await run_sync(memory.cold.remove_all, [record for record in records if record.form == "whole"])
     return entered or await memory.live.counts(session)
-
-
-def _without_copies(memory: Memory, session: str) -> None:
-    """Deletes the cold records of whole chunks: a session that continues is live again."""
-    memory.cold.remove_all([record for record in memory.cold.of(session) if record.form == "whole"])
 
 
 def _loaded_chunk(

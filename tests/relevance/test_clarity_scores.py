@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.relevance.chunks import Gauges, curation_step, grows_fast
+from mcp_server.relevance.chunks import AGAIN_PER, Gauges, grows_fast, step_of
 from mcp_server.relevance.clarity_scores import Item, prune, score
 from mcp_server.settings import Clarity, ClarityScoring, Context
 from mcp_server.text.prose import CATEGORIES, ItemCategory
@@ -68,7 +68,7 @@ def test_advice_goes_by_what_the_client_says_and_else_by_our_mirror() -> None:
     ("live", "step"), [(0.0, 0), (0.399, 0), (0.40, 1), (0.449, 1), (0.45, 2), (0.50, 3), (0.90, 11)]
 )
 def test_curation_comes_at_forty_percent_and_with_every_further_five(live: float, step: int) -> None:
-    assert curation_step(live, Context()) == step
+    assert step_of(live, Context().curation_trigger_pct, AGAIN_PER) == step
 
 
 def test_growth_of_more_than_a_fifth_in_five_minutes_is_fast() -> None:
