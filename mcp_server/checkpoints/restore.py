@@ -70,7 +70,9 @@ async def restore(
     await sessions.ready(memory)
     await finish(memory)
     then = await stored.read(memory, number)
-    knowledge = _took_knowledge(then) if knowledge is None else knowledge
+    if knowledge is None:
+        undoes = (then.state or {}).get("recovery")
+        knowledge = isinstance(undoes, Mapping) and bool(undoes.get("knowledge"))
     if knowledge and then.state is None:
         raise Unavailable(
             f"the knowledge of checkpoint {then.id} is not on this machine; it was made on another machine; "
@@ -162,12 +164,6 @@ def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple
             "message"
         )
     return tuple(notes)
-
-
-def _took_knowledge(of: Checkpoint) -> bool:
-    """Returns whether a checkpoint is the undo of a recovery that included the knowledge files."""
-    about = (of.state or {}).get("recovery")
-    return isinstance(about, Mapping) and bool(about.get("knowledge"))
 
 
 # ---------------------------------------------------------------- files

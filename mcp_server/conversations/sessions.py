@@ -15,7 +15,7 @@ from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pen
 from mcp_server.conversations.source_keys import keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import COMPACTION, Delivery, Kind, Turn
+from mcp_server.model import COMPACTION, Delivery, Kind, TranscriptHead, Turn
 from mcp_server.settings import Settings
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
@@ -389,6 +389,26 @@ async def _find_and_restore(memory: Memory, session: str) -> SessionRow | None:
     return await restore(memory, paths[-1]) if paths else None
 
 
+def row_of(head: TranscriptHead, path: str, size: int, last: Turn | None, earlier: SessionRow | None) -> SessionRow:
+    """Returns the row of a session whose newest transcript has this front matter and last turn. `earlier` is its row
+    before that transcript."""
+    arrived = last.at if last else head.started
+    return SessionRow(
+        session=head.session_id,
+        path=path,
+        status="closed" if head.ended else "open",
+        project=head.project,
+        kind=head.kind,
+        delivery=head.delivery,
+        title=head.title,
+        opened=earlier.opened if earlier else head.started,
+        last_arrival=max(arrived, earlier.last_arrival) if earlier else max(arrived, head.started),
+        turns=last.number if last else 0,
+        last_at=arrived,
+        size=size,
+    )
+
+
 async def _record(memory: Memory, path: str, transcript: Transcript, known: int) -> SessionRow:
     """Updates the state from a transcript: the keys of turns after number `known`, and the row."""
     head = transcript.head
@@ -397,20 +417,10 @@ async def _record(memory: Memory, path: str, transcript: Transcript, known: int)
     recorded = await memory.state.keys(session) if unknown else []
     last = transcript.turns[-1].turn if transcript.turns else None
     earlier = await memory.state.session(session)
-    row = SessionRow(
-        session=session,
-        path=path,
-        status="closed" if head.ended else "open",
-        project=head.project,
-        kind=earlier.kind if earlier else head.kind,
-        delivery=earlier.delivery if earlier else head.delivery,
-        title=head.title,
-        opened=earlier.opened if earlier else head.started,
-        last_arrival=max(last.at if last else head.started, earlier.last_arrival if earlier else head.started),
-        turns=last.number if last else known,
-        last_at=transcript.last_at,
-        size=transcript.complete_bytes,
-    )
+    row = row_of(head, path, transcript.complete_bytes, last, earlier)
+    row = replace(row, turns=last.number if last else known, last_at=transcript.last_at)
+    if earlier:  # a kind and a delivery that no call has named yet are None
+        row = replace(row, kind=earlier.kind, delivery=earlier.delivery)
     await memory.state.save_session(row, keys_of(unknown, recorded))
     return row
 

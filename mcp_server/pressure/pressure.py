@@ -87,13 +87,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """A plan that was carried out. `records` are the ids of the originals in cold storage, `flushed` the new lines of
-    the journal."""
+    """A plan that was carried out."""
 
     plan: Plan
     tokens_after: int
-    records: tuple[str, ...]
-    flushed: tuple[str, ...] = ()
 
 
 async def relieve(
@@ -191,10 +188,10 @@ async def carry_out(
     Call it under the transcript's lock; `turns` are all of the session's, if they are known.
     """
     if not decided.changes:
-        return Relief(decided, decided.tokens_before, ())
+        return Relief(decided, decided.tokens_before)
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
     said = {turn.number: turn for turn in turns}
-    flushed = await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
+    await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
     now, exchange = memory.clock(), sum(turn.role == "user" for turn in turns)
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
@@ -207,9 +204,8 @@ async def carry_out(
     await reword.note(memory, decided.session, [chunk for chunk, _ in done])
     memory.changes.publish(Change("session", None, decided.session))
     left = await memory.live.tokens(decided.session)
-    relief = Relief(decided, left, tuple(record.chunk_id for _, record in done), flushed)
-    await run_sync(log.relieved, memory, relief.plan, left, [record for _, record in done])
-    return relief
+    await run_sync(log.relieved, memory, decided, left, [record for _, record in done])
+    return Relief(decided, left)
 
 
 async def notes(
@@ -312,10 +308,8 @@ def _under(share: float, limit: int) -> int:
     return max(0, -int(-share * limit // 1) - 1)
 
 
-async def before_drop(
-    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
-) -> tuple[str, ...]:
-    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
+async def before_drop(memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> None:
+    """Writes the journal lines in `chunks`, each under the day on which it was said.
 
     A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
     by number. Call it under the transcript's lock.
@@ -323,10 +317,9 @@ async def before_drop(
     found = await run_sync(_lines, chunks, turns)
     row = await memory.state.session(session) if found else None
     if row is None:
-        return ()
+        return
     project = await project_of(memory, Caller(), row.project or "global")
     paths = (await sessions.show_session(memory, session)).paths_by_turn
-    written: list[str] = []
     for line in found:
         day = memory.local_date(turns[line.turn].at)
         entry = line.entry(paths[line.turn])
@@ -336,9 +329,7 @@ async def before_drop(
         except ContextManagerError:
             continue
         if done.diff:
-            written.append(entry)
             memory.changes.publish(Change("file", done.path, session))
-    return tuple(written)
 
 
 def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
