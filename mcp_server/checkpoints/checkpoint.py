@@ -33,6 +33,7 @@ from mcp_server.relevance.chunks import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees, new_id
 from mcp_server.storage.values import Change, SessionRow, SessionState
+from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped, is_injected, is_real_user
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
@@ -221,6 +222,28 @@ def _delete_old(memory: Memory, session: str) -> list[str]:
     except ContextManagerError as error:  # the next checkpoint tries again
         log.warning("old checkpoints of %s were not deleted: %s", session, error)
     return deleted
+
+
+def made_text(made: Checkpoint) -> str:
+    """Returns the answer to a model that asked for a checkpoint."""
+    more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
+    return f"{summary_text(made)}\n{more}"
+
+
+def summary_text(made: Checkpoint) -> str:
+    """Returns what a new checkpoint contains, in two lines or more."""
+    kinds = (
+        *((made.decisions, "decision"), (made.open_items, "open item"), (made.anchors, "anchor")),
+        *((made.topics, "topic"), (made.live, "live chunk"), (made.cold, "cold chunk")),
+    )
+    held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
+    knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"
+    lines = [
+        f"checkpoint: {made.id}",
+        f"session {made.session}, after turn {made.turn}: {', '.join(filter(None, (held, knowledge)))}",
+        *(f"not in it: {path}, {why}" for path, why in made.left_out),
+    ]
+    return neutralise("\n".join(lines))
 
 
 LEAST_WORDS = 2

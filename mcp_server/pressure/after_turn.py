@@ -115,8 +115,9 @@ async def after_turn(
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
     await step("making a checkpoint", checkpoint_if_full(memory, session, turns), None)
-    shortened = None if reliefs else entered.shortened
-    back = await step("recovering", cold.come_back(memory, session, turns, lookups, shortened), [])
+    back = []
+    if reliefs or entered.shortened:
+        back = await step("recovering", cold.come_back(memory, session, turns, lookups), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
     if gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:

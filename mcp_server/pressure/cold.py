@@ -130,20 +130,16 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
     return (await run_sync(matching))[:limit]
 
 
-async def come_back(
-    memory: Memory, session: str, new: Sequence[Turn], lookups: Lookups, shortened: int | None = None
-) -> list[Recovered]:
+async def come_back(memory: Memory, session: str, new: Sequence[Turn], lookups: Lookups) -> list[Recovered]:
     """Brings cold chunks back that a user's message among the turns `new` is about; returns them, best first.
 
     At most `context.auto_recover` chunks come back. Chunks from before the client's own compaction do not, and a
     message without content words ("ok, thanks") brings none. Call it under the transcript's lock. `lookups` caches what
-    is read under that lock; `shortened` is the number of the session's chunks that are not whole, if it is known.
+    is read under that lock.
     """
     knobs = memory.settings.context
     asks = any(turn.role == "user" and says_something(turn) for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
-        return []
-    if not ((await memory.live.counts(session)).shortened if shortened is None else shortened):
         return []
     turns, compared = await lookups.turns(), await lookups.compared(alone=True)
     if not compared.gate_open:
