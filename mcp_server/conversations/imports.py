@@ -122,8 +122,7 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
             row = await memory.rooms.close_session(memory, row)
         if row is not None and row.status == "open":
             size = await run_sync(memory.transcripts.append, row.path, fresh, row.size, row.last_at)
-            row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, size=size)
-            row = replace(row, last_arrival=arrived)
+            row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, last_arrival=arrived, size=size)
             await memory.state.save_session(row, keys)
         else:
             head = replace(await _head(memory, imported, fresh, row), timezone=memory.timezone)

@@ -293,14 +293,8 @@ class ColdRecord:
             relevance_score=score,
             prompt_at_drop=prompt,
             recoverable_until=now + timedelta(days=keep_days),
-            kind=chunk.kind,
-            turn=chunk.turn,
-            part=chunk.part,
-            name=chunk.name,
-            form=chunk.form,
-            shown=chunk.shown,
-            immune=chunk.immune,
             exchange=exchange,
+            **{name: getattr(chunk, name) for name in ("kind", "turn", "part", "name", "form", "shown", "immune")},
         )
 
     def as_line(self) -> str:
