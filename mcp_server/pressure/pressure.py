@@ -42,7 +42,7 @@ from mcp_server.relevance.chunks import (
     score,
     step_of,
 )
-from mcp_server.relevance.live_set import Lookups, Similar, change, gauges, gauges_of, live_set
+from mcp_server.relevance.live_set import Lookups, change, gauges, gauges_of, live_set
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
 from mcp_server.text.destinations import place_for
 from mcp_server.text.prose import summarise
@@ -141,7 +141,7 @@ async def plan(
     """
     session, turns, judged = lookups.session, await lookups.turns(), await lookups.compared(alone=False)
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
-    similar = judged.of(chunks)
+    similar, unknown = judged.of(chunks)
     anchored = await anchored_ids(memory, session, chunks)
     scored = _scored(memory, chunks, similar, anchored, turns[-1].at if turns else memory.clock())
     knobs = memory.settings.context
@@ -149,7 +149,7 @@ async def plan(
         newest=ladder.newest(chunks, knobs) | _last_user(chunks, turns),
         anchored=anchored,
         exchange=exchanges(turns)[-1] + 1 if turns else 0,
-        unknown=similar.unknown if judged.query else frozenset(chunk.id for chunk in chunks),
+        unknown=unknown if judged.query else frozenset(chunk.id for chunk in chunks),
     )
     if target is None:
         trigger = knobs.curation_trigger_pct if event == "curation" else knobs.compaction_trigger_pct
@@ -286,14 +286,14 @@ def _shortened(memory: Memory, decision: Decision, original: str, query: str) ->
 
 
 def _scored(
-    memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchored: frozenset[str], now: datetime
+    memory: Memory, chunks: Sequence[LiveChunk], similar: Mapping[str, float], anchored: frozenset[str], now: datetime
 ) -> list[Scored]:
     """Returns every chunk with its score at the time `now` of the last turn."""
     scored = []
     for chunk in chunks:
         age = (now - (chunk.accessed or chunk.added)).total_seconds() / 3600
         important = chunk.important or chunk.id in anchored
-        scored.append((chunk, score(judged.scaled.get(chunk.id, 0.0), age, important, memory.settings.context)))
+        scored.append((chunk, score(similar.get(chunk.id, 0.0), age, important, memory.settings.context)))
     return scored
 
 

@@ -41,13 +41,7 @@ IN_ADD = (
 )
 TOO_LATE = 'prune(strategy="compact") shows what compacting would do.'
 
-FATES: dict[Action, Fate] = {
-    "keep": "keep",
-    "drop": "gone",
-    "one line": "fading",
-    "summarise": "fading",
-    "excerpt": "fading",
-}
+FATES: dict[Action, Fate] = {"keep": "keep", "drop": "gone"}  # the others fade
 BECOMES: dict[Action, str] = {
     "one line": "becomes one line",
     "summarise": "becomes a summary",
@@ -111,7 +105,7 @@ async def _ladder_told(
 
 
 def _fated(decision: Decision, turns: dict[int, Turn]) -> Fated:
-    chunk, fate = decision.chunk, FATES[decision.action]
+    chunk, fate = decision.chunk, FATES.get(decision.action, "fading")
     becomes = BECOMES.get(decision.action, "")
     why = decision.why or ("kept" if fate == "keep" else "")
     score = "" if fate == "keep" else f", score {decision.score:.2f}"
