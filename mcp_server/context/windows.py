@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.to_thread import run_sync
 
 from mcp_server.context.exclusions import without
+from mcp_server.context.sections import Considered
 from mcp_server.context.window_text import fingerprints, was_sent
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
@@ -182,6 +183,8 @@ LONGEST_TEXT = 60_000
 MAX_LEFT_OUT = 40
 """Excluded candidates in the log, the best ones; the others are counted by reason."""
 
+_CONSIDERED = tuple(field.name for field in fields(Considered))
+
 
 def shown_prompt(memory: Memory, prompt: str) -> str:
     """Returns the beginning of a prompt for a log, without secrets and without forgotten text."""
@@ -217,7 +220,8 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "sha256": receipt.sha256,
         "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
         "considered": [
-            {**asdict(one), "title": one.unit if one.slot == "clarity" else ""}
+            {name: getattr(one, name) for name in _CONSIDERED}  # `asdict` would copy every value
+            | {"title": one.unit if one.slot == "clarity" else ""}
             for one in (*inside, *outside[:MAX_LEFT_OUT])
         ],
         "left_out": left_out,
@@ -307,7 +311,8 @@ async def window_from(memory: Memory, session: str, start: int | None) -> Window
 
 async def keep(memory: Memory, session: str, window: Window) -> None:
     """Stores the session's window."""
-    stored = {**asdict(window), "lines": sorted(window.lines), "at": memory.clock().isoformat()}
+    stored = {field.name: getattr(window, field.name) for field in fields(Window)}
+    stored |= {"lines": sorted(window.lines), "at": memory.clock().isoformat()}
     await memory.state.put(SENT, session, stored)
 
 

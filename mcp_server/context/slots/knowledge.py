@@ -206,7 +206,7 @@ class _Shelf:
         self.left = room.tokens - self._meter(self._heading + SEPARATOR)
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}
-        self._headers: dict[tuple[Group, bool], tuple[str, int]] = {}
+        self._headers: dict[tuple[Group, bool], int] = {}
         self._days: set[str] = set()
 
     def line(self, scored: _Scored) -> _Line:
@@ -248,11 +248,13 @@ class _Shelf:
 
     def _header(self, scored: _Scored, *, cut: bool) -> int:
         """Returns the tokens of the header of a passage's group; a short one, a day, is shown once for all of them."""
-        if (scored.group, cut) not in self._headers:
+        known = self._headers.get((scored.group, cut))
+        if known is None or self._short:
             header = group_header(scored.passage, cut=cut, short=self._short)
-            self._headers[scored.group, cut] = header, self._meter.line(header)
-        header, tokens = self._headers[scored.group, cut]
-        return 0 if header in self._days else tokens
+            if header in self._days:
+                return 0
+            known = self._headers[scored.group, cut] = self._meter.line(header)
+        return known
 
     def rendered(self) -> str:
         """Returns the section's text: files by rank, then conversations by date, each under its header."""
