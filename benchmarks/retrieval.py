@@ -28,7 +28,7 @@ from benchmarks.datasets import (
 )
 from benchmarks.workbench import ASKER, Bm25, Workbench, mean, percentile
 from mcp_server.app import catch_up
-from mcp_server.context.compile import CompileRequest, gather
+from mcp_server.context.compile import CompileRequest, ask, with_files
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
@@ -172,7 +172,8 @@ async def _compile_for(
     inputs of the compiler are gathered once."""
     gold = [turns[turn] for turn in one.question.gold]
     began = time.perf_counter()
-    gathered = await gather(memory, CompileRequest(message=one.question.text, budget=max(BUDGETS)), ASKER)
+    request = CompileRequest(message=one.question.text, budget=max(BUDGETS))
+    gathered = await run_sync(with_files, memory, await ask(memory, request, ASKER))
     gathering = time.perf_counter() - began
     for budget in BUDGETS:
         began = time.perf_counter()

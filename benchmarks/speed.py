@@ -32,8 +32,9 @@ from mcp_server.memory import Memory
 from mcp_server.model import Project
 from mcp_server.page.door import Door
 from mcp_server.page.site import application
-from mcp_server.relevance.clarity_scores import ClarityWeights, Tracker
+from mcp_server.relevance.clarity_scores import Tracker
 from mcp_server.search.search import SearchRequest, find
+from mcp_server.settings import ClarityScoring
 
 STARTS = 7
 OBSERVED = 200
@@ -409,7 +410,7 @@ def curve(points: Sequence[int]) -> tuple[CurvePoint, ...]:
 
 def _point(tracker: Tracker, exchanges: int, exchange_us: float, at: datetime) -> CurvePoint:
     began = time.process_time()
-    tracker.scores(ClarityWeights())
+    tracker.scores(ClarityScoring())
     scores_us = 1e6 * (time.process_time() - began)
     return CurvePoint(
         exchanges,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -314,6 +315,7 @@ class Settings(BaseModel):
     workspace: WorkspaceSection = WorkspaceSection()
     problems: tuple[str, ...] = ()
 
+    @cached_property
     def digest(self) -> str:
         """Returns a SHA-256 of the settings that can change a compilation."""
         return hashlib.sha256(

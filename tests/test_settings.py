@@ -120,6 +120,6 @@ def test_other_variables_of_ours_are_left_alone() -> None:
 
 
 def test_the_digest_changes_with_what_changes_a_compilation_and_with_nothing_else() -> None:
-    usual = Settings().digest()
-    assert read_settings({"context_compiler": {"memory_share": 0.1}}, {}, WHERE).digest() != usual
-    assert read_settings({"git": {"auto_commit": False}}, {}, WHERE).digest() == usual
+    usual = Settings().digest
+    assert read_settings({"context_compiler": {"memory_share": 0.1}}, {}, WHERE).digest != usual
+    assert read_settings({"git": {"auto_commit": False}}, {}, WHERE).digest == usual

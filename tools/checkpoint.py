@@ -21,8 +21,7 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when this point of the conversation should be returned to, or gone on from elsewhere: before something
         risky, at the end of a piece of work. Answers with an id for recover."""
-        from mcp_server.checkpoints.checkpoint import make
-        from mcp_server.checkpoints.stored import made_text
+        from mcp_server.checkpoints.checkpoint import made_text, make
         from mcp_server.errors import Invalid
 
         memory, caller = await connection.memory(), await connection.caller(client_of(ctx))

@@ -20,8 +20,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
 from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
-from mcp_server.context.compile import CompileRequest, gather
-from mcp_server.context.inputs import CompileInputs
+from mcp_server.context.compile import Asked, CompileRequest, ask, with_files
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError
@@ -34,6 +33,7 @@ from mcp_server.relevance.chunks import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
 from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees, new_id
 from mcp_server.storage.values import Change, SessionRow, SessionState
+from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped, is_injected, is_real_user
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
@@ -108,23 +108,22 @@ _Draft = tuple[Checkpoint, tuple[str, ...]]
 async def _draft(memory: Memory, row: SessionRow) -> _Draft:
     """Reads a session up to its last turn, or to the turn that it was wound back to."""
     session = row.session
-    hidden = await as_of(memory, session)
+    hidden = await as_of(memory, row)
     turn = row.turns if hidden is None else hidden
-    gathered: CompileInputs | None = None
+    asked: Asked | None = None
     try:
-        request = CompileRequest(session=session, as_of=turn)
-        gathered = await gather(memory, request, Caller(source="checkpoint", session=session))
+        asked = await ask(memory, CompileRequest(row=row, as_of=turn), Caller(source="checkpoint"))
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     state = await snapshot(memory, session)
     if not state.rows:  # the stored set was lost: make it again
         state = state.with_chunks(await live_set(memory, session))
     full = await gauges(memory, session)
-    return await run_sync(_drafted, memory, row, turn, gathered, state, full)
+    return await run_sync(_drafted, memory, row, turn, asked, state, full)
 
 
 def _drafted(
-    memory: Memory, row: SessionRow, turn: int, gathered: CompileInputs | None, state: SessionState, full: Gauges
+    memory: Memory, row: SessionRow, turn: int, asked: Asked | None, state: SessionState, full: Gauges
 ) -> _Draft:
     """Reads the transcripts and makes the draft of all that is known."""
     session, chunks = row.session, state.chunks
@@ -132,8 +131,9 @@ def _drafted(
     turns = [said for _, said in placed if said.number <= turn]
     document, sha256, files = None, None, tuple[str, ...]()
     try:
-        if gathered is not None:
-            document, sha256, files = stored(memory, gathered, {said.number: path for path, said in placed})
+        if asked is not None:
+            places = {said.number: path for path, said in placed}
+            document, sha256, files = stored(memory, with_files(memory, asked), places)
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     notes = notes_of(state, session, turn, turns, memory.recognizer())
@@ -222,6 +222,28 @@ def _delete_old(memory: Memory, session: str) -> list[str]:
     except ContextManagerError as error:  # the next checkpoint tries again
         log.warning("old checkpoints of %s were not deleted: %s", session, error)
     return deleted
+
+
+def made_text(made: Checkpoint) -> str:
+    """Returns the answer to a model that asked for a checkpoint."""
+    more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
+    return f"{summary_text(made)}\n{more}"
+
+
+def summary_text(made: Checkpoint) -> str:
+    """Returns what a new checkpoint contains, in two lines or more."""
+    kinds = (
+        *((made.decisions, "decision"), (made.open_items, "open item"), (made.anchors, "anchor")),
+        *((made.topics, "topic"), (made.live, "live chunk"), (made.cold, "cold chunk")),
+    )
+    held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
+    knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"
+    lines = [
+        f"checkpoint: {made.id}",
+        f"session {made.session}, after turn {made.turn}: {', '.join(filter(None, (held, knowledge)))}",
+        *(f"not in it: {path}, {why}" for path, why in made.left_out),
+    ]
+    return neutralise("\n".join(lines))
 
 
 LEAST_WORDS = 2

@@ -16,7 +16,7 @@ from mcp_server.checkpoints.document import Checkpoint
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import COMPILER_VERSION, CompileInputs, differing_fields
 from mcp_server.conversations import sessions
-from mcp_server.conversations.sessions import AS_OF, as_of_entry
+from mcp_server.conversations.sessions import AS_OF
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.notes import Noted, from_dict, noted, with_texts, without_texts
@@ -282,7 +282,7 @@ async def replace_state(
     said = await sessions.session_turns(memory, session)
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
     if turn < turns:
-        entries[AS_OF] = {session: as_of_entry(turn, turns)}
+        entries[AS_OF] = {session: {"turn": turn, "until": turns}}
     await memory.live.replace_state(session, places, entries, chunks)
 
 

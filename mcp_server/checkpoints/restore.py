@@ -28,8 +28,7 @@ from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import Anchor, with_entry
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
-from mcp_server.pressure.cold_records import ColdRecord, DropReason
-from mcp_server.relevance.chunks import LiveChunk, original_of
+from mcp_server.relevance.chunks import ColdRecord, DropReason, LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage.checkpoint_files import ANCHORS, FOLDERS, CheckpointTrees
 from mcp_server.storage.journal import RecoveryIntent, RecoveryIntents
@@ -71,7 +70,9 @@ async def restore(
     await sessions.ready(memory)
     await finish(memory)
     then = await stored.read(memory, number)
-    knowledge = _took_knowledge(then) if knowledge is None else knowledge
+    if knowledge is None:
+        undoes = (then.state or {}).get("recovery")
+        knowledge = isinstance(undoes, Mapping) and bool(undoes.get("knowledge"))
     if knowledge and then.state is None:
         raise Unavailable(
             f"the knowledge of checkpoint {then.id} is not on this machine; it was made on another machine; "
@@ -163,12 +164,6 @@ def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple
             "message"
         )
     return tuple(notes)
-
-
-def _took_knowledge(of: Checkpoint) -> bool:
-    """Returns whether a checkpoint is the undo of a recovery that included the knowledge files."""
-    about = (of.state or {}).get("recovery")
-    return isinstance(about, Mapping) and bool(about.get("knowledge"))
 
 
 # ---------------------------------------------------------------- files

@@ -42,8 +42,6 @@ async def left_off(
     after number `until`, and checkpoints made after it, are ignored.
     """
     ours = row.delivery == "replace"  # then we compact the window, otherwise only the client does
-    if not ours and in_window is None:
-        return None
     kept = [head for head in await stored.listed(memory, row.session) if until is None or head.turn <= until]
     compacted = [head.turn + 1 for head in kept if ours and head.reason == "compaction"]
     emptied = max([*compacted, in_window or 0])
@@ -109,10 +107,10 @@ async def resume(memory: Memory, what: str | None, caller: Caller, budget: int |
     if what is not None and what.startswith(PREFIX):
         checkpoint = await stored.read(memory, what)
         row = await sessions.require(memory, checkpoint.session)
-        last = await as_of(memory, row.session) or row.turns
+        last = await as_of(memory, row) or row.turns
     else:
         row = await sessions.require(memory, what) if what else await _last(memory, caller)
-        last = await as_of(memory, row.session) or row.turns
+        last = await as_of(memory, row) or row.turns
         known = await stored.latest(memory, row.session)
         checkpoint = known if known and known.turn == last else await make(memory, row.session, "asked", NOTE)
     request = CompileRequest(session=row.session, budget=budget, resumed=of_checkpoint(checkpoint))

@@ -107,28 +107,6 @@ WHY: dict[str, str] = {
 LISTED = 50
 
 
-def made_text(made: Checkpoint) -> str:
-    """Returns the answer to a model that asked for a checkpoint."""
-    more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
-    return f"{summary_text(made)}\n{more}"
-
-
-def summary_text(made: Checkpoint) -> str:
-    """Returns what a new checkpoint contains, in two lines or more."""
-    kinds = (
-        *((made.decisions, "decision"), (made.open_items, "open item"), (made.anchors, "anchor")),
-        *((made.topics, "topic"), (made.live, "live chunk"), (made.cold, "cold chunk")),
-    )
-    held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
-    knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"
-    lines = [
-        f"checkpoint: {made.id}",
-        f"session {made.session}, after turn {made.turn}: {', '.join(filter(None, (held, knowledge)))}",
-        *(f"not in it: {path}, {why}" for path, why in made.left_out),
-    ]
-    return neutralise("\n".join(lines))
-
-
 def listed_text(heads: Sequence[Head]) -> str:
     """Returns the list for a resource."""
     if not heads:

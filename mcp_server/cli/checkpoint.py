@@ -33,9 +33,9 @@ def checkpoint_command() -> None:
 @json_option
 def create(session: str | None, note: str, as_json: bool) -> None:
     """Save the state of a conversation."""
-    from mcp_server.checkpoints.checkpoint import make
+    from mcp_server.checkpoints.checkpoint import make, summary_text
     from mcp_server.checkpoints.document import Checkpoint
-    from mcp_server.checkpoints.stored import enrich_all, read, summary_text
+    from mcp_server.checkpoints.stored import enrich_all, read
     from mcp_server.memory import Memory
     from mcp_server.relevance.clarity import session_meant
 

@@ -26,7 +26,7 @@ from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
-    from mcp_server.pressure.cold_records import ColdRecord
+    from mcp_server.relevance.chunks import ColdRecord
 
 
 @click.group("session", epilog=examples("session list --open", "session show ses_1f2e", "session drops --recoverable"))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +23,10 @@ from anyio.to_thread import run_sync
 
 from mcp_server.context import windows
 from mcp_server.context.compile import anchored, compiler_settings, source_files
-from mcp_server.context.compiler import Compiled, compile_short
+from mcp_server.context.compiler import compile_short
 from mcp_server.context.inputs import CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import LONGEST
+from mcp_server.context.sections import Considered
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Project
@@ -48,13 +49,11 @@ SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_s
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """A brief's text ("" if there is nothing to say) and the digest of its inputs."""
+    """A brief's text ("" if there is nothing to say), and its candidates."""
 
-    file: str
-    text: str
-    tokens: int
-    digest: str
-    compiled: Compiled | None = None
+    text: str = ""
+    tokens: int = 0
+    considered: tuple[Considered, ...] = ()
 
 
 def file_of(project: Project) -> str:
@@ -78,7 +77,7 @@ async def make(
     if stood is not None:
         inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
     inputs = inputs if whole else replace(inputs, files=())
-    return await _compiled(memory, project, inputs, _digest(inputs))
+    return await _compiled(memory, inputs)
 
 
 async def keep(memory: Memory, project: Project) -> bool:
@@ -89,7 +88,7 @@ async def keep(memory: Memory, project: Project) -> bool:
     digest = _digest(inputs) if inputs else "paused"
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
         return False
-    text = (await _compiled(memory, project, inputs, digest)).text if inputs else ""
+    text = (await _compiled(memory, inputs)).text if inputs else ""
     text = memory.forgotten.clean(text)  # the inputs may be older than a request to forget
     await run_sync(memory.files.write_atomic, f"{FOLDER}/{name}", text)
     await memory.state.put(MADE, name, digest)
@@ -152,14 +151,15 @@ def _says_something(inputs: CompileInputs) -> bool:
     return inputs.checkpoint is not None or any(not source.untouched and source.text.strip() for source in inputs.files)
 
 
-async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, digest: str) -> Brief:
+async def _compiled(memory: Memory, inputs: CompileInputs) -> Brief:
     """Compiles the brief. If there is nothing to say, the tokenizer is not even loaded."""
     if inputs.budget <= 0 or not _says_something(inputs):
-        return Brief(file_of(project), "", 0, digest)
+        return Brief()
     compiled = await run_sync(compile_short, inputs, memory.tokens.count, LONGEST)
-    if not any(one.included for one in compiled.receipt.considered):
-        return Brief(file_of(project), "", 0, digest)
-    return Brief(file_of(project), compiled.text, compiled.tokens, digest, compiled)
+    considered = compiled.receipt.considered
+    if not any(one.included for one in considered):
+        return Brief()
+    return Brief(compiled.text, compiled.tokens, considered)
 
 
 def _digest(inputs: CompileInputs) -> str:
@@ -172,18 +172,10 @@ def _write_index(memory: Memory, known: dict[str, dict[str, Any]]) -> None:
         memory.files.write_atomic(INDEX, text)
 
 
-def shown(compiled: Compiled | None) -> Sequence[dict[str, Any]]:
-    """Returns the entries of a compiled text for the log: id, slot, tokens, reason."""
-    considered = compiled.receipt.considered if compiled else ()
-    return [
-        {
-            "id": one.id,
-            "slot": one.slot,
-            "source": one.source,
-            "turn": one.turn,
-            "tokens": one.tokens,
-            "included": one.included,
-            "reason": one.reason,
-        }
-        for one in considered
-    ]
+ROW = ("id", "slot", "source", "turn", "tokens", "included", "reason")
+"""The fields of a candidate that the log of pushes has."""
+
+
+def rows_of(considered: Iterable[Considered]) -> list[dict[str, Any]]:
+    """Returns the candidates of a receipt for the log."""
+    return [{name: getattr(one, name) for name in ROW} for one in considered]

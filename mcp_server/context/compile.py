@@ -183,7 +183,7 @@ class CompileRequest:
     `budget` defaults to the setting. If it is below 128 tokens, `strict` makes that an error; otherwise the text is
     cut and says so. `known` makes an unknown project an error; otherwise the project is new. `resumed`: the session
     continues from there in an empty window. `as_of` hides the session's later turns; by default the turns that a
-    rewound session hides.
+    rewound session hides. `row` is the session's, if the caller has just read it.
     """
 
     message: str | None = None
@@ -195,6 +195,7 @@ class CompileRequest:
     known: bool = False
     resumed: LeftOff | None = None
     as_of: int | None = None
+    row: SessionRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ class _Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A compilation before its files are read: the inputs without them, what search found, and the project.
 
     `references` counts for each path of a hit how often the file was of use.
@@ -242,10 +243,10 @@ async def compile_context(
         Invalid: `strict`, and the budget is below 128 tokens.
         NotFound: there is no such session; the nearest is named.
     """
-    asked = await _ask(memory, request, caller)
+    asked = await ask(memory, request, caller)
 
     def work() -> Compiled:
-        inputs = _with_files(memory, asked)
+        inputs = with_files(memory, asked)
         if personal is not None:
             inputs = replace(inputs, files=(*inputs.files, *own_files(personal)))
         compiled, found = compile_inputs(inputs, memory.tokens.count), asked.found
@@ -258,17 +259,12 @@ async def compile_context(
     return await run_sync(work)
 
 
-async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> CompileInputs:
-    """Returns all inputs of the context for `request`, as values. Raises as `compile_context` does."""
-    return await run_sync(_with_files, memory, await _ask(memory, request, caller))
-
-
-async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Asked:
-    """Returns the inputs that the state and the index hold."""
+async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
+    """Returns the inputs that the state and the index hold. Raises as `compile_context` does."""
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
         raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
-    conversation = await _conversation(memory, request.session or caller.session, request.resumed, request.as_of)
+    conversation = await _conversation(memory, request, caller)
     row, asked = conversation.row, conversation.last_user
     if request.project is None and row is not None:
         project = await project_of(memory, caller, row.project)
@@ -313,15 +309,16 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
         last_session=await _before(memory, message, project, conversation),
         page_order=tuple(map(_place, page)),
         settings=compiler_settings(memory.settings),
-        settings_hash=memory.settings.digest(),
+        settings_hash=memory.settings.digest,
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return _Asked(inputs, found, page, project, references)
+    return Asked(inputs, found, page, project, references)
 
 
-def _with_files(memory: Memory, asked: _Asked) -> CompileInputs:
-    """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded."""
+def with_files(memory: Memory, asked: Asked) -> CompileInputs:
+    """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded. Reads
+    files: call it in a thread."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
     judged = (*asked.page[: MOST // 2], *(found.hits if found else ())[: MOST // 2])
@@ -334,7 +331,9 @@ def _with_files(memory: Memory, asked: _Asked) -> CompileInputs:
     worthwhile = push_policy.worthwhile(
         inputs.message, memory.recognizer().needs_memory(inputs.message), found.hits, found.gate
     )
-    new = linked_hits(found.hits, worthwhile, lambda: _followed(memory), lambda path: _passages(memory, path))
+    new = linked_hits(
+        found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), lambda path: _passages(memory, path)
+    )
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
     hits = tuple(
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
@@ -362,15 +361,15 @@ def _place(hit: Hit) -> str:
     return f"{hit.passage.path}:{hit.passage.start}"
 
 
-async def _conversation(
-    memory: Memory, session: str | None, resumed: LeftOff | None, until: int | None
-) -> _Conversation:
-    """Returns the session with its turns up to number `until`: all turns if the context replaces the client's history,
-    otherwise the turns of its last transcript."""
-    if not session:
-        return _Conversation()
-    await sessions.ready(memory)
-    row = await sessions.require(memory, session)
+async def _conversation(memory: Memory, request: CompileRequest, caller: Caller) -> _Conversation:
+    """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
+    history, otherwise the turns of its last transcript."""
+    row, resumed, until = request.row, request.resumed, request.as_of
+    if row is None:
+        if not (session := request.session or caller.session):
+            return _Conversation()
+        await sessions.ready(memory)
+        row = await sessions.require(memory, session)
     places = (sessions.AS_OF, row.session), (sessions.RESUMED, row.session)
     wound_back, resumed_at = await memory.state.get_all(places)
     if resumed is not None:
@@ -391,7 +390,7 @@ async def _conversation(
         return turns, sessions.read_window_start(memory, row, resumed_at, until)
 
     turns, start = await run_sync(read)
-    stood = await memory.rooms.left_off(memory, row, turns, start, until)
+    stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
     return _Conversation(row, turns, in_window=start, left_off=stood)
 
 
@@ -429,10 +428,6 @@ async def _found(
         also=keywords,
     )
     return await both(find(memory, request), find_page_lines(memory, request))
-
-
-def _followed(memory: Memory) -> list[str]:
-    return [stat.path for folder in FOLLOWED for stat in memory.files.walk(folder) if stat.path.endswith(".md")]
 
 
 def _passages(memory: Memory, path: str) -> tuple[Passage, ...]:
@@ -480,7 +475,11 @@ def own_files(personal: Memory) -> list[SourceFile]:
 
 
 def _identity_files(memory: Memory) -> list[str]:
-    return [USER_FILE, *(stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md"))]
+    return [USER_FILE, *_markdown_in(memory, "knowledge/identity/")]
+
+
+def _markdown_in(memory: Memory, *folders: str) -> list[str]:
+    return [stat.path for folder in folders for stat in memory.files.walk(folder) if stat.path.endswith(".md")]
 
 
 def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:

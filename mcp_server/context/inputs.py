@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from mcp_server.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, SourceFile, ToolCall, Turn, Withheld
+from mcp_server.model import GLOBAL, Delivery, GateSignal, Hit, Kind, SourceFile, ToolCall, Turn
 from mcp_server.relevance.clarity_scores import BlockItem
-from mcp_server.topics.topic import ActiveTopic, Correction, Payload
+from mcp_server.topics.topic import ActiveTopic, Correction
 
 INPUTS_VERSION = 1
 COMPILER_VERSION = 8
@@ -187,8 +189,10 @@ class CompileInputs:
     def from_json(cls, document: Mapping[str, Any]) -> CompileInputs:
         """Returns the inputs that any version stored."""
         known = set(_names(cls)) - {"extra"}
-        given = {name: _READERS.get(name, _frozen)(value) for name, value in document.items() if name in known}
-        return cls(**given, extra={name: value for name, value in document.items() if name not in known})
+        extra = {name: value for name, value in document.items() if name not in known}
+        given = {name: value for name, value in document.items() if name in known}
+        inputs: CompileInputs = _read(cls, given)
+        return replace(inputs, extra=extra)
 
 
 def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
@@ -230,71 +234,19 @@ def _names(kind: Any) -> Iterable[str]:
     return names
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(inner) for inner in value) if isinstance(value, list) else value
+_types_of = lru_cache(get_type_hints)
 
 
-def _time(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)
-
-
-def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a stored object that this version's `kind` has; a newer version may have written more."""
-    return {name: _frozen(inner) for name, inner in value.items() if name in _names(kind)}
-
-
-def _turn(value: Mapping[str, Any]) -> Turn:
-    calls = tuple(ToolCall(**_known(ToolCall, call)) for call in value.get("tool_calls", ()))
-    return Turn(**{**_known(Turn, value), "at": _time(value["at"]), "tool_calls": calls})
-
-
-def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
-    if value is None:
-        return None
-    return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
-
-
-def _source(value: Mapping[str, Any]) -> SourceFile:
-    withheld = tuple(Withheld(**_known(Withheld, one)) for one in value.get("withheld", ()))
-    return SourceFile(**{**_known(SourceFile, value), "withheld": withheld})
-
-
-def _topic(value: Mapping[str, Any]) -> ActiveTopic:
-    return ActiveTopic(
-        **{
-            **_known(ActiveTopic, value),
-            "source": _source(value["source"]),
-            "subscriptions": tuple(_source(one) for one in value.get("subscriptions", ())),
-            "payloads": tuple(Payload(**_known(Payload, one)) for one in value.get("payloads", ())),
-        }
-    )
-
-
-def _left_off(value: Mapping[str, Any] | None) -> LeftOff | None:
-    if value is None:
-        return None
-    call = value.get("last_tool_call")
-    return LeftOff(**{**_known(LeftOff, value), "last_tool_call": ToolCall(**_known(ToolCall, call)) if call else None})
-
-
-def _candidate(value: Mapping[str, Any]) -> Candidate:
-    hit = value["hit"]
-    passage = Passage(**{**_known(Passage, hit["passage"]), "at": _time(hit["passage"]["at"])})
-    return Candidate(**{**_known(Candidate, value), "hit": Hit(**{**_known(Hit, hit), "passage": passage})})
-
-
-_READERS: Mapping[str, Any] = {
-    "now": _time,
-    "files": lambda values: tuple(_source(value) for value in values),
-    "hits": lambda values: tuple(_candidate(value) for value in values),
-    "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
-    "turns": lambda values: tuple(_turn(value) for value in values),
-    "clarity": lambda values: tuple(BlockItem(**_known(BlockItem, value)) for value in values or ()),
-    "topics": lambda values: tuple(_topic(value) for value in values),
-    "corrections": lambda values: tuple(Correction(**_known(Correction, value)) for value in values),
-    "live_set": lambda values: tuple(Shortened(**_known(Shortened, value)) for value in values),
-    "drop_list": lambda values: tuple(Dropped(**_known(Dropped, value)) for value in values),
-    "last_session": _last_session,
-    "checkpoint": _left_off,
-    "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
-}
+def _read(kind: Any, value: Any) -> Any:
+    """Returns the value of this type that was stored as JSON. A newer version may have written more fields."""
+    if hasattr(kind, "__dataclass_fields__"):
+        types = _types_of(kind)
+        return kind(**{name: _read(types[name], inner) for name, inner in value.items() if name in types})
+    if get_origin(kind) is UnionType:  # with None
+        return None if value is None else _read(get_args(kind)[0], value)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if len(kinds) == 2 and kinds[1] is ...:
+            return tuple(_read(kinds[0], inner) for inner in value or ())
+        return tuple(map(_read, kinds, value))
+    return datetime.fromisoformat(value) if kind is datetime else value

@@ -23,6 +23,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
+from mcp_server.context.briefs import rows_of
 from mcp_server.context.compile import begins, compiler_settings, end_of, last_session, other_projects, reasons_out
 from mcp_server.context.compiler import compile_short
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
@@ -209,7 +210,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
         await _read_open_conversations(memory)
         last = await end_of(memory, row) if stood and row else None
         made = await briefs.make(memory, project, stood, last=last, whole=not window.brief)
-        shown = briefs.shown(made.compiled)
+        shown = rows_of(made.considered)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
@@ -378,7 +379,7 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
     event = "UserPromptSubmit"
     compiled = await run_sync(compile_short, inputs, memory.tokens.count, push_policy.LONGEST)
     new = set(fingerprints(compiled.text)) - window.lines
-    considered = briefs.shown(compiled)
+    considered = rows_of(compiled.receipt.considered)
     if not any(one["included"] for one in considered) or not new:
         return Injection(event, "", "this window was told where you left off", considered=considered)
     await windows.keep(memory, session, replace(window, lines=window.lines | new))
@@ -421,7 +422,7 @@ async def _with_checkpoint(memory: Memory, session: str, start: int, project: Pr
         text=text,
         tokens=tokens,
         why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
-        considered=(*briefs.shown(made.compiled), *said.considered),
+        considered=(*rows_of(made.considered), *said.considered),
         line=visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
     )
 
@@ -483,21 +484,8 @@ def _rows(
 
 def _topic_rows(receipt: Receipt) -> list[dict[str, Any]]:
     """Returns the topics and corrections for the log, with the names that passages have."""
-    return [
-        {
-            "id": one.id,
-            "slot": one.slot,
-            "source": one.source,
-            "turn": one.turn,
-            "title": "",
-            "score": one.score,
-            "tokens": one.tokens,
-            "included": one.included,
-            "reason": one.reason,
-        }
-        for one in receipt.considered
-        if one.slot in ("topics", "corrections")
-    ]
+    of_topics = [one for one in receipt.considered if one.slot in ("topics", "corrections")]
+    return [{**row, "title": "", "score": one.score} for one, row in zip(of_topics, rows_of(of_topics), strict=True)]
 
 
 async def _log(memory: Memory, session: str, project: Project, said: Injection, prompt: str) -> None:

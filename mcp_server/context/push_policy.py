@@ -284,7 +284,7 @@ def candidates(
     prompt = {
         "bias": 1.0,
         "gate": gate.value,
-        "needs memory": _log_odds(needed),
+        "needs memory": math.log(needed / (1 - needed)),
         "unknown words": float(min(5, len(asked) - len(known))),
         "best cosine": max((hit.cosine or 0.0 for hit in hits), default=0.0),
         "best coverage": max(map(_coverage, hits), default=0.0),
@@ -319,10 +319,6 @@ def _exchange(hit: Hit) -> dict[str, float]:
     if near is None:
         return {}
     return {"exchange": 1.0, "exchange turn": near.turn, "exchange mean": near.mean, "exchange best": near.best}
-
-
-def _log_odds(probability: float) -> float:
-    return math.log(probability / (1 - probability))
 
 
 def _coverage(hit: Hit) -> float:

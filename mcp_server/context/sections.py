@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.model import Delivery, GateSignal, Passage, Turn, shown_name
+from mcp_server.relevance.chunks import tool_line
 from mcp_server.text.dates import written
 from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
@@ -224,10 +225,7 @@ def said(who: str, text: str) -> str:
 
 def turn_text(turn: Turn) -> str:
     """Returns a turn's text, and one line for each tool call."""
-    calls = [
-        f"> [tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
-        for call in turn.tool_calls
-    ]
+    calls = [f"> {tool_line(call)}" for call in turn.tool_calls]
     return "\n".join([turn.content, *calls] if turn.content else calls)
 
 

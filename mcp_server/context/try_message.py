@@ -12,7 +12,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.context.compile import compiler_settings
-from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import Considered
 from mcp_server.memory import Memory
@@ -92,7 +92,7 @@ async def try_message(
         if one.active
     ]
     corrections = _corrections(heard, verdicts)
-    compiled = await _compiled(memory, CompileInputs(
+    inputs = CompileInputs(
         message=message,
         budget=memory.settings.context_compiler.token_budget,
         now=memory.clock(),
@@ -100,7 +100,8 @@ async def try_message(
         topics=await as_texts(memory, topics, fired),
         corrections=corrections,
         settings=compiler_settings(memory.settings),
-    ))  # fmt: skip
+    )
+    compiled = await run_sync(compile_inputs, inputs, memory.tokens.count)
     return Trial(
         heard=heard,
         verdicts=verdicts,
@@ -113,10 +114,6 @@ async def try_message(
         text=compiled.text if fired or corrections else "",
         llm=memory.llm is not None,
     )
-
-
-async def _compiled(memory: Memory, inputs: CompileInputs) -> Compiled:
-    return await run_sync(compile_inputs, inputs, memory.tokens.count)
 
 
 def _corrections(heard: WatchedMessage, verdicts: Sequence[Verdict]) -> tuple[Correction, ...]:

@@ -13,12 +13,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyio.to_thread import run_sync
+
 from mcp_server.context.exclusions import without
+from mcp_server.context.sections import Considered
 from mcp_server.context.window_text import fingerprints, was_sent
+from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Project, SourceFile
@@ -29,14 +34,6 @@ from mcp_server.text.redaction import redact
 
 if TYPE_CHECKING:
     from mcp_server.context.compiler import Compiled
-
-
-from dataclasses import replace
-from pathlib import Path
-
-from anyio.to_thread import run_sync
-
-from mcp_server.conversations import sessions
 
 PAUSES = "pause"
 EVERYWHERE = "*"
@@ -186,6 +183,8 @@ LONGEST_TEXT = 60_000
 MAX_LEFT_OUT = 40
 """Excluded candidates in the log, the best ones; the others are counted by reason."""
 
+_CONSIDERED = tuple(field.name for field in fields(Considered))
+
 
 def shown_prompt(memory: Memory, prompt: str) -> str:
     """Returns the beginning of a prompt for a log, without secrets and without forgotten text."""
@@ -221,7 +220,8 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "sha256": receipt.sha256,
         "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
         "considered": [
-            {**asdict(one), "title": one.unit if one.slot == "clarity" else ""}
+            {name: getattr(one, name) for name in _CONSIDERED}  # `asdict` would copy every value
+            | {"title": one.unit if one.slot == "clarity" else ""}
             for one in (*inside, *outside[:MAX_LEFT_OUT])
         ],
         "left_out": left_out,
@@ -294,18 +294,8 @@ async def window_of(memory: Memory, session: str) -> Window:
     stored = await memory.state.get(SENT, session)
     if not isinstance(stored, dict):
         return Window()
-    start = stored.get("start")
-    return Window(
-        lines=frozenset(str(mark) for mark in stored.get("lines", ())),
-        brief=stored.get("brief") is True,
-        compacting=stored.get("compacting") is True,
-        start=start if isinstance(start, int) else None,
-        unmarked=stored.get("unmarked") is True,
-        at=str(stored.get("at", "")),
-        checkpoint=str(stored.get("checkpoint", "")),
-        tokens=int(stored.get("tokens", 0)),
-        printed=float(stored.get("printed", 0.0)),
-    )
+    known = {field.name: stored[field.name] for field in fields(Window) if field.name in stored}
+    return Window(**{**known, "lines": frozenset(known.get("lines", ()))})
 
 
 async def window_from(memory: Memory, session: str, start: int | None) -> Window:
@@ -321,17 +311,8 @@ async def window_from(memory: Memory, session: str, start: int | None) -> Window
 
 async def keep(memory: Memory, session: str, window: Window) -> None:
     """Stores the session's window."""
-    stored = {
-        "lines": sorted(window.lines),
-        "brief": window.brief,
-        "compacting": window.compacting,
-        "start": window.start,
-        "unmarked": window.unmarked,
-        "checkpoint": window.checkpoint,
-        "tokens": window.tokens,
-        "printed": window.printed,
-        "at": memory.clock().isoformat(),
-    }
+    stored = {field.name: getattr(window, field.name) for field in fields(Window)}
+    stored |= {"lines": sorted(window.lines), "at": memory.clock().isoformat()}
     await memory.state.put(SENT, session, stored)
 
 

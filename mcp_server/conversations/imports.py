@@ -98,7 +98,7 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
         head = replace(head, ended=fresh[-1].at, topic=head.title, tokens_in=tokens[0], tokens_out=tokens[1])
         async with sessions.continuing(memory, row):
             path, _ = await run_sync(lambda: memory.transcripts.create(head, *fresh, sealed=True))
-            row = replace(_row(head, path, fresh, row), size=memory.files.stat(path).size)
+            row = sessions.row_of(head, path, memory.files.stat(path).size, fresh[-1], row)
             await memory.state.save_session(row, keys)
             await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.session_id)
             await closed_sessions.queue_extraction(memory, path, imported.session_id)
@@ -122,14 +122,13 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
             row = await memory.rooms.close_session(memory, row)
         if row is not None and row.status == "open":
             size = await run_sync(memory.transcripts.append, row.path, fresh, row.size, row.last_at)
-            row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, size=size)
-            row = replace(row, last_arrival=arrived)
+            row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, last_arrival=arrived, size=size)
             await memory.state.save_session(row, keys)
         else:
             head = replace(await _head(memory, imported, fresh, row), timezone=memory.timezone)
             async with sessions.continuing(memory, row):
                 path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh))
-                row = replace(_row(head, path, fresh, row), status="open", size=size, last_arrival=arrived)
+                row = replace(sessions.row_of(head, path, size, fresh[-1], row), last_arrival=arrived)
                 await memory.state.save_session(row, keys)
         await memory.rooms.after_turn(memory, row, fresh, ())
     memory.changes.publish(Change("turn", row.path, imported.session_id))
@@ -257,25 +256,6 @@ async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], ro
         model=redact(imported.model).text if imported.model else None,
         channel=imported.source,
         continues=row.path if row else None,
-    )
-
-
-def _row(head: TranscriptHead, path: str, turns: list[Turn], row: SessionRow | None) -> SessionRow:
-    """Returns the row of a session whose last, sealed transcript was just written."""
-    last = turns[-1]
-    return SessionRow(
-        session=head.session_id,
-        path=path,
-        status="closed",
-        project=head.project,
-        kind=row.kind if row and row.kind else head.kind,
-        delivery=row.delivery if row and row.delivery else head.delivery,
-        title=head.title,
-        opened=row.opened if row else head.started,
-        last_arrival=max(last.at, row.last_arrival if row else head.started),
-        turns=last.number,
-        last_at=last.at,
-        size=0,
     )
 
 

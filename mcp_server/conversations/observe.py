@@ -241,17 +241,6 @@ async def _written(
         continues=row.path if row else None,
     )
     path, size = await run_sync(memory.transcripts.create, head, said)
-    return SessionRow(
-        session=session,
-        path=path,
-        status="open",
-        project=project,
-        kind=kind,
-        delivery=delivery,
-        title=title,
-        opened=row.opened if row else arrived,
-        last_arrival=arrived,
-        turns=said.number,
-        last_at=said.at,
-        size=size,
-    )
+    new = sessions.row_of(head, path, size, said, row)
+    opened = row.opened if row else arrived
+    return replace(new, kind=kind, delivery=delivery, opened=opened, last_arrival=arrived)

@@ -88,7 +88,7 @@ async def _hidden(memory: Memory, path: str) -> str | None:
     """Returns a sentence about the hidden turns of a transcript, if there are any."""
     with contextlib.suppress(ContextManagerError):
         row = await sessions.current_row(memory, (await run_sync(memory.transcripts.head, path)).session_id)
-        seen = await as_of(memory, row.session) if row is not None else None
+        seen = await as_of(memory, row) if row is not None else None
         return None if row is None or seen is None else wound_back(seen, row.turns)
     return None
 

@@ -15,31 +15,25 @@ from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pen
 from mcp_server.conversations.source_keys import keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import COMPACTION, Delivery, Kind, Turn
+from mcp_server.model import COMPACTION, Delivery, Kind, TranscriptHead, Turn
 from mcp_server.settings import Settings
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
 
 AS_OF = "as_of"
-"""Namespace of the state: session → the last visible turn, and the number of turns when it was wound back."""
+"""Namespace of the state: session → `{"turn": its last visible turn, "until": its turns when it was wound back}`."""
 
 
-async def as_of(memory: Memory, session: str) -> int | None:
+async def as_of(memory: Memory, row: SessionRow) -> int | None:
     """Returns the number of the last visible turn of a session; None if all turns are visible."""
-    stored = await memory.state.get(AS_OF, session)
-    return last_visible(stored, await memory.state.session(session)) if stored else None
+    return last_visible(await memory.state.get(AS_OF, row.session), row)
 
 
-def last_visible(stored: object, row: SessionRow | None) -> int | None:
+def last_visible(stored: object, row: SessionRow) -> int | None:
     """Returns the number of a session's last visible turn from the stored value; None if all turns are visible."""
-    if row is None or not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
+    if not isinstance(stored, Mapping) or row.turns > int(stored["until"]):
         return None
     return int(stored["turn"])
-
-
-def as_of_entry(turn: int, until: int) -> dict[str, int]:
-    """Returns the stored value for a session with `until` turns that was wound back to turn number `turn`."""
-    return {"turn": turn, "until": until}
 
 
 def wound_back(seen: int, turns: int) -> str:
@@ -168,7 +162,7 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    seen = await as_of(memory, row.session)
+    seen = await as_of(memory, row)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 
@@ -395,6 +389,26 @@ async def _find_and_restore(memory: Memory, session: str) -> SessionRow | None:
     return await restore(memory, paths[-1]) if paths else None
 
 
+def row_of(head: TranscriptHead, path: str, size: int, last: Turn | None, earlier: SessionRow | None) -> SessionRow:
+    """Returns the row of a session whose newest transcript has this front matter and last turn. `earlier` is its row
+    before that transcript."""
+    arrived = last.at if last else head.started
+    return SessionRow(
+        session=head.session_id,
+        path=path,
+        status="closed" if head.ended else "open",
+        project=head.project,
+        kind=head.kind,
+        delivery=head.delivery,
+        title=head.title,
+        opened=earlier.opened if earlier else head.started,
+        last_arrival=max(arrived, earlier.last_arrival) if earlier else max(arrived, head.started),
+        turns=last.number if last else 0,
+        last_at=arrived,
+        size=size,
+    )
+
+
 async def _record(memory: Memory, path: str, transcript: Transcript, known: int) -> SessionRow:
     """Updates the state from a transcript: the keys of turns after number `known`, and the row."""
     head = transcript.head
@@ -403,20 +417,10 @@ async def _record(memory: Memory, path: str, transcript: Transcript, known: int)
     recorded = await memory.state.keys(session) if unknown else []
     last = transcript.turns[-1].turn if transcript.turns else None
     earlier = await memory.state.session(session)
-    row = SessionRow(
-        session=session,
-        path=path,
-        status="closed" if head.ended else "open",
-        project=head.project,
-        kind=earlier.kind if earlier else head.kind,
-        delivery=earlier.delivery if earlier else head.delivery,
-        title=head.title,
-        opened=earlier.opened if earlier else head.started,
-        last_arrival=max(last.at if last else head.started, earlier.last_arrival if earlier else head.started),
-        turns=last.number if last else known,
-        last_at=transcript.last_at,
-        size=transcript.complete_bytes,
-    )
+    row = row_of(head, path, transcript.complete_bytes, last, earlier)
+    row = replace(row, turns=last.number if last else known, last_at=transcript.last_at)
+    if earlier:  # a kind and a delivery that no call has named yet are None
+        row = replace(row, kind=earlier.kind, delivery=earlier.delivery)
     await memory.state.save_session(row, keys_of(unknown, recorded))
     return row
 

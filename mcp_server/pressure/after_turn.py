@@ -25,9 +25,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import advisor, cold, pressure
 from mcp_server.pressure.advisor import QUIET
-from mcp_server.pressure.pressure import triggers_of
 from mcp_server.relevance import clarity, live_set
-from mcp_server.relevance.chunks import LiveChunk, checkpoint_step, chunks_of
+from mcp_server.relevance.chunks import CHECKPOINT_PER, LiveChunk, chunks_of, step_of
 from mcp_server.relevance.live_set import Lookups, gauges_of
 from mcp_server.storage.values import STEPS as CURATED
 from mcp_server.storage.values import LiveSetCounts, SessionRow
@@ -42,7 +41,8 @@ async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) 
     said = next((turn.context_tokens for turn in reversed(new) if turn.context_tokens is not None), None)
     if said is None:
         return
-    step = checkpoint_step(said / memory.settings.context.limit_tokens, triggers_of(memory.settings))
+    knobs = memory.settings.context
+    step = step_of(said / knobs.limit_tokens, knobs.compaction_trigger_pct, CHECKPOINT_PER)
     before = int(await memory.state.get(STEPS, session) or 0)
     if step > before:
         await checkpoint.before(memory, session, "hook", since=new[-1].number)
@@ -115,8 +115,9 @@ async def after_turn(
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
     await step("making a checkpoint", checkpoint_if_full(memory, session, turns), None)
-    shortened = None if reliefs else entered.shortened
-    back = await step("recovering", cold.come_back(memory, session, turns, lookups, shortened), [])
+    back = []
+    if reliefs or entered.shortened:
+        back = await step("recovering", cold.come_back(memory, session, turns, lookups), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
     if gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:

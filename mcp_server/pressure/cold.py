@@ -17,8 +17,8 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from anyio.to_thread import run_sync
 
@@ -30,8 +30,7 @@ from mcp_server.knowledge.anchor import anchored_ids
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import log, pressure
-from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.relevance.chunks import LiveChunk, original_of, score
+from mcp_server.relevance.chunks import ColdRecord, LiveChunk, original_of, score
 from mcp_server.relevance.live_set import Lookups, change, live_set, says_something
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage import logs
@@ -60,14 +59,6 @@ class Recovered:
     tokens_added: int
     note: str = ""
     score: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ColdFound:
-    """A record that matches a query, with its score."""
-
-    record: ColdRecord
-    score: float
 
 
 async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Recovered:
@@ -107,7 +98,7 @@ async def go_cold_again(memory: Memory, record: ColdRecord) -> None:
     memory.changes.publish(Change("session", None, record.session_id))
 
 
-async def find_cold(memory: Memory, query: str, session: str | None = None, limit: int = 10) -> list[ColdFound]:
+async def find_cold(memory: Memory, query: str, session: str | None = None, limit: int = 10) -> list[ColdRecord]:
     """Returns the cold records that match `query` best, of one session or of all.
 
     Text is found by the ordinary search, items that a client only named by their names. Chunks that are live and whole
@@ -123,41 +114,38 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
 
     live = await memory.live.whole(session)
 
-    def matching() -> list[ColdFound]:
+    def matching() -> list[ColdRecord]:
         asked = set(content_words(query))
         records = memory.cold.of(session) if session is not None else memory.cold.all()
-        suiting = []
+        suiting: list[tuple[float, ColdRecord]] = []
         for record in records:
             value = by_turn.get((record.session_id, record.turn), 0.0) if record.content else 0.0
             if not record.content and asked:
                 value = len(asked & set(content_words(record.name))) / len(asked)
             if value > 0 and record.form != "whole" and record.chunk_id not in live:
-                suiting.append(ColdFound(record, value))
-        return sorted(suiting, key=lambda one: (-one.score, one.record.session_id, one.record.turn, one.record.part))
+                suiting.append((value, record))
+        suiting.sort(key=lambda one: (-one[0], one[1].session_id, one[1].turn, one[1].part))
+        return [record for _, record in suiting]
 
     return (await run_sync(matching))[:limit]
 
 
-async def come_back(
-    memory: Memory, session: str, new: Sequence[Turn], lookups: Lookups, shortened: int | None = None
-) -> list[Recovered]:
+async def come_back(memory: Memory, session: str, new: Sequence[Turn], lookups: Lookups) -> list[Recovered]:
     """Brings cold chunks back that a user's message among the turns `new` is about; returns them, best first.
 
     At most `context.auto_recover` chunks come back. Chunks from before the client's own compaction do not, and a
     message without content words ("ok, thanks") brings none. Call it under the transcript's lock. `lookups` caches what
-    is read under that lock; `shortened` is the number of the session's chunks that are not whole, if it is known.
+    is read under that lock.
     """
     knobs = memory.settings.context
     asks = any(turn.role == "user" and says_something(turn) for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
         return []
-    if not ((await memory.live.counts(session)).shortened if shortened is None else shortened):
-        return []
     turns, compared = await lookups.turns(), await lookups.compared(alone=True)
     if not compared.gate_open:
         return []
     chunks = await live_set(memory, session)
-    weights, suiting = pressure.weights_of(memory.settings), compared.suiting(chunks)
+    suiting = compared.suiting(chunks)
     anchored = await anchored_ids(memory, session, chunks)
     found: list[tuple[float, LiveChunk]] = []
     window = max((turn.number for turn in turns if turn.role == "system" and turn.name == COMPACTION), default=0)
@@ -165,7 +153,7 @@ async def come_back(
     for chunk in chunks:
         if chunk.form != "whole" and chunk.turn > window and chunk.id in suiting and suiting[chunk.id] >= here:
             important = chunk.important or chunk.id in anchored
-            total = score(suiting[chunk.id], math.inf, important, weights).total
+            total = score(suiting[chunk.id], math.inf, important, knobs).total
             if total >= knobs.relevance_keep:
                 found.append((total, chunk))
     found.sort(key=lambda pair: (-pair[0], -pair[1].turn, pair[1].part))
@@ -391,41 +379,28 @@ def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], 
         record = kept.get(place) if place not in told else None
         record = record if record and record.form == "cold" else None
         told.add(place)
-        score, threshold = line.get("relevance_score"), line.get("threshold_used")
-        found.append(
-            Drop(
-                chunk_id=place[1],
-                session_id=place[0],
-                timestamp=str(line.get("timestamp", "")),
-                reason=str(line.get("reason", "unknown")),
-                relevance_score=float(score) if isinstance(score, int | float) else 0.0,
-                threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
-                tokens=record.tokens if record else int(line.get("tokens") or 0),
-                turn=record.turn if record else int(line.get("turn") or 0),
-                summary=one_line(record) if record else "",
-                recoverable=record is not None,
-                recoverable_until=_date(record.recoverable_until) if record else "",
-            )
-        )
-    found += [_of(record) for place, record in kept.items() if place not in told and record.form == "cold"]
+        found.append(_drop(line, record))
+    found += [
+        _drop(record.as_dict() | {"reason": record.drop_reason, "relevance_score": record.relevance_score}, record)
+        for place, record in kept.items()
+        if place not in told and record.form == "cold"
+    ]
     yield from sorted(found, key=lambda drop: drop.timestamp, reverse=True)
 
 
-def _of(record: ColdRecord) -> Drop:
+def _drop(line: Mapping[str, Any], record: ColdRecord | None) -> Drop:
+    """Returns the drop that a line of the log describes; `record` is the chunk's, if cold storage has it."""
+    score, threshold = line.get("relevance_score"), line.get("threshold_used")
     return Drop(
-        chunk_id=record.chunk_id,
-        session_id=record.session_id,
-        timestamp=record.as_dict()["timestamp"],
-        reason=record.drop_reason,
-        relevance_score=record.relevance_score,
-        threshold_used=None,
-        tokens=record.tokens,
-        turn=record.turn,
-        summary=one_line(record),
-        recoverable=True,
-        recoverable_until=_date(record.recoverable_until),
+        chunk_id=str(line.get("chunk_id", "")),
+        session_id=str(line.get("session_id", "")),
+        timestamp=str(line.get("timestamp", "")),
+        reason=str(line.get("reason", "unknown")),
+        relevance_score=float(score) if isinstance(score, int | float) else 0.0,
+        threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
+        tokens=record.tokens if record else int(line.get("tokens") or 0),
+        turn=record.turn if record else int(line.get("turn") or 0),
+        summary=one_line(record) if record else "",
+        recoverable=record is not None,
+        recoverable_until=f"{record.recoverable_until:%Y-%m-%d}" if record else "",
     )
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}"

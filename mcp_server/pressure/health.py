@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -58,23 +58,11 @@ class Health:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values, without those that are unknown."""
-        shown: dict[str, Any] = {
-            "session_id": self.session_id,
-            "title": self.title,
-            "delivery": self.delivery,
-            "timestamp": self.timestamp.isoformat(timespec="seconds"),
-            "current_tokens": self.current_tokens,
-            "limit": self.limit,
-            "pct_used": round(self.pct_used, 4),
-            "next_compaction_estimate": self.next_compaction_estimate,
-            "memcached_chunks": self.memcached_chunks,
-            "cold_storage_chunks": self.cold_storage_chunks,
-            "forms": dict(self.forms),
-            "next_step": self.next_step,
-        }
-        if self.client_tokens is not None and self.client_pct is not None:
-            shown |= {"client_tokens": self.client_tokens, "client_pct": round(self.client_pct, 4)}
-        return shown
+        rounded = {"pct_used": round(self.pct_used, 4), "timestamp": self.timestamp.isoformat(timespec="seconds")}
+        shown = {**asdict(self), **rounded, "forms": dict(self.forms)}
+        if self.client_pct is not None:
+            return shown | {"client_pct": round(self.client_pct, 4)}
+        return {name: value for name, value in shown.items() if value is not None}
 
 
 async def health(memory: Memory, session: str | None = None) -> list[Health]:

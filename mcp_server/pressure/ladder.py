@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mcp_server.relevance.chunks import Action, ChunkScore, Decision, LiveChunk
+from mcp_server.settings import Context
 from mcp_server.tokens import shared_out
 
 EXCERPT_TOKENS = 200
@@ -36,17 +37,6 @@ UNJUDGED = "not indexed yet"
 """Why curation keeps a chunk that could not be compared with the message."""
 
 Scored = tuple[LiveChunk, ChunkScore]
-
-
-@dataclass(frozen=True, slots=True)
-class LadderRules:
-    """The settings of the ladder: scores, numbers of chunks, tokens."""
-
-    keep: float = 0.5
-    cutoff: float = 0.3
-    min_chunks_to_keep: int = 5
-    summarise: bool = True
-    summary_tokens: int = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +62,9 @@ class Protected:
         return "among the newest" if chunk.id in self.newest else ""
 
 
-def newest(chunks: Sequence[LiveChunk], rules: LadderRules) -> frozenset[str]:
+def newest(chunks: Sequence[LiveChunk], knobs: Context) -> frozenset[str]:
     """Returns the ids of the newest chunks, which are kept. `chunks` are oldest first."""
-    return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - rules.min_chunks_to_keep) :])
+    return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - knobs.min_chunks_to_keep) :])
 
 
 def _worth(pair: Scored) -> float:
@@ -83,24 +73,28 @@ def _worth(pair: Scored) -> float:
     return score.total / max(1, chunk.tokens)
 
 
-def curate(scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules) -> list[Decision]:
+def curate(scored: Sequence[Scored], target: int, protected: Protected, knobs: Context) -> list[Decision]:
     """Returns a decision for every chunk, in the order given: keep or drop. Chunks at or below the cutoff go
     until `target` tokens are left."""
     decided: dict[str, Decision] = {}
     left = sum(chunk.tokens for chunk, _ in scored) - target
     for chunk, score in sorted(scored, key=_worth):
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
-        if not why and score.total <= rules.cutoff and left > 0:
-            decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {rules.cutoff:g}", 0)
+        if not why and score.total <= knobs.relevance_cutoff and left > 0:
+            decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {knobs.relevance_cutoff:g}", 0)
             left -= chunk.tokens
         else:
-            why = why or (f"score over {rules.cutoff:g}" if score.total > rules.cutoff else "enough room without it")
+            why = why or (
+                f"score over {knobs.relevance_cutoff:g}"
+                if score.total > knobs.relevance_cutoff
+                else "enough room without it"
+            )
             decided[chunk.id] = Decision(chunk, "keep", score.total, why, chunk.tokens)
     return [decided[chunk.id] for chunk, _ in scored]
 
 
 def compact(
-    scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules, large: int = EXCERPT_TOKENS
+    scored: Sequence[Scored], target: int, protected: Protected, knobs: Context, large: int = EXCERPT_TOKENS
 ) -> list[Decision]:
     """Returns a decision for every chunk, in the order given: the fewest steps of the ladder that bring their tokens to
     `target`, if possible. A chunk of more than `large` tokens counts as large."""
@@ -124,23 +118,23 @@ def compact(
         climb(texts, "excerpt", lambda chunk: most[chunk.id], "too long to stay whole")
 
     def order(pair: Scored) -> tuple[bool, bool, float]:
-        return pair[1].total >= rules.keep, pair[0].id in protected.unknown, _worth(pair)
+        return pair[1].total >= knobs.relevance_keep, pair[0].id in protected.unknown, _worth(pair)
 
     free = sorted((pair for pair in scored if not protected.why(pair[0])), key=order)  # of equals the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
     climb(tools, "one line", lambda chunk: chunk.one_line or 0, "a tool's result")
     excerpts(max(large, EXCERPT_TOKENS))
-    if rules.summarise:
+    if knobs.summarize_medium_chunks:
         middling = [
             (chunk, score)
             for chunk, score in free
-            if rules.cutoff < score.total < rules.keep
+            if knobs.relevance_cutoff < score.total < knobs.relevance_keep
             and decided[chunk.id].action == "keep"
             and chunk.form == "whole"
             and chunk.kind == "message"
         ]
-        between = f"score between {rules.cutoff:g} and {rules.keep:g}"
-        climb(middling, "summarise", lambda chunk: min(chunk.tokens, rules.summary_tokens), between)
+        between = f"score between {knobs.relevance_cutoff:g} and {knobs.relevance_keep:g}"
+        climb(middling, "summarise", lambda chunk: min(chunk.tokens, knobs.summary_target_tokens), between)
     lowest = "the lowest score for its size"
     climb([pair for pair in free if not any(order(pair)[:2])], "drop", lambda chunk: 0, lowest)
     excerpts(EXCERPT_TOKENS)

@@ -24,8 +24,7 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.relevance.chunks import Gauges, grows_fast
+from mcp_server.relevance.chunks import ColdRecord, Gauges, grows_fast
 from mcp_server.storage import logs
 from mcp_server.storage.cold_storage import path_of
 from mcp_server.storage.logs import append_or_drop

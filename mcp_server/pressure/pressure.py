@@ -27,24 +27,22 @@ from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
 from mcp_server.pressure import ladder, log, reword
-from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
-from mcp_server.pressure.ladder import UNJUDGED, LadderRules, Protected, Scored
+from mcp_server.pressure.ladder import UNJUDGED, Protected, Scored
 from mcp_server.relevance.chunks import (
     AGAIN_PER,
     Action,
-    ChunkWeights,
+    ColdRecord,
     Decision,
+    DropReason,
     Form,
     LiveChunk,
-    Triggers,
-    curation_step,
     estimated,
     original_of,
     score,
+    step_of,
 )
-from mcp_server.relevance.live_set import Lookups, Similar, change, gauges, gauges_of, live_set
-from mcp_server.settings import Settings
+from mcp_server.relevance.live_set import Lookups, change, gauges, gauges_of, live_set
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
 from mcp_server.text.destinations import place_for
 from mcp_server.text.prose import summarise
@@ -89,13 +87,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """A plan that was carried out. `records` are the ids of the originals in cold storage, `flushed` the new lines of
-    the journal."""
+    """A plan that was carried out."""
 
     plan: Plan
     tokens_after: int
-    records: tuple[str, ...]
-    flushed: tuple[str, ...] = ()
 
 
 async def relieve(
@@ -107,14 +102,14 @@ async def relieve(
     Call it under the transcript's lock. `entered` is the state of the live set after these turns; `lookups` caches what
     is read under that lock; `curated` is the step of fullness (STEPS) at which the session was curated last.
     """
-    if not memory.settings.context.cold_storage_enabled or not new:
+    knobs = memory.settings.context
+    if not knobs.cold_storage_enabled or not new:
         return []
     boundary = next((turn.number for turn in reversed(new) if turn.role == "system" and turn.name == COMPACTION), None)
     if boundary is not None:
         await checkpoint.before(memory, session, "compaction", boundary - 1)
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
-    triggers = triggers_of(memory.settings)
-    full = entered.now.live / memory.settings.context.limit_tokens
+    full = entered.now.live / knobs.limit_tokens
     done: list[Relief] = []
 
     async def act(event: Event) -> float:
@@ -123,14 +118,15 @@ async def relieve(
         done.append(await carry_out(memory, await plan(memory, lookups, event), turns=await lookups.turns()))
         return (await gauges(memory, session)).live
 
-    if triggers.compaction > full and curation_step(full, triggers) > curated:
+    if knobs.compaction_trigger_pct > full and step_of(full, knobs.curation_trigger_pct, AGAIN_PER) > curated:
         full = await act("curation")
-    if full >= triggers.compaction:
+    if full >= knobs.compaction_trigger_pct:
         full = await act("compaction")
-    if full >= triggers.most:
+    if full >= knobs.max_context_pct:
         full = await act("limit")
     unjudged = any(one.why == UNJUDGED for relief in done if not relief.plan.changes for one in relief.plan.decisions)
-    if (after := curation_step(full, triggers)) != curated and not unjudged:  # else the next message tries again
+    after = step_of(full, knobs.curation_trigger_pct, AGAIN_PER)
+    if after != curated and not unjudged:  # else the next message tries again
         await memory.state.put(STEPS, session, after)
     return [relief for relief in done if relief.plan.changes]
 
@@ -145,26 +141,26 @@ async def plan(
     """
     session, turns, judged = lookups.session, await lookups.turns(), await lookups.compared(alone=False)
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
-    similar = judged.of(chunks)
+    similar, unknown = judged.of(chunks)
     anchored = await anchored_ids(memory, session, chunks)
     scored = _scored(memory, chunks, similar, anchored, turns[-1].at if turns else memory.clock())
-    rules, knobs = rules_of(memory.settings), memory.settings.context
+    knobs = memory.settings.context
     protected = Protected(
-        newest=ladder.newest(chunks, rules) | _last_user(chunks, turns),
+        newest=ladder.newest(chunks, knobs) | _last_user(chunks, turns),
         anchored=anchored,
         exchange=exchanges(turns)[-1] + 1 if turns else 0,
-        unknown=similar.unknown if judged.query else frozenset(chunk.id for chunk in chunks),
+        unknown=unknown if judged.query else frozenset(chunk.id for chunk in chunks),
     )
     if target is None:
         trigger = knobs.curation_trigger_pct if event == "curation" else knobs.compaction_trigger_pct
         target = _under(max(0.0, trigger - AGAIN_PER), knobs.limit_tokens)
     if event == "curation":
-        decisions = ladder.curate(scored, 0 if asked else target, protected, rules)
+        decisions = ladder.curate(scored, 0 if asked else target, protected, knobs)
     elif event == "limit":
         decisions = ladder.limit(scored, _under(knobs.max_context_pct, knobs.limit_tokens))
     else:
         large = min(int(AGAIN_PER * knobs.limit_tokens), target)
-        decisions = ladder.compact(scored, target, protected, rules, large)
+        decisions = ladder.compact(scored, target, protected, knobs, large)
     before = sum(chunk.tokens for chunk in chunks)
     by: Trigger = "asked" if asked else "token_threshold"
     return Plan(session, event, judged.query, tuple(decisions), before, judged.hits, by)
@@ -192,10 +188,10 @@ async def carry_out(
     Call it under the transcript's lock; `turns` are all of the session's, if they are known.
     """
     if not decided.changes:
-        return Relief(decided, decided.tokens_before, ())
+        return Relief(decided, decided.tokens_before)
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
     said = {turn.number: turn for turn in turns}
-    flushed = await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
+    await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
     now, exchange = memory.clock(), sum(turn.role == "user" for turn in turns)
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
@@ -208,9 +204,8 @@ async def carry_out(
     await reword.note(memory, decided.session, [chunk for chunk, _ in done])
     memory.changes.publish(Change("session", None, decided.session))
     left = await memory.live.tokens(decided.session)
-    relief = Relief(decided, left, tuple(record.chunk_id for _, record in done), flushed)
-    await run_sync(log.relieved, memory, relief.plan, left, [record for _, record in done])
-    return relief
+    await run_sync(log.relieved, memory, decided, left, [record for _, record in done])
+    return Relief(decided, left)
 
 
 async def notes(
@@ -291,15 +286,14 @@ def _shortened(memory: Memory, decision: Decision, original: str, query: str) ->
 
 
 def _scored(
-    memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchored: frozenset[str], now: datetime
+    memory: Memory, chunks: Sequence[LiveChunk], similar: Mapping[str, float], anchored: frozenset[str], now: datetime
 ) -> list[Scored]:
     """Returns every chunk with its score at the time `now` of the last turn."""
-    weights = weights_of(memory.settings)
     scored = []
     for chunk in chunks:
         age = (now - (chunk.accessed or chunk.added)).total_seconds() / 3600
         important = chunk.important or chunk.id in anchored
-        scored.append((chunk, score(judged.scaled.get(chunk.id, 0.0), age, important, weights)))
+        scored.append((chunk, score(similar.get(chunk.id, 0.0), age, important, memory.settings.context)))
     return scored
 
 
@@ -314,34 +308,8 @@ def _under(share: float, limit: int) -> int:
     return max(0, -int(-share * limit // 1) - 1)
 
 
-def triggers_of(settings: Settings) -> Triggers:
-    """Returns the triggers in the settings."""
-    knobs = settings.context
-    return Triggers(knobs.curation_trigger_pct, knobs.compaction_trigger_pct, knobs.max_context_pct)
-
-
-def rules_of(settings: Settings) -> LadderRules:
-    """Returns the ladder's rules in the settings."""
-    knobs = settings.context
-    return LadderRules(
-        keep=knobs.relevance_keep,
-        cutoff=knobs.relevance_cutoff,
-        min_chunks_to_keep=knobs.min_chunks_to_keep,
-        summarise=knobs.summarize_medium_chunks,
-        summary_tokens=knobs.summary_target_tokens,
-    )
-
-
-def weights_of(settings: Settings) -> ChunkWeights:
-    """Returns the weights of a live chunk's score in the settings."""
-    knobs = settings.context
-    return ChunkWeights(knobs.memfas_weight, knobs.recency_bonus, knobs.importance_boost, knobs.memfas_min_score)
-
-
-async def before_drop(
-    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
-) -> tuple[str, ...]:
-    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
+async def before_drop(memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> None:
+    """Writes the journal lines in `chunks`, each under the day on which it was said.
 
     A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
     by number. Call it under the transcript's lock.
@@ -349,10 +317,9 @@ async def before_drop(
     found = await run_sync(_lines, chunks, turns)
     row = await memory.state.session(session) if found else None
     if row is None:
-        return ()
+        return
     project = await project_of(memory, Caller(), row.project or "global")
     paths = (await sessions.show_session(memory, session)).paths_by_turn
-    written: list[str] = []
     for line in found:
         day = memory.local_date(turns[line.turn].at)
         entry = line.entry(paths[line.turn])
@@ -362,9 +329,7 @@ async def before_drop(
         except ContextManagerError:
             continue
         if done.diff:
-            written.append(entry)
             memory.changes.publish(Change("file", done.path, session))
-    return tuple(written)
 
 
 def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:

@@ -8,12 +8,13 @@
     memory     MEMORY.md                       its oldest entries: to archive/
     files      knowledge files                 files that are no longer used: to archive/
 
-A dry run does everything but the last step and changes no file.
+A dry run does everything but the last step and changes no file. Otherwise `prune` holds the lock on the transcript.
 """
 
 from __future__ import annotations
 
 import difflib
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import get_args
 
@@ -40,13 +41,7 @@ IN_ADD = (
 )
 TOO_LATE = 'prune(strategy="compact") shows what compacting would do.'
 
-FATES: dict[Action, Fate] = {
-    "keep": "keep",
-    "drop": "gone",
-    "one line": "fading",
-    "summarise": "fading",
-    "excerpt": "fading",
-}
+FATES: dict[Action, Fate] = {"keep": "keep", "drop": "gone"}  # the others fade
 BECOMES: dict[Action, str] = {
     "one line": "becomes one line",
     "summarise": "becomes a summary",
@@ -64,20 +59,18 @@ async def prune_ladder(
     `compact`: by default to below the compaction trigger or, if that is reached already, to half of the live tokens.
     `auto`: what the gauge asks for now, curation or compaction.
     """
-    if dry_run:
-        decided = await _planned(memory, row.session, strategy, target)
-        return await _ladder_told(memory, row, strategy, decided, dry_run=True, after=decided.tokens_after)
-    async with memory.locks.transcript(row.session):
-        decided = await _planned(memory, row.session, strategy, target)
+    decided = await _planned(memory, row.session, strategy, target)
+    after = decided.tokens_after
+    if not dry_run:
         if decided.changes and decided.event != "curation":
             await checkpoint.before(memory, row.session, "compaction")
-        relief = await pressure.carry_out(memory, decided)
-    return await _ladder_told(memory, row, strategy, decided, dry_run=False, after=relief.tokens_after)
+        after = (await pressure.carry_out(memory, decided)).tokens_after
+    return await _ladder_told(memory, row, strategy, decided, dry_run=dry_run, after=after)
 
 
 async def _planned(memory: Memory, session: str, strategy: Strategy, target: int | None) -> Plan:
     lookups, full = Lookups(memory, session), await gauges(memory, session)
-    due = full.live >= pressure.triggers_of(memory.settings).compaction
+    due = full.live >= memory.settings.context.compaction_trigger_pct
     if strategy == "auto" and target is None and not due:
         return await pressure.plan(memory, lookups, "curation", asked=True)
     most = None if due else full.live_tokens // HALF
@@ -112,7 +105,7 @@ async def _ladder_told(
 
 
 def _fated(decision: Decision, turns: dict[int, Turn]) -> Fated:
-    chunk, fate = decision.chunk, FATES[decision.action]
+    chunk, fate = decision.chunk, FATES.get(decision.action, "fading")
     becomes = BECOMES.get(decision.action, "")
     why = decision.why or ("kept" if fate == "keep" else "")
     score = "" if fate == "keep" else f", score {decision.score:.2f}"
@@ -147,13 +140,6 @@ def _mirror(delivery: Delivery | None) -> tuple[str, ...]:
 async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     """Prunes what the advisor proposes to prune. Anchored and important chunks stay, and so does a tool's result if one
     of its files stays."""
-    if dry_run:
-        return await _advised(memory, row, dry_run)
-    async with memory.locks.transcript(row.session):
-        return await _advised(memory, row, dry_run)
-
-
-async def _advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     session = row.session
     view = await advisor.view_of(memory, session, asked=True, most=None)
     proposed = {one.item.id: one for one in view.advice.recommendations}
@@ -217,11 +203,7 @@ def _held(chunk: LiveChunk, others: set[str], guard: Protected) -> str:
 
 async def prune_clarity(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     """Removes items that the conversation is no longer about from the block; their counts stay."""
-    if dry_run:
-        done = await clarity.prune(memory, row.session, dry_run=True)
-    else:
-        async with memory.locks.transcript(row.session):
-            done = await clarity.prune(memory, row.session, dry_run=False)
+    done = await clarity.prune(memory, row.session, dry_run=dry_run)
     fates = [Fated(one.item.id, one.item.id, "gone", f"{one.score:.0f} points: {one.why}") for one in done.gone]
     fates += [_item(one) for one in done.kept]
     notes: tuple[str, ...] = ("Items leave the block [CLARITY CONTEXT] alone; a mention or an anchor brings one back.",)
@@ -273,13 +255,14 @@ async def prune(
     if chosen == "files":
         return await prune_files(memory, dry_run)
     row = await _row(memory, session or caller.session)
-    if chosen == "clarity":
-        return await prune_clarity(memory, row, dry_run)
-    if not memory.settings.context.cold_storage_enabled:
+    if chosen != "clarity" and not memory.settings.context.cold_storage_enabled:
         raise Refused("context.cold_storage_enabled is off, so nothing is dropped; set it in memory-config.yaml")
-    if chosen == "advisor":
-        return await prune_advised(memory, row, dry_run)
-    done = await prune_ladder(memory, row, chosen, target, dry_run)
+    async with nullcontext() if dry_run else memory.locks.transcript(row.session):
+        if chosen == "clarity":
+            return await prune_clarity(memory, row, dry_run)
+        if chosen == "advisor":
+            return await prune_advised(memory, row, dry_run)
+        done = await prune_ladder(memory, row, chosen, target, dry_run)
     return replace(done, notes=(*done.notes, *await _elsewhere(memory, row))) if chosen == "auto" else done
 
 

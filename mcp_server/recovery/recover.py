@@ -24,14 +24,14 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.restore import Restored, restore
+from mcp_server.checkpoints.restore import restore
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
-from mcp_server.history.history import Reverted, revert_revert
+from mcp_server.history.history import revert_revert
 from mcp_server.knowledge.editing import REFUSE_LINES, despite_editors, stamped
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.cold import go_cold_again, recover_chunk
-from mcp_server.pressure.cold_records import ColdRecord, read_record
+from mcp_server.relevance.chunks import ColdRecord, read_record
 from mcp_server.storage.checkpoint_files import PREFIX as CHECKPOINT
 from mcp_server.storage.journal import KEPT_PREFIX, KeptCopies
 from mcp_server.storage.values import Change
@@ -106,13 +106,17 @@ async def recover(
     """
     what = what.strip()
     if what.startswith(CHECKPOINT):
-        return _as_recovery(await restore(memory, what, caller, apply=apply, knowledge=knowledge))
+        back = await restore(memory, what, caller, apply=apply, knowledge=knowledge)
+        kind: Kind = "checkpoint"
+        return Recovery(back.checkpoint.id, kind, back.paths, back.difference, back.applied, back.undo, back.notes)
     if knowledge:
         raise Invalid(f"only a checkpoint brings knowledge back with it, and {what!r} is none (checkpoint list)")
     if _CHUNK.fullmatch(what):
         return await _chunk(memory, what, apply)
     if _COMMIT.fullmatch(what):
-        return _as_commit(await revert_revert(memory, what, caller, apply=apply))
+        done = await revert_revert(memory, what, caller, apply=apply)
+        undo = done.commit[:10] if done.commit else None
+        return Recovery(done.reverts[:10], "commit", done.paths, done.diff, done.commit is not None, undo)
     if what.startswith(KEPT_PREFIX) and (record := await run_sync(_kept_record, memory, what)):
         return await _chunk_again(memory, what, record, apply)
     if not apply:
@@ -124,15 +128,6 @@ async def recover(
         with contextlib.suppress(Unavailable):  # the recovery is done, even if it cannot be counted
             await memory.state.log_access(path, "recover", memory.clock())
     return recovery
-
-
-def _as_recovery(done: Restored) -> Recovery:
-    return Recovery(done.checkpoint.id, "checkpoint", done.paths, done.difference, done.applied, done.undo, done.notes)
-
-
-def _as_commit(done: Reverted) -> Recovery:
-    undo = done.commit[:10] if done.commit else None
-    return Recovery(done.reverts[:10], "commit", done.paths, done.diff, done.commit is not None, undo)
 
 
 # ------------------------------------------------------------ chunks

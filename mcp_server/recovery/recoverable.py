@@ -111,7 +111,7 @@ async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverab
     if query is None:
         records = [record for record in await cold_records(memory) if record.form != "whole"][:limit]
     else:
-        records = [found.record for found in await find_cold(memory, query, limit=limit)]
+        records = await find_cold(memory, query, limit=limit)
     return [
         Recoverable(
             record.chunk_id,

@@ -198,11 +198,6 @@ class AdvisorScore:
     def total(self) -> int:
         return self.recency + self.frequency + self.relevance
 
-    @property
-    def band(self) -> Band:
-        """Returns the label of the score, whatever the gauge."""
-        return band(self.total)
-
     def terms(self) -> Mapping[str, int]:
         """Returns the terms by name, as in the state file."""
         return {"recency": self.recency, "frequency": self.frequency, "relevance": self.relevance}

@@ -1,15 +1,21 @@
-"""Chunks: the pieces of a session's live context, their score and their forms."""
+"""Chunks: the pieces of a session's live context, their score and their forms, and the records of those that left.
+
+A cold record is one line of JSON: the chunk, its place, the text shown in its place, and why it was dropped.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from mcp_server.model import ToolCall, Turn
+from mcp_server.settings import Context
+from mcp_server.text.markdown import json_line, second_text
 
 AGAIN_PER = 0.05
 """Curation is due again with every further 5% of the limit."""
@@ -21,15 +27,6 @@ GROWTH_SHARE = 0.20
 
 GROWTH_WINDOW = timedelta(minutes=5)
 """Growth by more than a fifth in five minutes raises an alarm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triggers:
-    """The triggers, as shares of the limit between 0 and 1."""
-
-    curation: float = 0.40
-    compaction: float = 0.50
-    most: float = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +47,10 @@ class Gauges:
         return self.live if self.client_tokens is None else self.client_tokens / self.limit
 
 
-def curation_step(live: float, triggers: Triggers) -> int:
-    """Returns 0 below the curation trigger, 1 from there on, and one more for each further 5%. Curation is due when it
-    rises."""
-    if live < triggers.curation:
-        return 0
-    return 1 + math.floor((live - triggers.curation) / AGAIN_PER + 1e-9)
-
-
-def checkpoint_step(client: float, triggers: Triggers) -> int:
-    """Returns 0 below the compaction trigger, 1 from there on, and one more for each further 10%. A checkpoint is due
-    when it rises, because the client may compact its window without notice."""
-    if client < triggers.compaction:
-        return 0
-    return 1 + math.floor((client - triggers.compaction) / CHECKPOINT_PER + 1e-9)
+def step_of(share: float, trigger: float, per: float) -> int:
+    """Returns 0 below the trigger, 1 from there on, and one more for each further `per`. What the trigger starts is due
+    when the step rises: curation, and a checkpoint, because the client may compact its window without notice."""
+    return 0 if share < trigger else 1 + math.floor((share - trigger) / per + 1e-9)
 
 
 def grows_fast(seen: list[tuple[datetime, int]], now: datetime, tokens: int) -> bool:
@@ -74,16 +61,6 @@ def grows_fast(seen: list[tuple[datetime, int]], now: datetime, tokens: int) -> 
 
 
 RECENT_HOURS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkWeights:
-    """The weights of a chunk's score; `memfas_min_score` is a scaled similarity between 0 and 1."""
-
-    memfas_weight: float = 0.6
-    recency_bonus: float = 0.2
-    importance_bonus: float = 0.1
-    memfas_min_score: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +75,14 @@ class ChunkScore:
     def total(self) -> float:
         return self.similarity + self.recency + self.important
 
-    def terms(self) -> Mapping[str, float]:
-        """Returns the terms by name, as in logs and dry runs."""
-        return {"similarity": self.similarity, "recency": self.recency, "important": self.important}
 
-
-def score(similarity: float, age_hours: float, important: bool, weights: ChunkWeights) -> ChunkScore:
+def score(similarity: float, age_hours: float, important: bool, knobs: Context) -> ChunkScore:
     """Returns the score of a chunk with this scaled similarity (0 to 1) and age (0 or more)."""
-    similar = similarity if similarity >= weights.memfas_min_score else 0.0
+    similar = similarity if similarity >= knobs.memfas_min_score else 0.0
     return ChunkScore(
-        similarity=weights.memfas_weight * similar,
-        recency=weights.recency_bonus * max(0.0, 1 - max(0.0, age_hours) / RECENT_HOURS),
-        important=weights.importance_bonus if important else 0.0,
+        similarity=knobs.memfas_weight * similar,
+        recency=knobs.recency_bonus * max(0.0, 1 - max(0.0, age_hours) / RECENT_HOURS),
+        important=knobs.importance_boost if important else 0.0,
     )
 
 
@@ -260,3 +233,111 @@ def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | N
             calls.append(replace(call, result=chunk.shown or ""))
     shown = replace(turn, content=words(), tool_calls=tuple(calls))
     return shown if shown.content or shown.tool_calls else None
+
+
+DropReason = Literal[
+    "low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end", "wound_back"
+]
+"""Why a chunk left. A chunk that was `wound_back` (by a restored checkpoint) is never recovered automatically."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRecord:
+    """A chunk in cold storage. `content` is its original text; empty if the client gave only its name.
+
+    `form` is the form that the chunk has in the live context (`cold`: none), `shown` its text there. `immune` is as in
+    `LiveChunk`. `exchange` is the number of the session's exchanges when it left, 0 if unknown.
+    """
+
+    chunk_id: str
+    session_id: str
+    timestamp: datetime
+    content: str
+    tokens: int
+    drop_reason: DropReason
+    relevance_score: float
+    prompt_at_drop: str
+    recoverable_until: datetime
+    kind: ChunkKind = "message"
+    turn: int = 0
+    part: int = 0
+    name: str = ""
+    form: Form = "cold"
+    shown: str | None = None
+    immune: int = 0
+    exchange: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        chunk: LiveChunk,
+        session: str,
+        content: str,
+        reason: DropReason,
+        now: datetime,
+        keep_days: float,
+        *,
+        tokens: int | None = None,
+        score: float = 0.0,
+        prompt: str = "",
+        exchange: int = 0,
+    ) -> ColdRecord:
+        """Returns the record of a chunk. `tokens` are those of its original text, by default the chunk's own."""
+        return cls(
+            chunk_id=chunk.id,
+            session_id=session,
+            timestamp=now,
+            content=content,
+            tokens=chunk.tokens if tokens is None else tokens,
+            drop_reason=reason,
+            relevance_score=score,
+            prompt_at_drop=prompt,
+            recoverable_until=now + timedelta(days=keep_days),
+            exchange=exchange,
+            **{name: getattr(chunk, name) for name in ("kind", "turn", "part", "name", "form", "shown", "immune")},
+        )
+
+    def as_line(self) -> str:
+        """Returns the record as a line of JSON with a newline."""
+        return json_line(self.as_dict(), spaced=True) + "\n"  # invalid UTF-8 is escaped
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns JSON values; times in ISO 8601, UTC."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {
+            "timestamp": second_text(self.timestamp),
+            "relevance_score": round(self.relevance_score, 6),
+            "recoverable_until": second_text(self.recoverable_until),
+        }
+
+
+def read_record(line: str) -> ColdRecord:
+    """Returns the record of a line. Raises ValueError if it is invalid."""
+    stored = json.loads(line)
+    if not isinstance(stored, Mapping):
+        raise ValueError("a cold record is a JSON object")
+    try:
+        return ColdRecord(
+            chunk_id=str(stored["chunk_id"]),
+            session_id=str(stored["session_id"]),
+            timestamp=datetime.fromisoformat(stored["timestamp"]),
+            content=str(stored["content"]),
+            tokens=int(stored["tokens"]),
+            drop_reason=_one_of(stored["drop_reason"], get_args(DropReason), "asked"),
+            relevance_score=float(stored["relevance_score"]),
+            prompt_at_drop=str(stored["prompt_at_drop"]),
+            recoverable_until=datetime.fromisoformat(stored["recoverable_until"]),
+            kind=_one_of(stored.get("kind"), get_args(ChunkKind), "message"),
+            turn=int(stored.get("turn", 0)),
+            part=int(stored.get("part", 0)),
+            name=str(stored.get("name", "")),
+            form=_one_of(stored.get("form"), get_args(Form), "cold"),
+            shown=stored.get("shown"),
+            immune=int(stored.get("immune", 0)),
+            exchange=int(stored.get("exchange", 0)),
+        )
+    except (KeyError, TypeError, OverflowError) as error:
+        raise ValueError(f"not a cold record: {error}") from error
+
+
+def _one_of(value: object, known: tuple[Any, ...], otherwise: Any) -> Any:
+    return value if value in known else otherwise

@@ -28,7 +28,7 @@ from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
-from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict, block
+from mcp_server.relevance.clarity_scores import BlockItem, Tracker, Verdict, block
 from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change, SessionRow
@@ -50,7 +50,6 @@ COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", ""
 class ClarityView:
     """A view of a session's Clarity: `data` for programs, `markdown` for people and models. `session` may be ""."""
 
-    view: View
     session: str
     data: Mapping[str, Any]
     markdown: str
@@ -67,7 +66,8 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
         NotFound: no such session, or there is no session.
     """
     if name == "config":
-        return _config(memory)
+        config = config_of(memory.settings)
+        return ClarityView("", config, json.dumps(config, indent=1))
     if name not in get_args(View):
         raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
     meant = await session_meant(memory, session)
@@ -75,14 +75,14 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
     title, counts = _title(memory, meant), found.counts
     if name == "state":
         state = {"session": meant, **counts.as_dict(memory.clock())}
-        return ClarityView("state", meant, state, json.dumps(state, ensure_ascii=False, indent=1))
+        return ClarityView(meant, state, json.dumps(state, ensure_ascii=False, indent=1))
     stats = stats_of(found)
     if name == "stats":
-        return ClarityView("stats", meant, stats, "\n".join([title, "", *_bullets(stats)]))
+        return ClarityView(meant, stats, "\n".join([title, "", *_bullets(stats)]))
     rows = [_row(one, counts.exchange) for one in found.verdicts]
     if name == "scores":
         data = {"session": meant, "exchange": counts.exchange, "scores": rows}
-        return ClarityView("scores", meant, data, "\n".join([title, "", *_table(rows)]))
+        return ClarityView(meant, data, "\n".join([title, "", *_table(rows)]))
     return _status(memory, found, rows, stats)
 
 
@@ -172,12 +172,7 @@ def _status(memory: Memory, found: Judged, rows: Sequence[Mapping[str, Any]], st
         "",
         shown or "The block is empty.",
     ]
-    return ClarityView("status", session, data, "\n".join(lines))
-
-
-def _config(memory: Memory) -> ClarityView:
-    config = config_of(memory.settings)
-    return ClarityView("config", "", config, json.dumps(config, indent=1))
+    return ClarityView(session, data, "\n".join(lines))
 
 
 def _row(verdict: Verdict, exchange: int) -> dict[str, Any]:
@@ -394,16 +389,6 @@ def config_of(settings: Settings) -> dict[str, Any]:
     return dict(_camel(settings.clarity.model_dump()))
 
 
-def weights_of(settings: Settings) -> ClarityWeights:
-    """Returns the weights of an item's score in the settings."""
-    return ClarityWeights(**settings.clarity.scoring.model_dump())
-
-
-def rules_of(settings: Settings) -> PruningRules:
-    """Returns the pruner's rules in the settings."""
-    return PruningRules(**settings.clarity.pruning.model_dump(), strict=settings.clarity.strict_mode)
-
-
 def _camel(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
@@ -432,16 +417,16 @@ def _judged(
     memory: Memory, counts: Tracker, pruned: Mapping[str, int], of_topics: frozenset[str]
 ) -> tuple[Verdict, ...]:
     """Returns a verdict for every item, highest score first. `of_topics` are the items that active topics name."""
-    scored = counts.scores(weights_of(memory.settings))
+    knobs = memory.settings.clarity
+    scored = counts.scores(knobs.scoring)
     terms = {item.id: score.terms() for item, score in scored}
     essential = _essential(memory, counts, of_topics)
-    rules = rules_of(memory.settings)
     judged = []
-    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, rules):
+    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, knobs):
         name = one.item.id
         one = replace(one, essential=name in essential, terms=terms[name])
-        strong = one.score >= rules.strict_mode_preserve_threshold
-        protected = one.item.anchored or (rules.strict and (one.essential or strong))
+        strong = one.score >= knobs.pruning.strict_mode_preserve_threshold
+        protected = one.item.anchored or (knobs.strict_mode and (one.essential or strong))
         if one.keep and not protected and name in pruned and one.item.last_mention <= pruned[name]:
             one = replace(one, keep=False, why="pruned, and not mentioned since")
         judged.append(one)

@@ -19,25 +19,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp_server.model import Role, Turn
+from mcp_server.settings import Clarity, ClarityScoring
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import CATEGORIES, ItemCategory, extract, known_in
-
-
-@dataclass(frozen=True, slots=True)
-class ClarityWeights:
-    """The weights of an item's score: points, and exchanges for `half_life` and `recency_window`."""
-
-    half_life: float = 5
-    recency_window: int = 3
-    recency_bonus: float = 20
-    reference_weight: float = 15
-    frequency_scale: float = 10
-    anchor_bonus: float = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +45,10 @@ class ClarityScore:
 
     def terms(self) -> Mapping[str, float]:
         """Returns the terms by name."""
-        return {
-            "base": self.base,
-            "recency": self.recency,
-            "utility": self.utility,
-            "staleness": self.staleness,
-            "anchor": self.anchor,
-        }
+        return asdict(self)
 
 
-def score(mentions: int, references: int, silent: int, anchored: bool, weights: ClarityWeights) -> ClarityScore:
+def score(mentions: int, references: int, silent: int, anchored: bool, weights: ClarityScoring) -> ClarityScore:
     """Returns the score of an item with this many mentions and references that was last mentioned `silent` exchanges
     ago."""
     base = weights.frequency_scale * math.log2(mentions + 1)
@@ -153,14 +136,14 @@ class Tracker:
                 items[item] = Item(item, category_of(item), 0, 0, 0, at, anchored=True)
         return Tracker(self.exchange, self.turn, items, dict(self.candidates))
 
-    def scores(self, weights: ClarityWeights) -> list[tuple[Item, ClarityScore]]:
+    def scores(self, weights: ClarityScoring) -> list[tuple[Item, ClarityScore]]:
         """Returns every item with its current score, highest first; ties by id. A word of more than a third of all
         messages says nothing about the subject, so it is no item."""
         items = (item for item in self.items.values() if item.anchored or not self._is_common(item))
         scored = [(item, self.score(item, weights)) for item in items]
         return sorted(scored, key=lambda pair: (-pair[1].total, pair[0].id))
 
-    def score(self, item: Item, weights: ClarityWeights) -> ClarityScore:
+    def score(self, item: Item, weights: ClarityScoring) -> ClarityScore:
         """Returns the score of one item as of the current exchange."""
         silent = self.exchange - item.last_mention if item.mentions else weights.recency_window + 1
         referred = sum(self.exchange - exchange < REFERENCE_WINDOW for exchange in item.referred)
@@ -200,7 +183,7 @@ class Tracker:
         items = [
             Item(
                 id=str(one["id"]),
-                category=_category(one.get("category"), str(one["id"])),
+                category=one["category"] if one.get("category") in CATEGORIES else category_of(str(one["id"])),
                 mentions=int(one["mentionCount"]),
                 references=int(one["referenceCount"]),
                 last_mention=int(one["lastMentionTurn"]),
@@ -235,29 +218,12 @@ def category_of(item: str) -> ItemCategory:
     return next((category for name, category in extract(item).items() if name == item), "keyword")
 
 
-def _category(stored: object, item: str) -> ItemCategory:
-    return next((category for category in CATEGORIES if category == stored), None) or category_of(item)
-
-
 def _milliseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
 FADING = 15
 """Points: half of what a new mention gives (10 for the mention, 20 for being recent)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PruningRules:
-    """The pruner's settings: points and numbers of items."""
-
-    prune_threshold: float = 8
-    strict_mode_preserve_threshold: float = 25
-    max_items_per_category: int = 20
-    target_context_items: int = 30
-    max_context_items: int = 50
-    min_mentions_preserve: int = 3
-    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +246,17 @@ class Verdict:
         return "fading" if self.score < FADING and not self.item.anchored else "keep"
 
 
-def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules: PruningRules) -> list[Verdict]:
+def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], knobs: Clarity) -> list[Verdict]:
     """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier."""
+    rules = knobs.pruning
     ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
-    verdicts = {item.id: _alone(item, score, essential, rules) for item, score in ordered}
+    verdicts = {item.id: _alone(item, score, essential, knobs) for item, score in ordered}
 
     def kept() -> list[Verdict]:
         return [verdict for verdict in verdicts.values() if verdict.keep]
 
     def protected(verdict: Verdict) -> bool:
-        return verdict.item.anchored or (rules.strict and (verdict.item.id in essential or spared(verdict)))
+        return verdict.item.anchored or (knobs.strict_mode and (verdict.item.id in essential or spared(verdict)))
 
     def spared(verdict: Verdict) -> bool:
         return verdict.score >= rules.strict_mode_preserve_threshold
@@ -308,11 +275,12 @@ def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules
     return list(verdicts.values())
 
 
-def _alone(item: Item, score: float, essential: frozenset[str], rules: PruningRules) -> Verdict:
+def _alone(item: Item, score: float, essential: frozenset[str], knobs: Clarity) -> Verdict:
     """Returns the verdict on an item without the limits on numbers."""
+    rules = knobs.pruning
     if item.anchored:
         return Verdict(item, score, True, "anchored")
-    if rules.strict and item.id in essential:
+    if knobs.strict_mode and item.id in essential:
         return Verdict(item, score, True, "essential")
     if item.mentions >= rules.min_mentions_preserve:
         return Verdict(item, score, True, f"mentioned {item.mentions} times")

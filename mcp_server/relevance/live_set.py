@@ -51,15 +51,6 @@ OWN_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Similar:
-    """How similar the chunks of a session are to the talk. `scaled` has chunk ids with 0 < similarity ≤ 1. `unknown`
-    has the chunks without a similarity: the query itself, what follows it, and chunks that are not indexed yet."""
-
-    scaled: Mapping[str, float]
-    unknown: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Compared:
     """How similar the turns of a session are to a query. `scores` has the similar turns by number. `telling` has the
     turns that also say something about the query and do not only repeat its words. Turns after number `last` were not
@@ -73,8 +64,9 @@ class Compared:
     hits: int = 0
     asking: frozenset[int] = frozenset()
 
-    def of(self, chunks: Sequence[LiveChunk]) -> Similar:
-        """Returns the similarities of these chunks, scaled so that the best is 1, the least 0. A chunk without text is
+    def of(self, chunks: Sequence[LiveChunk]) -> tuple[Mapping[str, float], frozenset[str]]:
+        """Returns the similarities of these chunks by id, scaled so that the best is 1, the least 0, and the chunks
+        without one: the query itself, what follows it, and chunks that are not indexed yet. A chunk without text is
         compared by the words of its name and tags."""
         unknown = frozenset(
             chunk.id for chunk in chunks if chunk.has_text and (chunk.turn > self.last or chunk.turn in self.asking)
@@ -83,7 +75,7 @@ class Compared:
         values = {chunk.id: self.scores.get(chunk.turn, 0.0) for chunk in texts}
         least, best = min(values.values(), default=0.0), max(values.values(), default=0.0)
         scaled = {chunk: (value - least) / (best - least) for chunk, value in values.items() if value > least}
-        return Similar(scaled | _by_name(chunks, self.query), unknown)
+        return scaled | _by_name(chunks, self.query), unknown
 
     def suiting(self, chunks: Sequence[LiveChunk]) -> Mapping[str, float]:
         """Returns the chunks, by id, whose own text matches the query; the best turn of all is scaled to 1. None if the
@@ -249,13 +241,9 @@ async def enter(
     if entered is None:
         await memory.live.put(session, await _made_again(memory, session))
         entered = await memory.live.add(session, last.number + 1, items, *reading)
-        await run_sync(_without_copies, memory, session)
+        records = await run_sync(memory.cold.of, session)  # a session that continues is live again
+        await run_sync(memory.cold.remove_all, [record for record in records if record.form == "whole"])
     return entered or await memory.live.counts(session)
-
-
-def _without_copies(memory: Memory, session: str) -> None:
-    """Deletes the cold records of whole chunks: a session that continues is live again."""
-    memory.cold.remove_all([record for record in memory.cold.of(session) if record.form == "whole"])
 
 
 def _loaded_chunk(

@@ -109,7 +109,8 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         places = [
             new
             for new in others
-            if not _of_two_people(passages[old], passages[new]) and _says_more(statements[old], statements[new])
+            if len({passages[old].speaker, passages[new].speaker} - {""}) < 2  # people mostly tell of themselves
+            and _says_more(statements[old], statements[new])
         ]
         chances = map(replaces, repeat(statements[old]), [statements[new] for new in places], repeat(rarity))
         least = [_least_chance(statements[old], statements[new], asked) for new in places]
@@ -137,11 +138,6 @@ def _order(passage: Passage, with_turns: bool) -> tuple[str, int] | None:
         return next(((source.path, source.turn) for source in sources_of(passage.text)), None)
     states = with_turns and len(passage.text) <= SHORT and not ends_with_question(passage.text)
     return (passage.path, passage.turn) if states else None
-
-
-def _of_two_people(old: Passage, new: Passage) -> bool:
-    """Returns whether two named people said them: people mostly tell of themselves."""
-    return len({old.speaker, new.speaker} - {""}) == 2
 
 
 def _statements(passages: Sequence[Passage], orders: Mapping[int, tuple[str, int]]) -> dict[int, Statement]:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from mcp_server.errors import ContextManagerError, NotFound
-from mcp_server.pressure.cold_records import ColdRecord, read_record
+from mcp_server.relevance.chunks import ColdRecord, read_record
 from mcp_server.storage.files import Files
 from mcp_server.text.transcript_head import file_id
 

@@ -30,7 +30,7 @@ READINGS = "gauge"
 MOST_READINGS = 100
 
 STEPS = "curation_steps"
-"""Namespace of the state: session → how often its curation was due (`gauges.curation_step`)."""
+"""Namespace of the state: session → how often its curation was due (`relevance.chunks.step_of`)."""
 
 
 @dataclass(frozen=True, slots=True)

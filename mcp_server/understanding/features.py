@@ -174,7 +174,7 @@ def stems_of_text(text: str) -> frozenset[str]:
 
 def stems_of_texts(texts: Sequence[str]) -> list[frozenset[str]]:
     """Returns the `content_stems` of each text."""
-    folded = fold("\n\n".join("\n".join(word_list(text)) for text in texts))
+    folded = fold("\n\n".join(map("\n".join, list(map(word_list, texts)))))
     return [_stems(words.split("\n")) for words in folded.split("\n\n")] if texts else []
 
 

@@ -119,11 +119,11 @@ async def test_cold_chunks_are_found_by_their_words(workspace: Path, clock: Cloc
         await grow(memory, clock)
         found = await find_cold(memory, "winter berth in Split harbour", "s", 3)
         assert len(found) == 3
-        assert all(one.record.content.startswith(SUBJECTS[1]) for one in found)
-        (named,) = [one for one in await find_cold(memory, "oboe_player.py", limit=100) if one.record.kind == "file"]
-        assert named.record.name == "src/oboe_player.py"
+        assert all(one.content.startswith(SUBJECTS[1]) for one in found)
+        (named,) = [one for one in await find_cold(memory, "oboe_player.py", limit=100) if one.kind == "file"]
+        assert named.name == "src/oboe_player.py"
         answer = await search(memory, SearchRequest("winter berth in Split harbour", scope="all"))
-        cold = {found.record.turn: found.record.chunk_id for found in await find_cold(memory, "winter berth", "s", 99)}
+        cold = {found.turn: found.chunk_id for found in await find_cold(memory, "winter berth", "s", 99)}
         for hit in answer.hits:
             assert answer.cold_id(hit) == cold.get(hit.passage.turn or 0)
         assert "· cold: recover c" in answer.markdown

@@ -20,9 +20,10 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure import advisor, ladder
 from mcp_server.pressure.advisor import IN_ADD, Advice, advise, phase_of
-from mcp_server.pressure.ladder import EXCERPT_TOKENS, LadderRules, Protected, Scored, newest
+from mcp_server.pressure.ladder import EXCERPT_TOKENS, Protected, Scored, newest
 from mcp_server.relevance.advisor_items import ContextItem, Lexicon
 from mcp_server.relevance.chunks import ChunkScore, Decision, LiveChunk
+from mcp_server.settings import Context
 from mcp_server.status.status import status
 from mcp_server.storage.logs import advisor_path
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -31,7 +32,7 @@ from tests.pressing import limited
 
 pytestmark = pytest.mark.anyio
 
-RULES = LadderRules()
+RULES = Context()
 
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

@@ -91,7 +91,7 @@ def test_bands_label_a_score(total: int, label: str) -> None:
 )
 def test_the_seeds_examples_by_its_own_table(prompt: str, judged: ContextItem, total: int, label: str) -> None:
     ((_, score),) = scored([judged], prompt, NOW, LEXICON, first_prompt=False)
-    assert (score.total, score.band) == (total, label)
+    assert (score.total, band(score.total)) == (total, label)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.relevance.chunks import Gauges, Triggers, curation_step, grows_fast
-from mcp_server.relevance.clarity_scores import ClarityWeights, Item, PruningRules, prune, score
+from mcp_server.relevance.chunks import AGAIN_PER, Gauges, grows_fast, step_of
+from mcp_server.relevance.clarity_scores import Item, prune, score
+from mcp_server.settings import Clarity, ClarityScoring, Context
 from mcp_server.text.prose import CATEGORIES, ItemCategory
 
-W = ClarityWeights()
+W = ClarityScoring()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_advice_goes_by_what_the_client_says_and_else_by_our_mirror() -> None:
     ("live", "step"), [(0.0, 0), (0.399, 0), (0.40, 1), (0.449, 1), (0.45, 2), (0.50, 3), (0.90, 11)]
 )
 def test_curation_comes_at_forty_percent_and_with_every_further_five(live: float, step: int) -> None:
-    assert curation_step(live, Triggers()) == step
+    assert step_of(live, Context().curation_trigger_pct, AGAIN_PER) == step
 
 
 def test_growth_of_more_than_a_fifth_in_five_minutes_is_fast() -> None:
@@ -78,10 +78,10 @@ def test_growth_of_more_than_a_fifth_in_five_minutes_is_fast() -> None:
     assert not grows_fast([], NOW, 99)
 
 
-RULES = PruningRules()
+RULES = Clarity()
 
 
-STRICT = replace(RULES, strict=True)
+STRICT = Clarity(strict_mode=True)
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -91,9 +91,7 @@ def item(name: str, mentions: int = 1, category: ItemCategory = "project", ancho
     return Item(name, category, mentions, 0, 1, datetime(2026, 3, 1, tzinfo=UTC), anchored)
 
 
-def kept(
-    scored: list[tuple[Item, float]], rules: PruningRules = RULES, essential: frozenset[str] = NOTHING
-) -> set[str]:
+def kept(scored: list[tuple[Item, float]], rules: Clarity = RULES, essential: frozenset[str] = NOTHING) -> set[str]:
     return {verdict.item.id for verdict in prune(scored, essential, rules) if verdict.keep}
 
 
@@ -139,8 +137,8 @@ def test_anchored_items_always_stay_and_every_verdict_says_why(
     drawn: list[tuple[int, int, ItemCategory, bool]], strict: bool
 ) -> None:
     scored = [(item(f"i{n}", m, c, a), float(s)) for n, (s, m, c, a) in enumerate(drawn)]
-    verdicts = prune(scored, NOTHING, replace(RULES, strict=strict))
+    verdicts = prune(scored, NOTHING, Clarity(strict_mode=strict))
     assert len(verdicts) == len(scored)
     assert all(verdict.why and (verdict.keep or not verdict.item.anchored) for verdict in verdicts)
     free = sum(verdict.keep and not verdict.item.anchored for verdict in verdicts)
-    assert free <= RULES.max_context_items
+    assert free <= RULES.pruning.max_context_items

@@ -13,7 +13,8 @@ from mcp_server.model import Role, ToolCall, Turn
 from mcp_server.pressure.advisor import advise, state_of
 from mcp_server.relevance.advisor_items import ESTIMATES, Lexicon, items_of, short_name
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunks_of
-from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS, ClarityWeights, Tracker
+from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS, Tracker
+from mcp_server.settings import ClarityScoring
 
 AT = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
 
@@ -115,7 +116,7 @@ def test_from_ninety_five_percent_on_items_stand_there_without_a_score() -> None
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
-W = ClarityWeights()
+W = ClarityScoring()
 
 
 said = st.sampled_from(["ClaraCore", "focus-engine", "the oven", "SOUL.md", "web_search", "gardens", "ok thanks", ""])
@@ -211,8 +212,8 @@ def test_anchoring_never_lowers_a_rank(turns: list[tuple[Role, str]], name: str,
         assert after <= before
 
 
-@given(messages, st.sampled_from([W, ClarityWeights(half_life=1, recency_window=0, anchor_bonus=3)]))
-def test_every_score_is_the_sum_of_its_terms(turns: list[tuple[Role, str]], weights: ClarityWeights) -> None:
+@given(messages, st.sampled_from([W, ClarityScoring(half_life=1, recency_window=0, anchor_bonus=3)]))
+def test_every_score_is_the_sum_of_its_terms(turns: list[tuple[Role, str]], weights: ClarityScoring) -> None:
     for _, score in heard(turns).with_anchors({"oven": NOW}).scores(weights):
         assert abs(sum(score.terms().values()) - score.total) < 1e-9
         assert score.total >= 0

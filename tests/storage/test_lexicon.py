@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
-from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
+from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band, relevance
 from mcp_server.storage import logs
 from mcp_server.storage.lexicon import LexiconFile, parsed
 from mcp_server.storage.local.files import WorkspaceFiles
@@ -51,7 +51,7 @@ def test_the_seeds_examples_with_the_lexicon_that_ships(
     shipped: Lexicon, prompt: str, judged: ContextItem, total: int, label: str
 ) -> None:
     ((_, score),) = scored([judged], prompt, NOW, shipped, first_prompt=False)
-    assert (score.total, score.band) == (total, label)
+    assert (score.total, band(score.total)) == (total, label)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold_records import ColdRecord, read_record
-from mcp_server.relevance.chunks import LiveChunk, Standing
+from mcp_server.relevance.chunks import ColdRecord, LiveChunk, Standing, read_record
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.values import LiveSetCounts, Reading
 

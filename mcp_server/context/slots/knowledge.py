@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from mcp_server.context.cut import relevant_part, without_code
@@ -71,7 +71,7 @@ class KnowledgeScore:
 
     def terms(self) -> Mapping[str, float]:
         """Returns the factors by name, as the receipt shows them."""
-        return {"relevance": self.relevance, "decay": self.decay, "references": self.references}
+        return asdict(self)
 
 
 def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
@@ -209,10 +209,6 @@ class _Shelf:
         self._headers: dict[tuple[Group, bool], int] = {}
         self._days: set[str] = set()
 
-    def is_too_small_for(self, text: str) -> bool:
-        """Returns True if a passage certainly does not fit, without measuring it."""
-        return self.left < LEAST_LINE or (self.left < LEAST_PART and len(text) > self.left * MOST_CHARACTERS_PER_TOKEN)
-
     def line(self, scored: _Scored) -> _Line:
         """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part."""
         text = self._to_the_point(scored.passage, scored.text)
@@ -252,11 +248,11 @@ class _Shelf:
 
     def _header(self, scored: _Scored, *, cut: bool) -> int:
         """Returns the tokens of the header of a passage's group; a short one, a day, is shown once for all of them."""
-        header = group_header(scored.passage, cut=cut, short=self._short)
-        if header in self._days:
-            return 0
         known = self._headers.get((scored.group, cut))
-        if known is None:
+        if known is None or self._short:
+            header = group_header(scored.passage, cut=cut, short=self._short)
+            if header in self._days:
+                return 0
             known = self._headers[scored.group, cut] = self._meter.line(header)
         return known
 
@@ -301,7 +297,8 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
 
 def _considered(scored: _Scored, shelf: _Shelf, seen: Included) -> Considered:
     """Adds a passage if it fits and says something new."""
-    if shelf.is_too_small_for(scored.text):
+    least = LEAST_PART if len(scored.text) > shelf.left * MOST_CHARACTERS_PER_TOKEN else LEAST_LINE
+    if shelf.left < least:  # it certainly does not fit
         return _account(scored, NO_ROOM)
     said = shingles(f"{scored.passage.speaker}: {without_sources(scored.passage.text)}")
     twin = seen.twin(said)
@@ -347,7 +344,8 @@ def _ruled_out(
         return "gate closed: nothing here is about the message"
     if not passage.text.strip():
         return "empty"
-    if passage.category == "conversation" and _is_courtesy(passage.text):
+    is_short = passage.category == "conversation" and len(passage.text) <= LONGEST_COURTESY
+    if is_short and COURTESY.issuperset(words(passage.text)):  # a "yes" is an answer
         return "courtesy: it says nothing"
     if _own(inputs, passage):
         left_the_window = inputs.in_window is not None and (passage.turn or 0) < inputs.in_window
@@ -370,11 +368,6 @@ def _ruled_out(
     if passage.category != "conversation" and shown.get(passage.path, frozenset()).issuperset(lines):
         return SHOWN_ABOVE
     return None
-
-
-def _is_courtesy(text: str) -> bool:
-    """Returns whether a message is only thanks or a greeting. A "yes" is an answer."""
-    return len(text) <= LONGEST_COURTESY and COURTESY.issuperset(words(text))
 
 
 def _account(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from mcp_server.context.cut import LEFT_OUT, head_and_tail
-from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, Dropped, LastSession
+from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, LastSession
 from mcp_server.context.sections import (
     NOTHING,
     SEPARATOR,
@@ -30,7 +30,7 @@ from mcp_server.context.sections import (
     turn_text,
 )
 from mcp_server.model import Turn
-from mcp_server.relevance.clarity_scores import BlockItem, block, lines
+from mcp_server.relevance.clarity_scores import block, lines
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 
 GROUP = 8
@@ -232,21 +232,20 @@ def fill_clarity(filling: Filling, room: Room) -> Section:
     meter = filling.meter
     text, shown = block(items, meter, room.tokens - meter.line(CLARITY_LABEL) - meter(SEPARATOR))
     tokens = dict(zip([item.id for item in shown], map(meter.line, lines(shown)), strict=True))
-    considered = tuple(_account_clarity(item, item.id in tokens, tokens.get(item.id, 0)) for item in items)
-    return Section(f"{CLARITY_LABEL}\n{text}" if text else "", considered)
-
-
-def _account_clarity(item: BlockItem, included: bool, tokens: int) -> Considered:
-    return Considered(
-        id=f"clarity:{item.id}",
-        slot="clarity",
-        source="clarity",
-        included=included,
-        reason=item.why if included else "no room in the block",
-        tokens=tokens,
-        score=item.score,
-        relevance=item.terms,
+    considered = tuple(
+        Considered(
+            id=f"clarity:{item.id}",
+            slot="clarity",
+            source="clarity",
+            included=item.id in tokens,
+            reason=item.why if item.id in tokens else "no room in the block",
+            tokens=tokens.get(item.id, 0),
+            score=item.score,
+            relevance=item.terms,
+        )
+        for item in items
     )
+    return Section(f"{CLARITY_LABEL}\n{text}" if text else "", considered)
 
 
 def _cap_clarity(filling: Filling) -> int:
@@ -285,7 +284,17 @@ def fill_drop_list(filling: Filling, room: Room) -> Section:
         lines.append(line)
         left -= cost
     considered = tuple(
-        _account_drop_list(one, place < len(lines), lines, place, filling) for place, one in enumerate(dropped)
+        Considered(
+            id=one.id,
+            slot="dropped",
+            source=f"turn {one.turn}",
+            included=place < len(lines),
+            reason="left the live context" if place < len(lines) else "no room in the drop list",
+            tokens=meter.line(lines[place]) if place < len(lines) else 0,
+            turn=one.turn,
+            whole=False,
+        )
+        for place, one in enumerate(dropped)
     )
     rest = filling.inputs.dropped - len(lines)
     if rest and closing > left:
@@ -295,19 +304,6 @@ def fill_drop_list(filling: Filling, room: Room) -> Section:
 
 def _more(count: int) -> str:
     return f"- {count:,} chunks more (recover lists them)"
-
-
-def _account_drop_list(one: Dropped, shown: bool, lines: list[str], place: int, filling: Filling) -> Considered:
-    return Considered(
-        id=one.id,
-        slot="dropped",
-        source=f"turn {one.turn}",
-        included=shown,
-        reason="left the live context" if shown else "no room in the drop list",
-        tokens=filling.meter.line(lines[place]) if shown else 0,
-        turn=one.turn,
-        whole=False,
-    )
 
 
 def _cap(filling: Filling) -> int:

@@ -173,9 +173,10 @@ def fill_corrections(filling: Filling, room: Room) -> Section:
     return Section("\n".join([HEADING, *lines]) if lines else "", tuple(considered))
 
 
-def _corrections_cap(filling: Filling) -> int:
-    return int(int(filling.allowance * filling.inputs.settings.topic_share) * CORRECTIONS_PART)
-
-
 TOPICS = Slot("topics", GROUP, fill, share="topic_share", most_kb="topic_kb")
-CORRECTIONS = Slot("corrections", GROUP, fill_corrections, cap=_corrections_cap)
+CORRECTIONS = Slot(
+    "corrections",
+    GROUP,
+    fill_corrections,
+    cap=lambda filling: int(int(filling.allowance * filling.inputs.settings.topic_share) * CORRECTIONS_PART),
+)

@@ -270,7 +270,11 @@ class StateFile(Database):
 
     async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Reopens a file that was replaced or is damaged."""
-        if self._open and inode_of(self.path) != self._inode:
+        try:
+            replaced = self.path.stat().st_ino != self._inode
+        except OSError:
+            replaced = True
+        if self._open and replaced:
             await self._reopen(self._connection)
         used = self._connection
         try:
