@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold
 from mcp_server.understanding.choices import Choice, choice_of
-from mcp_server.understanding.cues import CUES, WORD, cues, word_list
+from mcp_server.understanding.cues import CUES, WORD, cues, cues_of_each, word_list, word_lists
 from mcp_server.understanding.sentences import Sentence, sentences
 
 Features = dict[str, float]
@@ -100,8 +100,17 @@ class Message:
         return content_stems(self.words)
 
     @cached_property
+    def sentence_texts(self) -> list[str]:
+        """The text of each sentence, with its common words in English."""
+        return [self.in_english(one.text) for one in self.sentences]
+
+    @cached_property
     def sentence_words(self) -> list[list[str]]:
-        return [word_list(self.in_english(one.text)) for one in self.sentences]
+        return word_lists(self.sentence_texts)
+
+    @cached_property
+    def sentence_cues(self) -> list[list[str]]:
+        return cues_of_each(self.sentence_texts)
 
     @cached_property
     def sentence_stems(self) -> list[frozenset[str]]:
@@ -275,7 +284,7 @@ def sentence_features(message: Message, place: int) -> Features:
         ("name", _NAMES.search(text) is not None),
         ("tools", message.has_tools),
     )
-    own = cues(message.in_english(text))
+    own = message.sentence_cues[place]
     found.update((f"cue={name}", 1.0) for name in own)
     stems = message.sentence_stems[place]
     for side, other in (("p", message.previous), ("n", message.next)):
