@@ -224,7 +224,7 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "sha256": receipt.sha256,
         "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
         "considered": [
-            {name: getattr(one, name) for name in _CONSIDERED}  # `asdict` copies every value: an eighth of a compilation
+            {name: getattr(one, name) for name in _CONSIDERED}  # `asdict` would copy every value
             | {"title": one.unit if one.slot == "clarity" else ""}
             for one in (*inside, *outside[:MAX_LEFT_OUT])
         ],
