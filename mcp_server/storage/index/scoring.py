@@ -188,7 +188,7 @@ def planned(
         mean_words=total_words / all_passages if all_passages else 1.0,
         fetching=tuple(fetching),
         of_lines=tuple(of_lines),
-        small=small,
+        small=None if scope.lines else small,  # the lines have a keyword index of their own
     )
 
 
