@@ -280,7 +280,7 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
     references: Mapping[str, int] = {}
     if message.strip():
         found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        (found,) = await with_exchanges(memory, message, found)
+        (found,) = await with_exchanges(memory, message, found, others=push_policy.MAX_PASSAGES)
         page = lines.hits
         references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)

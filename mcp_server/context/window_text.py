@@ -127,8 +127,8 @@ def fingerprints(text: str) -> tuple[str, ...]:
     cut also the hash of its first words.
     """
     found: set[str] = set()
-    for line, whole, openings in _hashed([text])[0]:
-        found.update(whole, openings if line.endswith("…") else ())
+    for line, forms in _forms([text])[0]:
+        found.update(map(_hash, forms), map(_opening, forms) if line.endswith("…") else ())
     return tuple(sorted(found - {""}))
 
 
@@ -139,28 +139,27 @@ def was_sent(text: str, sent: Collection[str]) -> bool:
 
 def were_sent(texts: Sequence[str], sent: Collection[str]) -> list[bool]:
     """Returns for each passage what `was_sent` returns."""
-    return [
-        all(any(one in sent for one in (*whole, *openings) if one) for _, whole, openings in lines if whole[0])
-        for lines in _hashed(texts)
-    ]
+    return [all(_was_sent(forms, sent) for _, forms in lines if forms[0]) for lines in _forms(texts)]
 
 
-def _hashed(texts: Sequence[str]) -> list[list[tuple[str, list[str], list[str]]]]:
-    """Returns for each text its lines other than headings, labels and headers, each with hashes of its words and of its
-    first words.
+def _was_sent(forms: list[list[str]], sent: Collection[str]) -> bool:
+    if not sent:
+        return False
+    return any(mark in sent for mark in chain(map(_hash, forms), map(_opening, forms)) if mark)
 
-    There is a hash for the line, for the line without a bullet, and for the line without a list's prefix; "" if it has
-    no words, or too few.
-    """
+
+def _forms(texts: Sequence[str]) -> list[list[tuple[str, list[list[str]]]]]:
+    """Returns for each text its lines other than headings, labels and headers, each with its words: of the line, then,
+    if they differ, of the line without a bullet and of the line without a list's prefix."""
     by_text = [
         [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
         for text in texts
     ]
-    lines = list(chain.from_iterable(by_text))
-    bare = [line.removeprefix("- ") for line in lines]
-    forms = zip(map(words, lines), map(words, bare), map(words, [_LISTED.sub("", line) for line in bare]), strict=True)
-    hashed = iter([([_hash(one) for one in some], [_opening(one) for one in some]) for some in list(forms)])
-    return [[(line, *next(hashed)) for line in inside] for inside in by_text]
+    bare = [(line, line.removeprefix("- ")) for line in chain.from_iterable(by_text)]
+    forms = [list(dict.fromkeys((line, text, _LISTED.sub("", text)))) for line, text in bare]
+    said = iter(list(map(words, chain.from_iterable(forms))))
+    by_line = iter([[next(said) for _ in some] for some in forms])
+    return [[(line, next(by_line)) for line in inside] for inside in by_text]
 
 
 def _opening(said: list[str]) -> str:

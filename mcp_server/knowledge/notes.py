@@ -12,7 +12,7 @@ The notes are stored in state.db after each turn (`added`), and made again from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +33,8 @@ TAIL = recognizer.AHEAD + recognizer.BEHIND
 """Messages kept as context: those that are not final, and the ones before them that the recognizer reads too."""
 MAX_TAIL_TEXT = 8_000
 """Characters kept of a message in the context."""
+
+_ITEM = tuple(field.name for field in fields(Item))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ class Noted:
         return {
             "turn": self.turn,
             "final": self.final,
-            "items": [{**asdict(item), "at": at} for item, at in zip(self.items, said, strict=True)],
+            "items": [
+                {**{name: getattr(item, name) for name in _ITEM}, "at": at}  # `asdict` would copy every value
+                for item, at in zip(self.items, said, strict=True)
+            ],
             "tail": [
                 [turn.number, turn.role, turn.content, at, bool(turn.tool_calls)]
                 for turn, at in zip(self.tail, heard, strict=True)

@@ -155,10 +155,13 @@ async def find_page_lines(memory: Memory, request: SearchRequest) -> Found:
     return replace(found, hits=tuple(hit for hit in found.hits if is_derived(hit.passage.text)))
 
 
-async def with_exchanges(memory: Memory, message: str, *found: Found) -> list[Found]:
+async def with_exchanges(memory: Memory, message: str, *found: Found, others: int = WITH_EXCHANGE) -> list[Found]:
     """Returns the results with the exchanges that their hits come from: an answer often shares no word with the
-    question that it answers, but its neighbors do. Looks at the first `WITH_EXCHANGE` hits of each."""
-    turns = [[_turn_of(hit.passage) for hit in one.hits[:WITH_EXCHANGE]] for one in found]
+    question that it answers, but its neighbors do.
+
+    Looks at the first `WITH_EXCHANGE` hits of each, and there at derived lines and the first `others` of other hits.
+    """
+    turns = [_turns_of(one.hits[:WITH_EXCHANGE], others) for one in found]
     asked = dict.fromkeys(turn for some in turns for turn in some if turn)
     near = await memory.index.exchanges(plain_query(message).text, list(asked))
     shown = [
@@ -166,6 +169,13 @@ async def with_exchanges(memory: Memory, message: str, *found: Found) -> list[Fo
         for one, some in zip(found, turns, strict=True)
     ]
     return [replace(one, hits=(*hits, *one.hits[WITH_EXCHANGE:])) for one, hits in zip(found, shown, strict=True)]
+
+
+def _turns_of(hits: Sequence[Hit], others: int) -> list[Source | None]:
+    """Returns the turns of derived lines and of the first `others` of the other hits; None for further hits."""
+    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
+    places = set([place for place, line in enumerate(derived) if not line][:others])
+    return [_turn_of(hit.passage) if derived[place] or place in places else None for place, hit in enumerate(hits)]
 
 
 def _turn_of(passage: Passage) -> Source | None:

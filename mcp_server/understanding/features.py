@@ -207,7 +207,9 @@ def _folded(words: Iterable[str]) -> Iterator[str]:
 
 def _stems(folded: Iterable[str]) -> frozenset[str]:
     return frozenset(
-        word[:6] for word in folded if (len(word) > 2 and word not in STOP_WORDS) or any(map(str.isdigit, word))
+        word[:6]
+        for word in folded
+        if (len(word) > 2 and word not in STOP_WORDS) or (not word.isalpha() and any(map(str.isdigit, word)))
     )
 
 

@@ -285,9 +285,12 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
     seen, lines = Included(), filling.shown_lines()
     of_files = ["" if one.passage.category == "conversation" else one.passage.text for one in ranked]
     again = set(repeated(of_files, said_above(filling)))
+    templates = frozenset(source.path for source in filling.inputs.files if source.untouched)
     account = []
     for place, scored in enumerate(ranked):
-        reason = _ruled_out(filling.inputs, scored, lines, hidden) or (SHOWN_ABOVE if place in again else None)
+        reason = _ruled_out(filling.inputs, scored, lines, hidden, templates) or (
+            SHOWN_ABOVE if place in again else None
+        )
         account.append(_account(scored, reason) if reason else _considered(scored, shelf, seen))
     if not shelf.lines:
         return Section(considered=tuple(account))
@@ -334,9 +337,14 @@ def _own(inputs: CompileInputs, passage: Passage) -> bool:
 
 
 def _ruled_out(
-    inputs: CompileInputs, scored: _Scored, shown: Mapping[str, frozenset[int]], hidden: frozenset[int]
+    inputs: CompileInputs,
+    scored: _Scored,
+    shown: Mapping[str, frozenset[int]],
+    hidden: frozenset[int],
+    templates: frozenset[str],
 ) -> str | None:
-    """Returns why a passage is excluded, or None. `shown` are the lines of files that earlier slots show."""
+    """Returns why a passage is excluded, or None. `shown` are the lines of files that earlier slots show, `templates`
+    the paths of files that nobody has filled in."""
     passage = scored.passage
     if scored.candidate.out:
         return scored.candidate.out
@@ -362,7 +370,7 @@ def _ruled_out(
         return "a topic: what brings it in are its triggers"
     if passage.path == MEMORY_FILE and inputs.kind != "main":
         return f"for main sessions only, this one is {inputs.kind}"
-    if any(source.untouched and source.path == passage.path for source in inputs.files):
+    if passage.path in templates:
         return "template, not filled in"
     lines = range(passage.start, passage.end + 1)
     if passage.category != "conversation" and shown.get(passage.path, frozenset()).issuperset(lines):

@@ -188,7 +188,7 @@ def planned(
         mean_words=total_words / all_passages if all_passages else 1.0,
         fetching=tuple(fetching),
         of_lines=tuple(of_lines),
-        small=small,
+        small=None if scope.lines else small,  # the lines have a keyword index of their own
     )
 
 
@@ -284,21 +284,23 @@ def exchanges_of(
     path, turn, part and vector of their first EXCHANGE_PARTS parts."""
     import numpy as np
 
-    summed: dict[Source, NDArray[np.float32]] = {}
-    for path, mark, _, blob in rows:
-        part = np.frombuffer(blob, dtype="<f2").astype(np.float32)
-        summed[Source(path, mark)] = summed.get(Source(path, mark), 0.0) + part
-    units = {turn: one / np.linalg.norm(one) for turn, one in summed.items() if one.any()}
+    places: dict[tuple[str, int], int] = {}
+    parts = [(places.setdefault((path, mark), len(places)), blob) for path, mark, _, blob in rows]
+    summed = np.zeros((len(places), len(vector)), dtype=np.float32)
+    joined = np.frombuffer(b"".join(blob for _, blob in parts), dtype="<f2").reshape(len(parts), len(vector))
+    for (place, _), part in zip(parts, joined.astype(np.float32), strict=True):
+        summed[place] += part
+    lengths = np.sqrt(np.array([one @ one for one in summed], dtype=np.float32))
+    units = summed / np.where(lengths, lengths, 1)[:, None]
+    near = [float(one @ vector) for one in units]
     found = {}
     for turn in turns:
-        if turn in units:
-            three = [units[one] for step in (-1, 0, 1) if (one := Source(turn.path, turn.turn + step)) in units]
-            mean = np.sum(three, axis=0)
-            found[turn] = Exchange(
-                float(units[turn] @ vector),
-                float(mean @ vector / (np.linalg.norm(mean) or 1.0)),
-                max(float(one @ vector) for one in three),
-            )
+        steps = [places.get((turn.path, turn.turn + step), -1) for step in (-1, 0, 1)]
+        if steps[1] >= 0 and lengths[steps[1]]:
+            three = [place for place in steps if place >= 0 and lengths[place]]
+            mean = units[three].sum(axis=0)
+            nearest = max(near[place] for place in three)
+            found[turn] = Exchange(near[steps[1]], float(mean @ vector / (np.sqrt(mean @ mean) or 1.0)), nearest)
     return found
 
 

@@ -154,7 +154,7 @@ def plan_query(connection: sqlite3.Connection, stems: Stems, text: str, scope: S
         all_passages, total_words = all_passages + lines, total_words + line_words
     passages = all_passages if scope.everything else count(connection, scope, all_passages)
     small = None
-    if not (scope.everything or scope.lines) and passages <= SMALL_SCOPE:
+    if not scope.everything and passages <= SMALL_SCOPE:
         small = SmallScope.of(rows_in(connection, scope, "stems"))
 
     def counted(place: int) -> int:

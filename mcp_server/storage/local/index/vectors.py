@@ -21,7 +21,7 @@ from mcp_server.storage.index.scoring import Scope
 from mcp_server.storage.index.vectors import ENOUGH, LEADING, in_bytes
 from mcp_server.storage.local.index.query_plan import in_scope, is_small, rows_in
 
-SCHEMA = 6
+SCHEMA = 7
 
 
 LINES = -1
@@ -74,6 +74,8 @@ CREATE TABLE knowledge_meta (
     derived INTEGER NOT NULL            -- 1: a line that an extractor wrote
 );
 CREATE UNIQUE INDEX meta_of_file ON knowledge_meta (file, mark, part);
+-- Before the index of sessions, which SQLite then uses if a search names both.
+CREATE INDEX meta_of_category ON knowledge_meta (category);
 CREATE INDEX meta_of_session ON knowledge_meta (session);
 
 -- What a result shows and a score needs.
