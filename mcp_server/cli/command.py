@@ -199,6 +199,7 @@ def print_table(
     title: str = "",
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
+    to: Console | None = None,
 ) -> None:
     """Prints a table, or one paragraph per row if the terminal is too narrow.
 
@@ -209,7 +210,7 @@ def print_table(
 
     cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
     kept = [column in right or column in whole for column in columns]
-    to = console()
+    to = to or console()
     widths = (_least(column, [row[place] for row in cells], kept[place]) for place, column in enumerate(columns))
     if sum(widths) > to.width:
         _print_records(columns, cells, title, to)
@@ -246,6 +247,16 @@ def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title
         to.print(Text(first, style="bold"))
         named = (f"{name} {cell}".strip() for name, cell in zip(columns[1:], others, strict=True) if cell)
         to.print(Padding(Text(" · ".join(named)), (0, 0, 0, 2)))
+
+
+def print_facts(facts: Mapping[str, object], to: Console | None = None) -> None:
+    """Prints a line for each name and value, without the empty ones."""
+    from rich.text import Text
+
+    to = to or console()
+    for name, value in facts.items():
+        if value:
+            to.print(Text.assemble((f"{name:<9}", "dim"), visible(str(value))))
 
 
 def print_text(text: str) -> None:
