@@ -211,15 +211,17 @@ def print_table(
     cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
     kept = [column in right or column in whole for column in columns]
     to = to or console()
+    if title:
+        to.print(Text(title, style="bold"))
     widths = (_least(column, [row[place] for row in cells], kept[place]) for place, column in enumerate(columns))
     if sum(widths) > to.width:
-        _print_records(columns, cells, title, to)
+        _print_records(columns, cells, to)
         return
     from rich import box
     from rich.table import Table
 
     headed = any(columns)
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=headed)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=headed)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if column in right else "left", no_wrap=kept[place], overflow="fold")
         if column in whole:
@@ -236,13 +238,11 @@ def _least(column: str, cells: Sequence[str], kept: bool) -> int:
     return (longest if kept else min(longest, max(len(column), readable))) + BETWEEN
 
 
-def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str, to: Console) -> None:
+def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], to: Console) -> None:
     """Prints each row as a paragraph: its first cell, and below it the others with the names of their columns."""
     from rich.padding import Padding
     from rich.text import Text
 
-    if title:
-        to.print(Text(title, style="italic"))
     for first, *others in cells:
         to.print(Text(first, style="bold"))
         named = (f"{name} {cell}".strip() for name, cell in zip(columns[1:], others, strict=True) if cell)

@@ -10,23 +10,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import RenderableType
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
 
 from mcp_server.cli.command import (
     caller,
-    console,
     examples,
     json_option,
+    print_facts,
     print_json,
     print_result,
+    print_table,
     print_text,
-    visible,
     with_memory,
 )
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.context.windows import Pause
@@ -89,7 +85,7 @@ def _watch(session: str | None, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(record))
                 continue
-            console().print(_line(record))
+            print_text(_line(record))
             if record.get("text"):
                 print_text(str(record["text"]) + "\n")
 
@@ -98,45 +94,52 @@ def _watch(session: str | None, as_json: bool) -> None:
 
 def _draw(record: Mapping[str, Any]) -> None:
     """Prints when, where and why a text was added, and what else was considered. The text itself follows."""
-    to, gate = console(), record.get("gate")
-    lines = {
+    gate, size = record.get("gate"), f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
+    facts = {
         "when": f"{_when(record)} · {record.get('event')} · session {record.get('session')}",
         "project": record.get("project"),
         "prompt": record.get("prompt"),
-        "size": f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters   "
-        f"sha256 {str(record.get('sha256'))[:16]}…",
+        "size": f"{size}   sha256 {str(record.get('sha256'))[:16]}…",
         "why": _reason(record),
     }
     if gate:
         state, sign = ("open", "≥") if gate["open"] else ("closed", "<")
-        lines["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
-    to.print(Rule(Text("what was last added to a prompt", style="bold"), align="left", style="dim"))
-    for name, value in lines.items():
-        if value:
-            to.print(Text.assemble((f"{name:<9}", "dim"), visible(str(value))))
-    if considered := record.get("considered"):
-        to.print(_table(considered))
-    to.print(Text("the exact text:", style="dim"))
+        facts["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
+    print_facts(facts)
+    considered = record.get("considered") or []
+    if considered:
+        columns = ("", "tokens", "score", "own", "what", "why")
+        print_table(columns, map(_considered, considered[:SHOWN]), right=columns[1:4])
+    if len(considered) > SHOWN:
+        click.echo(f"… and {len(considered) - SHOWN} more (--json shows all)")
+    click.echo("the exact text:")
+
+
+def _considered(one: Mapping[str, Any]) -> tuple[str, ...]:
+    scores = (f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "own"))
+    what = " ".join(str(one[name]) for name in ("title", "id") if one.get(name))
+    return (
+        *("■" if one.get("included") else "·", f"{one['tokens']:,}" if one.get("tokens") else "", *scores),
+        *(what, str(one["reason"])),
+    )
 
 
 def _list(title: str, records: list[dict[str, Any]]) -> None:
     """Prints a title and one line for each record: the prompt, what was added, and why."""
     if not records:
         return
-    to = console()
-    to.print(Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold"))
+    print_text(f"\n{title}: {counted(len(records), 'time')}")
     for record in records[:SHOWN]:
-        to.print(Text("  ") + _line(record))
+        print_text(f"  {_line(record)}")
     if len(records) > SHOWN:
-        to.print(Text(f"  … and {len(records) - SHOWN} before", style="dim"))
+        click.echo(f"  … and {len(records) - SHOWN} before")
 
 
-def _line(record: Mapping[str, Any]) -> Text:
+def _line(record: Mapping[str, Any]) -> str:
     """Returns the time, the prompt, and what was added and why, in one line."""
     said = " ".join(str(record.get("prompt") or record.get("event")).split())
     tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
-    why = (f"  — {tokens}{visible(_reason(record))}", "yellow")
-    return Text.assemble((f"{_when(record)}  ", "dim"), visible(said)[:60], why)
+    return f"{_when(record)}  {said[:60]}  — {tokens}{_reason(record)}"
 
 
 def _reason(record: Mapping[str, Any]) -> str:
@@ -152,25 +155,6 @@ def _reason(record: Mapping[str, Any]) -> str:
     new = f"{' and '.join(said)}, and this window did not have {'it' if len(said) == count == 1 else 'them'} yet"
     parts = [new if said else "", "the last answer is corrected" if wrong else ""]
     return "; ".join(filter(None, parts)) or str(record.get("why"))
-
-
-def _table(considered: list[dict[str, Any]]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
-    for name in ("tokens", "score", "own"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("what", overflow="fold", ratio=1)
-    table.add_column("why", overflow="fold", ratio=1)
-    for one in considered[:SHOWN]:
-        mark = Text("■", "green") if one.get("included") else Text("·", "dim")
-        title = f"{one['title']}\n" if one.get("title") else ""
-        numbers = [f"{one['tokens']:,}" if one.get("tokens") else ""]
-        numbers += [f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "own")]
-        what = Text.assemble(visible(title, keep_lines=True), (visible(str(one["id"])), "dim"))
-        table.add_row(mark, *numbers, what, Text(visible(str(one["reason"])), "" if one.get("included") else "yellow"))
-    if len(considered) > SHOWN:
-        table.add_row("", "", "", "", Text(f"… and {len(considered) - SHOWN} more (--json shows all)", "dim"), "")
-    return table
 
 
 def _when(record: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ from mcp_server.cli.command import (
     json_option,
     moment,
     print_json,
-    print_table,
     print_text,
     visible,
     with_memory,
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from mcp_server.forgetting.forget import Receipt
     from mcp_server.knowledge.review import Unreviewed, Waiting
     from mcp_server.memory import Memory
-
-
-MOST_ROWS = 200
 
 
 @click.command(
@@ -53,6 +49,7 @@ def forget_command(
     from mcp_server.cli.command import working
     from mcp_server.forgetting.forget import finish, forget, plan_forget
     from mcp_server.forgetting.target import ForgetTarget
+    from mcp_server.forgetting.words import ADD_HISTORY, as_text
 
     target = ForgetTarget(text=text, lines=_range(lines), **options)
     nothing_named = not any((text, options["turn"], options["session"], options["path"], options["secrets"]))
@@ -73,7 +70,9 @@ def forget_command(
     elif not done:
         click.echo("No deletion was interrupted; there is nothing to finish.")
     for receipt in () if as_json else done:
-        _print(receipt, history)
+        print_text(as_text(receipt, history, ADD_HISTORY))
+        if not (receipt.done or receipt.nothing):
+            click.echo("Nothing is deleted yet. Add --apply to do it.")
 
 
 def _range(lines: str | None) -> tuple[int, int] | None:
@@ -83,44 +82,6 @@ def _range(lines: str | None) -> tuple[int, int] | None:
     if found is None:
         raise click.BadParameter(f"must be A-B, such as 12-14, not {lines!r}", param_hint="--lines")
     return int(found[1]), int(found[2] or found[1])
-
-
-def _print(receipt: Receipt, history: bool) -> None:
-    from mcp_server.forgetting.words import ELSEWHERE, git_sentences
-
-    if receipt.nothing and not receipt.done:
-        click.echo("No copy was found: nothing would change.")
-        _print_similar(receipt)
-        return
-    rows: list[tuple[str, object, str]] = []
-    for copy in receipt.copies:
-        rows += [(copy.path, place.line, place.what) for place in copy.places]
-        if copy.new_path:
-            rows.append((copy.path, "", f"renamed to {copy.new_path.rsplit('/', 1)[-1]}"))
-        if copy.stuck:
-            rows.append((copy.path, "", f"STAYS: {copy.stuck}; delete it with --path"))
-    if receipt.state_rows:
-        rows.append(("state", "", f"{receipt.state_rows} rows cleaned"))
-    rows.append(("search index", "", "rebuilt from the files"))
-    title = f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"
-    print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",), whole=("where",))
-    if len(rows) > MOST_ROWS:
-        click.echo(f"… and {len(rows) - MOST_ROWS:,} more places (--json lists all)")
-    _print_similar(receipt)
-    for sentence in receipt.left:
-        print_text(f"Not deleted: {sentence}")
-    for sentence in git_sentences(receipt, history):
-        print_text(sentence)
-    print_text(ELSEWHERE)
-    if not receipt.done:
-        click.echo("Nothing is deleted yet. Add --apply to do it.")
-
-
-def _print_similar(receipt: Receipt) -> None:
-    if receipt.similar:
-        listed = ", ".join(visible(place) for place in receipt.similar[:10])
-        more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
-        print_text(f"Also inside longer words, left alone: {listed}{more}")
 
 
 @click.command("approve", epilog=examples("approve", "approve ID --apply", "approve --all --reject --apply"))

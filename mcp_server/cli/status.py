@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-from rich import box
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from mcp_server.cli.command import (
-    console,
     examples,
     json_option,
+    print_facts,
     print_json,
     print_list,
     print_result,
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
-    from mcp_server.pressure.log import LogStats, Tuning
+    from mcp_server.pressure.log import Tuning
     from mcp_server.status.doctor import Check
     from mcp_server.storage.llm_ledger import Spent
 
@@ -161,12 +157,13 @@ def costs_(days: int, as_json: bool) -> None:
     elif not found.days:
         click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
     else:
+        columns = ("calls", "failed", "tokens in", "tokens out", "cost")
         for title, of_title in (("purpose", found.purposes), ("day", found.days)):
-            table = _table(title, ("calls", "failed", "tokens in", "tokens out", "cost"))
-            for name, spent in of_title.items():
-                counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
-                table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
-            console().print(table)
+            rows = []
+            for name, one in of_title.items():
+                counts = (one.calls, one.failed, one.input_tokens, one.output_tokens)
+                rows.append((name, *map("{:,}".format, counts), _money(one, found)))
+            print_table((title, *columns), rows, right=columns)
         today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
         if found.priced:
             of_day = f"{_money(found.today, found)} of ${found.daily_usd:g}"
@@ -175,22 +172,8 @@ def costs_(days: int, as_json: bool) -> None:
             click.echo(f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known.")
 
 
-def _table(first: str, numbers: Sequence[str], title: str = "", last: Sequence[str] = ()) -> Table:
-    """Returns a table with a column of names, columns of numbers, and the columns `last`."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold") if title else None, title_justify="left"
-    )
-    for name in (first, *numbers, *last):
-        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=bool(title))
-    return table
-
-
 def _money(spent: Spent, found: Costs) -> str:
     return f"${spent.usd:.4f}" if found.priced else "not known"
-
-
-LOGS_BAR = 40
-"""Characters of the longest bar."""
 
 
 def start_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -230,61 +213,42 @@ def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
             "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
         )
     else:
-        for part in _page(found):
-            console().print(part)
+        _print_tuning(found)
         if note:
             click.echo(note)
 
 
-def _page(found: Tuning) -> Iterator[RenderableType]:
+def _print_tuning(found: Tuning) -> None:
     stats = found.stats
     first, last = ((stamp or "")[:16].replace("T", " ") for stamp in (stats.first, stats.last))
-    yield Text.assemble(
-        ("logs  ", "dim"),
-        f"{first} to {last}: ",
-        ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count),
-    )
-    yield from _chart("Why chunks were dropped", stats.reasons)
+    lines = ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count)
+    print_facts({"logs": f"{first} to {last}: {lines}"})
+    _print_counts("Why chunks were dropped", stats.reasons)
     if any(one.count for one in stats.scores):
-        marks = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
-        yield from _chart("Scores of what was dropped", marks)
-        cut = ", ".join(f"{threshold:g}" for threshold in stats.thresholds)
-        yield Text(f"  threshold used: {cut or 'none'}", "dim")
-    yield from _savings(stats)
-    yield from _chart("What came back", stats.recovered)
+        bins = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
+        _print_counts("Scores of what was dropped", bins)
+        click.echo(f"threshold used: {', '.join(f'{threshold:g}' for threshold in stats.thresholds) or 'none'}")
+    saved = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
+    if saved:
+        columns = ("times", "total", "least", "median", "mean", "most")
+        numbers = [[one.count, one.total, one.least, one.median, one.mean, one.most] for _, one in saved]
+        rows = [(name, *map("{:,.0f}".format, of)) for (name, _), of in zip(saved, numbers, strict=True)]
+        print_table(("", *columns), rows, title="Tokens saved", right=columns)
+        if stats.summarised:
+            click.echo(f"{stats.summarised:,} chunks were summarised, their originals are in cold storage")
+    _print_counts("What came back", stats.recovered)
     if stats.dropped and stats.recovered:
         came, soon = sum(stats.recovered.values()) / stats.dropped, stats.soon / stats.dropped
-        yield Text(
-            f"  {came:.0%} of what was dropped came back, {soon:.0%} within ten exchanges: too early a drop", "dim"
-        )
+        click.echo(f"{came:.0%} of what was dropped came back, {soon:.0%} within ten exchanges: too early a drop")
     knobs = ", ".join(f"{name} {value:g}" for name, value in found.knobs.items())
-    yield Text(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}", "dim")
+    click.echo(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}")
 
 
-def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
-    if not counts:
-        return
-    most, total = max(counts.values()), sum(counts.values())
-    table = _table("", ("count", "share"), title, ("",))
-    for name, count in counts.items():
-        bar = Text("█" * max(1 if count else 0, round(LOGS_BAR * count / most)) if most else "", "cyan")
-        table.add_row(visible(name), f"{count:,}", f"{count / total:.0%}" if total else "", bar)
-    yield table
-
-
-def _savings(stats: LogStats) -> Iterator[RenderableType]:
-    rows = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
-    if not rows:
-        return
-    table = _table("", ("times", "total", "least", "median", "mean", "most"), "Tokens saved", ("",))
-    highest = max(one.total for _, one in rows)
-    for name, one in rows:
-        numbers = (f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
-        bar = "█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0)
-        table.add_row(name, *numbers, Text(bar, "green"))
-    yield table
-    if stats.summarised:
-        yield Text(f"  {stats.summarised:,} chunks were summarised, their originals are in cold storage", "dim")
+def _print_counts(title: str, counts: Mapping[str, int]) -> None:
+    total = sum(counts.values()) or 1
+    rows = [(name, f"{count:,}", f"{count / total:.0%}") for name, count in counts.items()]
+    if rows:
+        print_table(("", "count", "share"), rows, title=title, right=("count", "share"))
 
 
 @status_command.command("clarity")
@@ -340,16 +304,11 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
 
 
 def _print_checks(checks: tuple[Check, ...]) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    widest = max(len(check.name) for check in checks)
     for check in checks:
-        sign, style = ("ok", "green") if check.ok else ("NO", "bold red") if check.matters else ("--", "yellow")
-        said = Text(visible(check.detail))
+        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
+        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {visible(check.detail)}")
         if check.advice:
-            said.append(f"\n→ {visible(check.advice)}", style="bold")
-        table.add_row(Text(sign, style=style), Text(check.name), said)
-    console().print(table)
+            click.echo(f"{'':<{widest + 6}}→ {visible(check.advice)}")
     broken = sum(check.matters and not check.ok for check in checks)
     click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

@@ -7,23 +7,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import RenderableType
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
 
 from mcp_server.cli.command import (
     apply_option,
-    console,
     examples,
     json_option,
+    print_facts,
     print_json,
     print_list,
     print_result,
     print_table,
     print_text,
-    visible,
     with_memory,
 )
 
@@ -36,9 +30,6 @@ if TYPE_CHECKING:
     from mcp_server.topics.topic import Direction
 
 
-BAR = 30
-"""Cells of a score's bar, which ends at `FULL`."""
-FULL = 0.6
 AROUND = 24
 """Characters of the message that are shown before and after what matched."""
 MOST_OUT = 12
@@ -65,121 +56,58 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
     if as_json:
         print_json(found)
         return
-    for part in _parts(found, show_all=show_all):
-        console().print(part)
+    print_facts({"message": found.heard.text[:500]})
+    print_text("\n".join(_shown(found, show_all=show_all)))
+    if found.items:
+        rows = [(f"{one.tokens:,}" if one.included else "out", one.id, one.reason) for one in found.items]
+        title = f"What would come into the context: {found.tokens:,} tokens"
+        print_table(("tokens", "what", "why"), rows, title=title, right=("tokens",))
+    else:
+        click.echo("\nNothing would come into the context.")
     if show_text and found.text:
         print_text(f"\n{found.text}")
 
 
-def _parts(found: Trial, *, show_all: bool) -> Iterator[RenderableType]:
-    said = "an agent's answer" if found.heard.direction == "output" else "a message"
-    yield Rule(Text(f"what {said} would bring in", style="bold"), align="left", style="dim")
-    yield Text.assemble(("message  ", "dim"), visible(found.heard.text)[:500])
-    come = sum(one.active for one in found.verdicts)
-    total = len(found.verdicts) + found.others
-    yield Text.assemble(
-        ("topics   ", "dim"),
-        (f"{come} of {total}", "bold"),
-        f" come in, {len(found.verdicts) - come} were considered and stay out",
-    )
+def _shown(found: Trial, *, show_all: bool) -> Iterator[str]:
+    come = [one for one in found.verdicts if one.active]
     quiet = [one for one in found.verdicts if not one.active]
-    shown = [one for one in found.verdicts if one.active] + (quiet if show_all else quiet[:MOST_OUT])
-    for one in shown:
-        yield from _verdict(found, one)
-    if len(shown) < len(found.verdicts):
-        yield Text(f"\n… and {len(found.verdicts) - len(shown)} more that stay out (--all)", "dim")
-    for trouble in found.troubles:
-        yield Text(f"! {trouble.topic}: line {trouble.line}: {visible(trouble.what)}", "bold red")
-    for problem in found.problems:
-        yield Text(f"! {visible(problem)}", "bold red")
-    yield from _injected(found)
+    total = len(found.verdicts) + found.others
+    yield f"{len(come)} of {total} come in, {len(quiet)} were considered and stay out"
+    for one in (*come, *(quiet if show_all else quiet[:MOST_OUT])):
+        yield from _verdict(found.heard.text, one)
+    if len(quiet) > MOST_OUT and not show_all:
+        yield f"\n… and {len(quiet) - MOST_OUT} more that stay out (--all)"
+    yield from (f"! {trouble.topic}: line {trouble.line}: {trouble.what}" for trouble in found.troubles)
+    yield from (f"! {problem}" for problem in found.problems)
 
 
-def _verdict(found: Trial, one: Verdict) -> Iterator[Text]:
-    mark, style = ("●", "bold green") if one.active else ("○", "dim")
-    yield Text("")
-    yield Text.assemble(
-        (f"{mark} {one.topic}", style),
-        ("  comes in" if one.active else "  stays out", style),
-        (f"   {one.about.activation}, {one.about.priority}, {visible(one.about.path)}", "dim"),
-    )
+def _verdict(text: str, one: Verdict) -> Iterator[str]:
+    mark = f"● {one.topic}  comes in" if one.active else f"○ {one.topic}  stays out"
+    yield f"\n{mark}   {one.about.activation}, {one.about.priority}, {one.about.path}"
+    for match in one.matches:
+        line = f"   line {match.trigger.line}" if match.trigger.line else ""
+        yield f"  tier 1  {match.kind.replace('_', ' ')} {_where(text, match.start, match.end) or match.said}{line}"
     if not one.matches:
-        none = "no trigger of its own" if not one.about.triggers else "no trigger matched"
-        yield Text.assemble(("  tier 1  ", "dim"), none)
-    for place, match in enumerate(one.matches):
-        yield Text.assemble(
-            ("  tier 1  " if place == 0 else "          ", "dim"),
-            (f"{match.kind.replace('_', ' ')} ", "cyan"),
-            _where(found.heard.text, match.start, match.end) if match.end else Text(visible(match.said), "bold"),
-            (f"   line {match.trigger.line}" if match.trigger.line else "", "dim"),
-        )
+        yield f"  tier 1  no trigger {'matched' if one.about.triggers else 'of its own'}"
     likeness = one.decision.likeness
-    made = " · ".join(f"{name} {value:.2f}" for name, value in likeness.terms.items())
-    yield Text.assemble(
-        ("  tier 2  ", "dim"),
-        (f"{one.about.similarity} ", "cyan"),
-        bar(likeness.score, one.decision.threshold),
-        (f" {likeness.score:.3f}", "bold"),
-        f"  threshold {one.decision.threshold:g}",
-        (f"   {made}" if made else "   no word in common", "dim"),
-    )
-    yield Text.assemble(("  tier 3  ", "dim"), visible(one.decision.routed.why))
-    if one.by != "none":
-        terms = one.decision.deliberation.terms.items() if one.by == "arithmetic" else ()
-        parts = " + ".join(f"{name} {value:.3f}" for name, value in terms if value)
-        total = (f"   {parts.replace('+ meant -', '− meant ')}" if one.by == "arithmetic" else "", "dim")
-        yield Text.assemble(("          ", "dim"), (visible(one.why), "green" if one.active else "yellow"), total)
+    made = " · ".join(f"{name} {value:.2f}" for name, value in likeness.terms.items()) or "no word in common"
+    yield f"  tier 2  {one.about.similarity} {likeness.score:.3f}  threshold {one.decision.threshold:g}   {made}"
+    yield f"  tier 3  {one.decision.routed.why}"
+    if one.by == "arithmetic":
+        terms = one.decision.deliberation.terms.items()
+        summed = " + ".join(f"{name} {value:.3f}" for name, value in terms if value).replace("+ meant -", "− meant ")
+        yield f"          {one.why}   {summed}"
+    elif one.by != "none":
+        yield f"          {one.why}"
 
 
-def _where(text: str, start: int, end: int) -> Text:
-    """Returns the match with a few characters around it."""
+def _where(text: str, start: int, end: int) -> str:
+    """Returns the match with a few characters around it; "" if it is not in the text."""
     before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
-    return Text.assemble(
-        ("…" if start > AROUND else "") + visible(before),
-        ("[", "dim"),
-        (visible(text[start:end][:100]), "bold"),
-        ("]", "dim"),
-        visible(after) + ("…" if end + AROUND < len(text) else ""),
-        (f"   at {start}–{end}", "dim"),
-    )
+    left, right = "…" * (start > AROUND), "…" * (end + AROUND < len(text))
+    around = " ".join(f"{left}{before}[{text[start:end][:100]}]{after}{right}".split())
+    return f"{around}   at {start}–{end}" if end else ""
 
-
-def bar(score: float, threshold: float) -> Text:
-    """Returns a score as a bar, with a mark at its threshold."""
-    filled, mark = (min(BAR - 1, round(BAR * value / FULL)) for value in (score, threshold))
-    cells = ["━" if place < filled else "·" for place in range(BAR)]
-    cells[mark] = "┃"
-    drawn = Text()
-    for place, cell in enumerate(cells):
-        drawn.append(cell, "bold" if place == mark else "green" if place < filled else "dim")
-    return drawn
-
-
-def _injected(found: Trial) -> Iterator[RenderableType]:
-    if not found.items:
-        yield Text("\nNothing would come into the context.", "dim")
-        return
-    table = Table(
-        title=Text(f"What would come into the context: {found.tokens:,} tokens", "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    table.add_column("tokens", justify="right", no_wrap=True)
-    for column in ("what", "why"):
-        table.add_column(column, overflow="fold")
-    for one in found.items:
-        table.add_row(
-            f"{one.tokens:,}" if one.included else "out",
-            Text(visible(one.id)),
-            Text(visible(one.reason)),
-            style="" if one.included else "dim",
-        )
-    yield Text("")
-    yield table
-
-
-STYLES = {"active": "bold green", "off": "dim", "waiting": ""}
 
 session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
 
@@ -211,10 +139,19 @@ def list_(session: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    if found.topics:
-        console().print(_table(found))
-    else:
-        click.echo("No topic yet. (topics/NAME.md in the memory's folder)")
+    print_list(
+        found.topics,
+        as_json,
+        "No topic yet. (topics/NAME.md in the memory's folder)",
+        ("topic", "state", "set off by", "activation", "priority", "triggers"),
+        lambda row: (
+            row.name + (" !" if row.problem else ""),
+            row.state if row.left is None else f"active, {row.left} more",
+            *(row.by, row.activation, row.priority, row.triggers),
+        ),
+        title=f"topics in session {found.session}" if found.session else "topics",
+        whole=("topic",),
+    )
     for problem in found.problems:
         print_text(f"! {problem}")
 
@@ -240,19 +177,6 @@ for verb, on, about in (
 
 
 topics_command.add_command(test)
-
-
-def _table(view: TopicsView) -> Table:
-    title = f"topics in session {view.session}" if view.session else "topics"
-    table = Table(title=Text(visible(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("topic", "state", "set off by", "activation", "priority", "triggers"):
-        table.add_column(column, overflow="fold", no_wrap=column == "topic")
-    for row in view.topics:
-        name = Text(visible(row.name)) + Text(" !" if row.problem else "", "bold red")
-        cells = (row.activation, row.priority, row.triggers)
-        state = f"active, {row.left} more" if row.state == "active" and row.left is not None else row.state
-        table.add_row(name, Text(state, STYLES[row.state]), visible(row.by), *cells)
-    return table
 
 
 USEFUL = {True: "yes", False: "no", None: ""}

@@ -23,18 +23,18 @@ ADD_HISTORY = "Add --history to rewrite the history."
 IN_A_TERMINAL = "`context-manager forget`, in a terminal, rewrites the history with --history."
 
 
-def as_text(receipt: Receipt) -> str:
-    """Returns the receipt in markdown. It contains forgotten words only as parts of old file names."""
+def as_text(receipt: Receipt, history: bool = False, advice: str = IN_A_TERMINAL) -> str:
+    """Returns the receipt in markdown. It contains forgotten words only as parts of old file names. `history` and
+    `advice` as in `git_sentences`."""
+    more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
+    similar = [f"Also inside longer words, left alone: {', '.join(receipt.similar[:10])}{more}"] * bool(receipt.similar)
     if receipt.nothing and not receipt.done:
-        return "\n".join(["No copy was found: nothing would change.", *_similar(receipt)])
-    lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"]
-    lines += places(receipt)
-    if receipt.state_rows:
-        lines.append(f"- the state: {receipt.state_rows} rows")
-    lines += _similar(receipt)
+        return "\n".join(["No copy was found: nothing would change.", *similar])
+    lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:", *places(receipt)]
+    lines += [f"- the state: {receipt.state_rows} rows"] if receipt.state_rows else []
+    lines += similar
     lines += [f"Not deleted: {sentence}" for sentence in receipt.left]
-    lines += git_sentences(receipt, history=False, advice=IN_A_TERMINAL)
-    return "\n".join([*lines, ELSEWHERE])
+    return "\n".join([*lines, *git_sentences(receipt, history, advice), ELSEWHERE])
 
 
 def places(receipt: Receipt) -> list[str]:
@@ -44,11 +44,10 @@ def places(receipt: Receipt) -> list[str]:
         parts = [place.what if place.line is None else f"line {place.line}: {place.what}" for place in copy.places[:5]]
         parts += [f"and {len(copy.places) - 5:,} more places"] if len(copy.places) > 5 else []
         parts += [f"renamed to {copy.new_path.rsplit('/', 1)[-1]}"] if copy.new_path else []
-        parts += [f"STAYS: {copy.stuck}"] if copy.stuck else []
+        parts += [f"STAYS: {copy.stuck}; delete it with its path"] if copy.stuck else []
         lines.append(f"- `{copy.path}`: {'; '.join(parts)}")
-    if len(receipt.copies) > MOST_FILES:
-        lines.append(f"- and {len(receipt.copies) - MOST_FILES:,} more files")
-    return lines
+    more = len(receipt.copies) - MOST_FILES
+    return [*lines, f"- and {more:,} more files"] if more > 0 else lines
 
 
 def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) -> list[str]:
@@ -97,15 +96,8 @@ async def question(memory: Memory, target: ForgetTarget) -> str:
     receipt = await plan_forget(memory, target)
     if receipt.nothing:
         return ""
-    files = counted(len(receipt.copies), "file")
-    return "\n".join(
-        [
-            f"An agent wants to delete this from your memory, permanently: {await _named(memory, target)}",
-            "",
-            f"It is in {files}:",
-            *places(receipt),
-        ]
-    )
+    asked = f"An agent wants to delete this from your memory, permanently: {await _named(memory, target)}"
+    return "\n".join([asked, "", f"It is in {counted(len(receipt.copies), 'file')}:", *places(receipt)])
 
 
 async def _named(memory: Memory, target: ForgetTarget) -> str:
@@ -140,8 +132,3 @@ def _turn(memory: Memory, session: str, number: int) -> str:
 def _short(text: str) -> str:
     plain = " ".join(text.split())
     return repr(plain if len(plain) <= LONGEST_NAMED else plain[: LONGEST_NAMED - 1] + "…")
-
-
-def _similar(receipt: Receipt) -> list[str]:
-    more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
-    return [f"Also inside longer words, left alone: {', '.join(receipt.similar[:10])}{more}"] if receipt.similar else []

@@ -19,24 +19,7 @@ from itertools import chain, zip_longest
 
 from mcp_server.topics import matchers
 from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
-from mcp_server.topics.topic import (
-    Code,
-    Cron,
-    Direction,
-    Glob,
-    Keywords,
-    Language,
-    Match,
-    Mention,
-    Pattern,
-    SentimentShift,
-    TextTrigger,
-    Topic,
-    Trouble,
-    Url,
-    WatchedMessage,
-    Webhook,
-)
+from mcp_server.topics.topic import Direction, Kind, Match, Topic, Trigger, Trouble, WatchedMessage
 
 LONGEST_READ = 40_000
 """Characters of a message that are read, half of them from its end."""
@@ -64,7 +47,7 @@ class Senses:
     """Functions that need libraries or files: `compile_regex` compiles a pattern, `language` returns a text's language
     (ISO 639-1) and the certainty (0..1), `people` are the names of the people that have a file."""
 
-    compile_regex: Callable[[Pattern], Search]
+    compile_regex: Callable[[Trigger], Search]
     language: Callable[[str], tuple[str, float]] = lambda text: ("", 0.0)
     people: Sequence[str] = ()
 
@@ -88,7 +71,7 @@ class _Entry:
 
     topic: str
     place: int
-    trigger: TextTrigger
+    trigger: Trigger
     critical: bool = False
 
 
@@ -109,7 +92,6 @@ class _Regex:
     """
 
     entry: _Entry
-    pattern: Pattern
     wanted: frozenset[str]
     search: Search | None = None
     cut_off: int = 0
@@ -198,32 +180,27 @@ class _Side:
         self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
         self._always: list[_Regex] = []
         self._globs: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
-        self._others: dict[type, list[_Entry]] = defaultdict(list)
+        self._others: dict[Kind, list[_Entry]] = defaultdict(list)
         for topic in topics:
             for place, trigger in enumerate(topic.triggers):
-                if not isinstance(trigger, Webhook | Cron) and trigger.scope in (direction, "both"):
+                if trigger.kind not in ("webhook", "cron") and trigger.scope in (direction, "both"):
                     self._add(_Entry(topic.name, place, trigger, topic.priority == "critical"))
 
     def _add(self, entry: _Entry) -> None:
-        match entry.trigger:
-            case Pattern() as pattern:
-                self._add_regex(_Regex(entry, pattern, matchers.required(pattern.match, pattern.flags)))
-            case Keywords(words=words):
-                for said in words:
-                    self._add_phrase(said, entry)
-            case Mention(names=names):
-                for said in names or self._senses.people:
-                    self._add_phrase(said, entry)
-                if not names:
-                    self._others[Mention].append(entry)
-            case Url(sites=sites) if sites:
-                for site in sites:
-                    self._sites[matchers.host_of(site)].append((site, entry))
-            case Glob(paths=paths):
-                for pattern_ in paths:
-                    self._globs[matchers.suffix(pattern_)].append((pattern_, entry))
-            case _:
-                self._others[type(entry.trigger)].append(entry)
+        kind, wanted = entry.trigger.kind, entry.trigger.match
+        if kind == "pattern":
+            self._add_regex(_Regex(entry, matchers.required(wanted[0], entry.trigger.flags)))
+        elif kind == "glob":
+            for pattern in wanted:
+                self._globs[matchers.suffix(pattern)].append((pattern, entry))
+        elif kind == "url" and wanted:
+            for site in wanted:
+                self._sites[matchers.host_of(site)].append((site, entry))
+        elif kind == "keywords" or kind == "mention":
+            for said in wanted or self._senses.people:
+                self._add_phrase(said, entry)
+        if kind in ("code", "language", "sentiment_shift") or (kind in ("mention", "url") and not wanted):
+            self._others[kind].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
         if has_no_spaces(said):
@@ -289,7 +266,7 @@ class _Side:
             if literal in message.folded and (start := message.text.lower().find(literal)) >= 0:
                 said[entry].setdefault(literal, (start, start + len(literal)))
         for entry, found in said.items():
-            if not isinstance(entry.trigger, Keywords) or len(found) >= entry.trigger.least:
+            if len(found) >= entry.trigger.least:
                 yield entry, sorted(found.values())
 
     def _by_paths(self, message: _Message) -> Iterator[tuple[_Entry, list[str]]]:
@@ -306,20 +283,18 @@ class _Side:
         yield from found.items()
 
     def _by_kind(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
-        for entry in self._others.get(Code, ()) if message.code else ():
-            wanted = (
-                {matchers.plain(name) for name in entry.trigger.languages} if isinstance(entry.trigger, Code) else ()
-            )
+        for entry in self._others.get("code", ()) if message.code else ():
+            wanted = {matchers.plain(name) for name in entry.trigger.match}
             spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
             if spans:
                 yield entry, spans
-        for entry in self._others.get(Url, ()) if message.urls else ():  # a trigger without sites: any link
+        for entry in self._others.get("url", ()) if message.urls else ():  # a trigger without sites: any link
             yield entry, [(one.start, one.end) for one in message.urls]
         yield from self._by_site(message)
-        for entry in self._others.get(SentimentShift, ()):
-            if isinstance(entry.trigger, SentimentShift) and len(message.voice) >= entry.trigger.least:
+        for entry in self._others.get("sentiment_shift", ()):
+            if len(message.voice) >= entry.trigger.least:
                 yield entry, message.voice
-        for entry in self._others.get(Mention, ()):
+        for entry in self._others.get("mention", ()):
             named = [(start - 1, end) for start, end in message.spoken.spans if message.is_called(start)]
             if named:
                 yield entry, named
@@ -336,12 +311,12 @@ class _Side:
         yield from ((entry, sorted(spans)) for entry, spans in found.items())
 
     def _by_language(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[str]]]:
-        entries = self._others.get(Language, ())
+        entries = self._others.get("language", ())
         if not entries or sum(map(str.isalpha, message.text)) < LEAST_LETTERS:
             return
         language, sure = self._senses.language(message.text)
         for entry in entries if sure >= LEAST_SURE else ():
-            if isinstance(entry.trigger, Language) and language in entry.trigger.languages:
+            if language in entry.trigger.match:
                 yield entry, (language,)
 
     def _by_regex(
@@ -359,7 +334,7 @@ class _Side:
                 troubles.append(replace(_trouble(regex, what), fault=False))
                 continue
             if regex.search is None:
-                regex.search = self._senses.compile_regex(regex.pattern)
+                regex.search = self._senses.compile_regex(regex.entry.trigger)
             began = limits.clock()
             try:
                 span = regex.search(message.text, limit)
@@ -396,5 +371,6 @@ def _ordered(matches: Iterable[Match]) -> tuple[Match, ...]:
 
 
 def _trouble(regex: _Regex, what: str) -> Trouble:
-    shown = regex.pattern.match if len(regex.pattern.match) <= 60 else f"{regex.pattern.match[:60]}…"
+    (pattern,) = regex.entry.trigger.match
+    shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"
     return Trouble(regex.entry.topic, regex.entry.trigger.line, f"the pattern {shown!r} {what}")

@@ -27,7 +27,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.text.words import ENGLISH_STOP_WORDS, words
-from mcp_server.topics.topic import Keywords, Mention, Method, Pattern, Topic
+from mcp_server.topics.topic import Method, Topic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,13 +93,12 @@ def trigger_words(topic: Topic) -> str:
     """Returns the words of a topic's triggers for users' messages; of regular expressions the literal letters."""
     found: list[str] = []
     for one in topic.triggers:
-        if isinstance(one, Keywords) and one.scope != "output":
-            found += one.words
-        elif isinstance(one, Mention) and one.scope != "output":
-            found += one.names
-        elif isinstance(one, Pattern) and one.scope != "output":
-            literal = _OPTIONAL_SIGN.sub("", _ESCAPE.sub(" ", one.match)).replace("?", "")
-            found += _LETTERS.findall(literal)
+        if one.scope == "output":
+            continue
+        if one.kind in ("keywords", "mention"):
+            found += one.match
+        elif one.kind == "pattern":
+            found += _LETTERS.findall(_OPTIONAL_SIGN.sub("", _ESCAPE.sub(" ", one.match[0])).replace("?", ""))
     return " ".join(found)
 
 

@@ -24,7 +24,7 @@ from mcp_server.topics.similarity import (
     trigger_words,
     unlike,
 )
-from mcp_server.topics.topic import Keywords, Mention, Pattern, Topic
+from mcp_server.topics.topic import Topic, Trigger
 
 TRAVEL = Topic(
     "travel",
@@ -86,12 +86,12 @@ def test_triggers_lend_a_profile_the_words_they_are_made_of() -> None:
         "topics/mail.md",
         "",
         triggers=(
-            Pattern(match=r"\b(in-?box|e-?mails?)\b"),
-            Pattern(match="print ", scope="output"),
-            Keywords(words=("unread", "newsletter")),
-            Keywords(words=("hidden",), scope="output"),
-            Mention(names=("Ada",)),
-            Mention(names=("Bob",), scope="output"),
+            Trigger("pattern", (r"\b(in-?box|e-?mails?)\b",)),
+            Trigger("pattern", ("print ",), scope="output"),
+            Trigger("keywords", ("unread", "newsletter")),
+            Trigger("keywords", ("hidden",), scope="output"),
+            Trigger("mention", ("Ada",)),
+            Trigger("mention", ("Bob",), scope="output"),
         ),
     )
     assert trigger_words(topic).split() == ["inbox", "emails", "unread", "newsletter", "Ada"]
