@@ -89,12 +89,12 @@ def _verdict(text: str, one: Verdict) -> Iterator[str]:
         yield f"  tier 1  {match.kind.replace('_', ' ')} {_where(text, match.start, match.end) or match.said}{line}"
     if not one.matches:
         yield f"  tier 1  no trigger {'matched' if one.about.triggers else 'of its own'}"
-    likeness = one.decision.likeness
+    likeness = one.likeness
     made = " · ".join(f"{name} {value:.2f}" for name, value in likeness.terms.items()) or "no word in common"
-    yield f"  tier 2  {one.about.similarity} {likeness.score:.3f}  threshold {one.decision.threshold:g}   {made}"
-    yield f"  tier 3  {one.decision.routed.why}"
+    yield f"  tier 2  {one.about.similarity} {likeness.score:.3f}  threshold {one.threshold:g}   {made}"
+    yield f"  tier 3  {one.routed.why}"
     if one.by == "arithmetic":
-        terms = one.decision.deliberation.terms.items()
+        terms = one.deliberation.terms.items()
         summed = " + ".join(f"{name} {value:.3f}" for name, value in terms if value).replace("+ meant -", "− meant ")
         yield f"          {one.why}   {summed}"
     elif one.by != "none":

@@ -70,8 +70,8 @@ class Trial:
         lines = [f"{come} of {len(self.verdicts) + self.others} topics come in ({self.tokens:,} tokens)."]
         for one in self.verdicts:
             said = ", ".join(f"{match.kind} {match.said[:60]!r}" for match in one.matches) or "no trigger matched"
-            tier2 = f"{one.about.similarity} {one.score:.3f} (threshold {one.decision.threshold:g})"
-            gate = one.why if one.by == "none" else f"{one.decision.routed.why}; {one.why}"
+            tier2 = f"{one.about.similarity} {one.score:.3f} (threshold {one.threshold:g})"
+            gate = one.why if one.by == "none" else f"{one.routed.why}; {one.why}"
             lines.append(f"- **{one.topic}** {'comes in' if one.active else 'stays out'}: {said} · {tier2} · {gate}")
         lines += [f"- {one.topic}: line {one.line}: {one.what}" for one in self.troubles]
         return neutralise("\n".join(lines))
@@ -132,7 +132,6 @@ def _corrections(heard: WatchedMessage, verdicts: Sequence[Verdict]) -> tuple[Co
 
 
 def _verdict(one: Verdict) -> Mapping[str, Any]:
-    decision = one.decision
     return {
         "topic": one.topic,
         "path": one.about.path,
@@ -142,18 +141,18 @@ def _verdict(one: Verdict) -> Mapping[str, Any]:
         "tier1": [_match(match) for match in one.matches],
         "tier2": {
             "method": one.about.similarity,
-            "score": decision.likeness.score,
-            "threshold": decision.threshold,
-            "terms": dict(decision.likeness.terms),
+            "score": one.likeness.score,
+            "threshold": one.threshold,
+            "terms": dict(one.likeness.terms),
         },
         "tier3": {
-            "way": decision.routed.way,
-            "table": decision.routed.why,
+            "way": one.routed.way,
+            "table": one.routed.why,
             "decided_by": one.by,
             "why": one.why,
-            "value": decision.deliberation.value,
-            "needed": decision.deliberation.needed,
-            "terms": dict(decision.deliberation.terms),
+            "value": one.deliberation.value,
+            "needed": one.deliberation.needed,
+            "terms": dict(one.deliberation.terms),
         },
     }
 

@@ -326,12 +326,11 @@ def message_hash(message: str) -> str:
 
 
 def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
-    decision = one.decision
     return {
         "message_hash": mark,
         "topic_name": one.topic,
         "tier1_matched": bool(one.matches),
-        "tier2_score": decision.likeness.score,
+        "tier2_score": one.likeness.score,
         "gate_result": one.active,
         "was_useful": None,
         "turn": turn,
@@ -339,12 +338,12 @@ def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: i
         "direction": heard.direction,
         "priority": one.about.priority,
         "activation": one.about.activation,
-        "way": decision.routed.way,
+        "way": one.routed.way,
         "decided_by": one.by,
         "why": one.why,
-        "threshold": decision.threshold,
-        "margin": decision.margin,
-        "value": decision.deliberation.value,
+        "threshold": one.threshold,
+        "margin": one.margin,
+        "value": one.deliberation.value,
         "matched": [f"{match.kind}: {match.said[:LONGEST_SAID]}" for match in one.matches[:5]],
         "digest": one.about.digest[:16],
     }

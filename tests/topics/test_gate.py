@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_server.topics import judge
 from mcp_server.topics.judge import Way
-from mcp_server.topics.similarity import COMMON, Likeness, meant
+from mcp_server.topics.similarity import COMMON, meant
 from mcp_server.topics.topic import Activation, Match, Priority, Topic, Trigger
 
 TRIGGER = Trigger("keywords", ("invoice",))
@@ -131,10 +131,3 @@ def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
 )
 def test_only_a_clear_yes_or_no_is_understood(answer: str, means: bool | None) -> None:
     assert judge.parse_answer(answer) is means
-
-
-def test_a_decision_takes_in_what_the_embeddings_say() -> None:
-    decision = judge.decide(TOPIC, [MATCH], Likeness(0.22, {}), 0.15, 0.13)
-    assert decision.routed.way == "gate"
-    assert not decision.deliberation.open
-    assert decision.with_meant(0.2).deliberation.open
