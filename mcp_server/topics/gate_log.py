@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
@@ -27,6 +28,8 @@ from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import WatchedMessage
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from mcp_server.topics.judge import Verdict
 
 
@@ -136,19 +139,13 @@ def _middle(tried: Sequence[Quality], now: float) -> int:
 
 def nuisances(past: Iterable[Past]) -> list[Nuisance]:
     """Returns matches that repeatedly activated a topic for nothing, the most frequent first."""
-    useless: Counter[tuple[str, str]] = Counter()
-    useful: set[tuple[str, str]] = set()
-    for one in past:
-        if one.active and one.matched:
-            key = one.topic, one.matched.casefold()
-            if one.useful:
-                useful.add(key)
-            else:
-                useless[key] += 1
-    counted = [Nuisance(topic, matched, times) for (topic, matched), times in useless.items() if times >= NUISANCE]
-    return sorted(
-        (one for one in counted if (one.topic, one.matched) not in useful), key=lambda one: (-one.times, one.topic)
-    )
+    counted = Counter((one.topic, one.matched.casefold(), one.useful) for one in past if one.active and one.matched)
+    found = [
+        Nuisance(topic, matched, times)
+        for (topic, matched, useful), times in counted.items()
+        if not useful and times >= NUISANCE and (topic, matched, True) not in counted
+    ]
+    return sorted(found, key=lambda one: (-one.times, one.topic))
 
 
 FIELD = "similarity_threshold"
@@ -166,10 +163,6 @@ class GateTuning:
     proposals: tuple[Proposal, ...]
     nuisances: tuple[Nuisance, ...]
     written: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
-        return asdict(self)
 
 
 async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
@@ -270,11 +263,8 @@ async def decided(
         return fresh
 
     fresh = await run_sync(work)
-    waiting = await _expired(memory, session, exchange)
-    again = {one.topic for one in fresh if one.active}
-    kept = [
-        one for one in waiting if not (one.active and one.topic in again)
-    ]  # the newer decision replaces the older one
+    again = {one.topic for one in fresh if one.active}  # the newer decision replaces the older one
+    kept = [one for one in await _expired(memory, session, exchange) if not (one.active and one.topic in again)]
     await _store(memory, session, [*kept, *fresh])
 
 
@@ -416,15 +406,17 @@ class Pending:
 
 def pending(stored: Any) -> Pending | None:
     """Returns the stored value, or None if it cannot be read."""
-    if not isinstance(stored, Mapping):
-        return None
     try:
-        unsaid = tuple(str(stem) for stem in stored["unsaid"])
-        return Pending(
-            str(stored["topic"]), str(stored["message"]), int(stored["exchange"]), stored["active"] is True, unsaid
-        )
-    except (KeyError, TypeError, ValueError):
+        return _validator().validate_python(stored)
+    except ValueError:
         return None
+
+
+@cache
+def _validator() -> TypeAdapter[Pending]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Pending)
 
 
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:

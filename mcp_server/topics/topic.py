@@ -8,10 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_server.model import SourceFile
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 MOST_PAYLOADS = 3
 """Payloads of webhooks that a topic keeps."""
@@ -118,13 +122,17 @@ class Activations:
     def from_json(cls, stored: Any) -> Activations:
         """Returns the stored activations; empty if they cannot be read."""
         try:
-            return cls(
-                {str(name): _activation(str(name), one) for name, one in stored["topics"].items()},
-                tuple(Correction(str(c["topic"]), str(c["hint"]), int(c["turn"])) for c in stored["corrections"]),
-                tuple(map(str, stored["ahead"])),
-            )
+            topics = {name: {**one, "name": name} for name, one in stored["topics"].items()}
+            return _validator().validate_python({**stored, "topics": topics})
         except (AttributeError, KeyError, TypeError, ValueError):
             return cls()
+
+
+@cache
+def _validator() -> TypeAdapter[Activations]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Activations)
 
 
 PIECE = 1_000_000
@@ -155,19 +163,6 @@ def _again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
         manual=known.manual,
         people=tuple(dict.fromkeys((*known.people, *new.people))),
         payloads=(*known.payloads, *new.payloads)[-MOST_PAYLOADS:],
-    )
-
-
-def _activation(name: str, stored: Any) -> TopicActivation:
-    return TopicActivation(
-        name=name,
-        fired=int(stored["fired"]),
-        by=str(stored["by"]),
-        score=None if stored["score"] is None else float(stored["score"]),
-        manual=stored["manual"] is True,
-        off=stored["off"] is True,
-        people=tuple(map(str, stored["people"])),
-        payloads=tuple(Payload(str(p["sender"]), str(p["at"]), str(p["text"])) for p in stored["payloads"]),
     )
 
 

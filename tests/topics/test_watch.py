@@ -106,7 +106,7 @@ async def test_what_the_user_switches_stays_as_it_is(memory: Memory) -> None:
     await switch(memory, "tea", "s", on=False)
     await say(memory, "tea, tea, tea")
     assert await active(memory) == {}
-    assert (await list_topics(memory, "s")).as_dict()["topics"][-1]["state"] in ("off", "waiting")
+    assert (await list_topics(memory, "s")).topics[-1].state in ("off", "waiting")
     assert "**active**" not in (await list_topics(memory, "s")).markdown
     with pytest.raises(NotFound, match=r"no topic 'tee'; did you mean 'tea'\? \(topics list\)"):
         await switch(memory, "tee", "s", on=True)
