@@ -8,14 +8,13 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    examples,
-    json_option,
+    group,
     moment,
-    print_json,
     print_list,
     print_result,
     print_table,
     print_text,
+    printed_as_json,
     progress,
     say_not_applied,
     with_memory,
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 SHOWN_FILES = 20
 
 
-def _print_joined(name: str, done: Joined | None, as_json: bool) -> None:
+def _print_joined(name: str, done: Joined | None) -> None:
     """Prints the result of a merge; None is a branch without changes."""
-    if as_json:
-        print_json(done)
-    elif done is None:
+    if printed_as_json(done):
+        return
+    if done is None:
         click.echo(f"{name} had nothing of its own; it is gone")
     else:
         more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
@@ -47,33 +46,30 @@ def _print_joined(name: str, done: Joined | None, as_json: bool) -> None:
             click.echo(f"tagged {done.tag}; taken back file by file: context-manager recover PATH@{done.commit[:10]}~1")
 
 
-@click.group("explore", epilog=examples("explore create tidy-up", "explore list", "explore merge tidy-up --apply"))
+@group("explore", "explore create tidy-up", "explore list", "explore merge tidy-up --apply")
 def explore_command() -> None:
     """Try a change of the memory on a branch, in a folder of its own; it is merged or dropped within a week."""
 
 
 @explore_command.command("create")
 @click.argument("name")
-@json_option
-def create(name: str, as_json: bool) -> None:
+def create(name: str) -> None:
     """Begin an exploration of the current memory."""
     from mcp_server.history import explore
 
     made = with_memory(lambda memory: explore.create(memory, name))
     said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on"
     keep = f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop"
-    print_result(made, f"{said}\n{keep}", as_json)
+    print_result(made, f"{said}\n{keep}")
 
 
 @explore_command.command("list")
-@json_option
-def explore_list(as_json: bool) -> None:
+def explore_list() -> None:
     """List the explorations, oldest first."""
     from mcp_server.history.explore import explorations
 
     print_list(
         with_memory(explorations),
-        as_json,
         "No explorations. Begin one: context-manager explore create NAME",
         ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder"),
         lambda one: (
@@ -86,37 +82,32 @@ def explore_list(as_json: bool) -> None:
 @explore_command.command("merge")
 @click.argument("name")
 @apply_option
-@json_option
-def explore_merge(name: str, apply: bool, as_json: bool) -> None:
+def explore_merge(name: str, apply: bool) -> None:
     """Merge its changes into the memory, and end it."""
     from mcp_server.history import explore
 
     if apply:
-        _print_joined(name, with_memory(lambda memory: explore.merge(memory, name)), as_json)
+        _print_joined(name, with_memory(lambda memory: explore.merge(memory, name)))
     else:
-        _show_change("explore", name, "merge", as_json)
+        _show_change("explore", name, "merge")
 
 
 @explore_command.command("drop")
 @click.argument("name")
 @apply_option
-@json_option
-def explore_drop(name: str, apply: bool, as_json: bool) -> None:
+def explore_drop(name: str, apply: bool) -> None:
     """End it; a tag keeps its changes."""
     from mcp_server.history import explore
 
     if not apply:
-        _show_change("explore", name, "drop", as_json)
+        _show_change("explore", name, "drop")
         return
     done = with_memory(lambda memory: explore.drop(memory, name))
     kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
-    print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}", as_json)
+    print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
 
 
-@click.group(
-    "reconstruct",
-    epilog=examples("reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply"),
-)
+@group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
 def reconstruct_command() -> None:
     """Derive all knowledge again from the conversations, on a branch beside the memory; compare, merge or drop it.
 
@@ -131,10 +122,7 @@ def reconstruct_command() -> None:
 )
 @click.option("--model", metavar="MODEL", help="By this model of the configured LLM (llm.provider).")
 @click.option("--no-model", is_flag=True, help="By rules, also if an LLM is configured.")
-@json_option
-def reconstruct_create(
-    name: str, extractors: tuple[str, ...], model: str | None, no_model: bool, as_json: bool
-) -> None:
+def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None, no_model: bool) -> None:
     """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
@@ -149,18 +137,16 @@ def reconstruct_create(
     made = with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
     said = f"{made.conversations} conversations read by {made.by}: {made.lines} lines found; {made.before} were there"
     next_step = f"Compare: context-manager reconstruct compare {name}; then reconstruct merge {name}, or drop {name}"
-    print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]), as_json)
+    print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]))
 
 
 @reconstruct_command.command("list")
-@json_option
-def reconstruct_list(as_json: bool) -> None:
+def reconstruct_list() -> None:
     """List the reconstructions, oldest first."""
     from mcp_server.knowledge.reconstruct import reconstructions
 
     print_list(
         with_memory(reconstructions),
-        as_json,
         "No reconstructions. Make one: context-manager reconstruct create NAME",
         ("name", "made (UTC)", "conversations", "lines", "by"),
         lambda one: (one.name, moment(one.made), one.conversations, one.lines, one.by),
@@ -170,8 +156,7 @@ def reconstruct_list(as_json: bool) -> None:
 
 @reconstruct_command.command("compare")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option
-def compare(names: tuple[str, ...], as_json: bool) -> None:
+def compare(names: tuple[str, ...]) -> None:
     """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
     from mcp_server.knowledge.reconstruct import compare as action
 
@@ -180,8 +165,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
             return await action(memory, names)
 
     found = with_memory(act)
-    if as_json:
-        print_json(found)
+    if printed_as_json(found):
         return
     rows = [
         (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
@@ -203,33 +187,31 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
 @reconstruct_command.command("merge")
 @click.argument("name")
 @apply_option
-@json_option
-def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
+def reconstruct_merge(name: str, apply: bool) -> None:
     """Merge it into the memory, and end it. Later edits stay."""
     from mcp_server.knowledge import reconstruct
 
     if apply:
-        _print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)), as_json)
+        _print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)))
     else:
-        _show_change("reconstruct", name, "merge", as_json)
+        _show_change("reconstruct", name, "merge")
 
 
 @reconstruct_command.command("drop")
 @click.argument("name")
 @apply_option
-@json_option
-def reconstruct_drop(name: str, apply: bool, as_json: bool) -> None:
+def reconstruct_drop(name: str, apply: bool) -> None:
     """Delete it. It can be made again."""
     from mcp_server.knowledge import reconstruct
 
     if apply:
         with_memory(lambda memory: reconstruct.drop(memory, name))
-        print_result({"dropped": name}, f"{name} is dropped", as_json)
+        print_result({"dropped": name}, f"{name} is dropped")
     else:
-        _show_change("reconstruct", name, "drop", as_json)
+        _show_change("reconstruct", name, "drop")
 
 
-def _show_change(command: str, name: str, verb: str, as_json: bool) -> None:
+def _show_change(command: str, name: str, verb: str) -> None:
     """Prints what a merge or drop would affect. Raises NotFound if there is no such branch."""
     from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
     from mcp_server.knowledge.reconstruct import branch_of, reconstructions
@@ -242,8 +224,7 @@ def _show_change(command: str, name: str, verb: str, as_json: bool) -> None:
         return next(one for one in await reconstructions(memory) if one.name == name)
 
     found = with_memory(ask)
-    if as_json:
-        print_json({"branch": found, "change": verb, "applied": False})
+    if printed_as_json({"branch": found, "change": verb, "applied": False}):
         return
     if isinstance(found, Exploration):
         own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"

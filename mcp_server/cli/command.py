@@ -125,38 +125,76 @@ def limit_option(default: int, about: str, most: int | None = None) -> Callable[
     return click.option("--limit", type=click.IntRange(1, most), default=default, show_default=True, help=about)
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
+def _keep_json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[__name__] = value
 
 
-def print_result(value: object, text: str, as_json: bool) -> None:
-    """Prints `value` as JSON if that was asked for, otherwise `text`."""
-    if as_json:
+JSON = click.Option(["--json"], is_flag=True, expose_value=False, callback=_keep_json, help="Print JSON for a program.")
+
+
+class Command(click.Command):
+    """A command with the option `--json`, which the functions below look up."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.append(JSON)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def command(name: str, *shown: str, more: str = "") -> Callable[[Callable[..., Any]], Command]:
+    """Returns a decorator for a command with `--json`. Its help ends with the examples `shown`, and with `more`."""
+    return click.command(name, cls=Command, epilog=examples(*shown) + more if shown else None)
+
+
+def group(name: str, *shown: str, **settings: Any) -> Callable[[Callable[..., Any]], Group]:
+    """Returns a decorator for a group of commands with `--json`. Its help ends with the examples `shown`."""
+    return click.group(name, cls=Group, epilog=examples(*shown), **settings)
+
+
+def as_json() -> bool:
+    """Returns whether the command was called with `--json`."""
+    return bool(click.get_current_context().meta.get(__name__))
+
+
+def printed_as_json(value: object) -> bool:
+    """Prints `value` as JSON if that was asked for, and returns whether it was."""
+    if as_json():
         print_json(value)
-    else:
+    return as_json()
+
+
+def print_result(value: object, text: str) -> None:
+    """Prints `value` as JSON if that was asked for, otherwise `text`."""
+    if not printed_as_json(value):
         print_text(text)
 
 
 def print_list(
-    found: Sequence[T],
-    as_json: bool,
-    empty: str,
-    columns: Sequence[str],
-    row: Callable[[T], Sequence[object]],
-    **table: Any,
+    found: Sequence[T], empty: str, columns: Sequence[str], row: Callable[[T], Sequence[object]], **table: Any
 ) -> None:
     """Prints a list: as JSON, as the sentence `empty` if it has no entry, or as a table with a row for each entry."""
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo(empty)
-    else:
+    if printed_as_json(found):
+        return
+    if found:
         print_table(columns, [row(one) for one in found], **table)
+    else:
+        click.echo(empty)
 
 
 def say_not_applied(command: str, options: str = "") -> None:
     """Prints how to carry out a change that was only shown. `options` come after `--apply`."""
-    click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply{options}")
+    hint(f"Nothing was changed yet; do it with: context-manager {command} --apply{options}")
+
+
+def hint(text: str) -> None:
+    """Prints a text for people, which `--json` leaves out."""
+    if not as_json():
+        print_text(text)
 
 
 def print_json(value: object) -> None:

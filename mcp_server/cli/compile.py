@@ -18,14 +18,14 @@ from rich.panel import Panel
 from rich.text import Text
 
 from mcp_server.cli.command import (
+    as_json,
     caller,
+    command,
     console,
-    examples,
-    json_option,
-    plain,
     print_facts,
     print_json,
     print_table,
+    printed_as_json,
     visible,
     with_memory,
 )
@@ -34,24 +34,21 @@ if TYPE_CHECKING:
     from mcp_server.demo.run import Step
 
 
-@click.command(
-    "compile", epilog=examples("compile 'What is left to do?' --explain", "compile 'Write to the bank' --budget 2000")
-)
+@command("compile", "compile 'What is left to do?' --explain", "compile 'Write to the bank' --budget 2000")
 @click.argument("message", required=False)
 @click.option("--session", help="The conversation that the message belongs to.")
 @click.option("--project", help="As from this project (default: the session's, else the folder's own).")
 @click.option("--budget", type=int, help="Tokens (default: context_compiler.token_budget).")
 @click.option("--explain", is_flag=True, help="Show where the budget went, what is in, what is out and why.")
-@json_option
 def compile_command(
-    message: str | None, session: str | None, project: str | None, budget: int | None, explain: bool, as_json: bool
+    message: str | None, session: str | None, project: str | None, budget: int | None, explain: bool
 ) -> None:
     """Print the context for MESSAGE, exactly; without one, for the session's last user turn."""
     from mcp_server.context.compile import CompileRequest, compile_context
 
     request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)
     compiled = with_memory(lambda memory: compile_context(memory, request, caller()), fresh=True)
-    if as_json:
+    if as_json():
         receipt = compiled.receipt_json()
         print_json({"text": compiled.text, "sha256": compiled.sha256, "tokens": compiled.tokens, "receipt": receipt})
     elif explain:
@@ -165,12 +162,11 @@ def _percent(tokens: int, receipt: Mapping[str, Any]) -> str:
 PICTURE_COLUMNS = 92
 
 
-@click.command("demo")
+@command("demo")
 @click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--ask", help="The message to compile a context for.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the before-and-after here.")
-@json_option
-def demo_command(file: Path | None, ask: str | None, svg: Path | None, as_json: bool) -> None:
+def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
     """Show the main job, from nothing: import, serve, observe, search, remember, compile, and why.
 
     FILE is a conversation or a folder of notes of your own; without it, the package's own conversation is used. The
@@ -184,16 +180,16 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None, as_json: 
     kept = resolve_workspace(option, {}) if option else None
     with tempfile.TemporaryDirectory(prefix="context-manager-demo-", ignore_cleanup_errors=True) as folder:
         workspace = kept or Path(folder) / "memory"
-        steps = anyio.run(_run, workspace, file, ask, as_json)
+        steps = anyio.run(_run, workspace, file, ask)
     if svg is not None:
         svg.write_text(picture(steps), encoding="utf-8")
-    if as_json:
-        print_json([plain(step) for step in steps])
-    elif kept is None:
+    if printed_as_json(steps):
+        return
+    if kept is None:
         click.echo("\nThis memory was temporary. To begin one of your own: context-manager init")
 
 
-async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: bool) -> list[Step]:
+async def _run(workspace: Path, file: Path | None, ask: str | None) -> list[Step]:
     from mcp_server.app import catch_up, open_memory
     from mcp_server.demo.run import demo
 
@@ -201,7 +197,7 @@ async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: boo
     done = []
     async for step in steps:
         done.append(step)
-        if not as_json:
+        if not as_json():
             _show(len(done), step)
     return done
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcp_server.cli.command import (
+    as_json,
     caller,
-    examples,
-    json_option,
+    command,
     print_facts,
-    print_json,
     print_result,
     print_table,
     print_text,
+    printed_as_json,
     with_memory,
 )
 from mcp_server.text.prose import counted
@@ -35,17 +35,16 @@ LOOKED_BACK = 5_000
 SHOWN = 12
 
 
-@click.command("last", epilog=examples("last", "last --watch", "last --session ses_1f2e --json"))
+@command("last", "last", "last --watch", "last --session ses_1f2e --json")
 @click.option("--session", help="Of this conversation (default: of any).")
 @click.option("--watch", is_flag=True, help="Show each decision when it is made, until Ctrl+C.")
-@json_option
-def last_command(session: str | None, watch: bool, as_json: bool) -> None:
+def last_command(session: str | None, watch: bool) -> None:
     """Show the exact text that was last added to a prompt, and why; what its session got before; and why nothing was
     added since."""
     from mcp_server.storage import logs
 
     if watch:
-        _watch(session, as_json)
+        _watch(session)
         return
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
@@ -57,8 +56,7 @@ def last_command(session: str | None, watch: bool, as_json: bool) -> None:
     last = records[added[0]] if added else None
     since = records[: added[0]] if added else records
     earlier = [records[number] for number in added[1:] if last and records[number].get("session") == last["session"]]
-    if as_json:
-        print_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]})
+    if printed_as_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]}):
         return
     if last is not None:
         _draw(last)
@@ -73,7 +71,7 @@ def last_command(session: str | None, watch: bool, as_json: bool) -> None:
     _list("nothing was added", since)
 
 
-def _watch(session: str | None, as_json: bool) -> None:
+def _watch(session: str | None) -> None:
     """Prints each new record of the log: a line and the added text, or one line of JSON."""
     from mcp_server.storage import logs
 
@@ -82,7 +80,7 @@ def _watch(session: str | None, as_json: bool) -> None:
         async for record in logs.follow(memory.files, "injection"):
             if session is not None and record.get("session") != session:
                 continue
-            if as_json:
+            if as_json():
                 click.echo(json.dumps(record))
                 continue
             print_text(_line(record))
@@ -175,25 +173,24 @@ def duration_of(context: click.Context, parameter: click.Parameter, value: str |
     return timedelta(days=days, hours=hours, minutes=minutes)
 
 
-@click.command("pause", epilog=examples("pause --for 2h", "pause --here", "pause --end"))
+@command("pause", "pause --for 2h", "pause --here", "pause --end")
 @click.option("--project", help="Only in this project.")
 @click.option("--here", is_flag=True, help="Only in the project of this folder.")
 @click.option(
     "--for", "duration", metavar="TIME", callback=duration_of, help="How long: 30m, 2h, 1d (default: until --end)."
 )
 @click.option("--end", is_flag=True, help="Add to prompts again: end this pause, or all of them.")
-@json_option
-def pause_command(project: str | None, here: bool, duration: timedelta | None, end: bool, as_json: bool) -> None:
+def pause_command(project: str | None, here: bool, duration: timedelta | None, end: bool) -> None:
     """Add nothing to prompts, everywhere or in one project. Conversations are still recorded."""
     if not end:
-        _pause(project, here, duration, as_json)
+        _pause(project, here, duration)
     elif duration is not None:
         raise click.UsageError("--end ends a pause at once; leave out --for")
     else:
-        _resume(project, here, as_json)
+        _resume(project, here)
 
 
-def _pause(project: str | None, here: bool, duration: timedelta | None, as_json: bool) -> None:
+def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
     from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> Pause:
@@ -203,7 +200,7 @@ def _pause(project: str | None, here: bool, duration: timedelta | None, as_json:
 
     made = with_memory(act)
     end = "" if made.until else "; `context-manager pause --end` ends it"
-    print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}", as_json)
+    print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
 
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
@@ -224,7 +221,7 @@ async def chosen(memory: Memory, project: str | None, here: bool) -> Project | N
     return found
 
 
-def _resume(project: str | None, here: bool, as_json: bool) -> None:
+def _resume(project: str | None, here: bool) -> None:
     from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
@@ -237,4 +234,4 @@ def _resume(project: str | None, here: bool, as_json: bool) -> None:
     said = said or ["nothing was paused there" if project or here else "nothing was paused"]
     said += [f"still {one.words}" for one in left]
     said += [] if switched_on else ["nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set"]
-    print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said), as_json)
+    print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said))

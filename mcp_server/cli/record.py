@@ -14,9 +14,8 @@ import click
 from mcp_server.cli.command import (
     caller,
     choice_option,
-    examples,
+    command,
     folder,
-    json_option,
     memory_exists,
     print_list,
     print_result,
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
 FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
 
 
-@click.command(
-    "import", epilog=examples("import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
-)
+@command("import", "import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @choice_option(
     "--format",
@@ -53,9 +50,8 @@ FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memor
 @click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
 @click.option("--anew", is_flag=True, help="Also read files that have not changed since they were imported.")
 @click.option("--merge", is_flag=True, help="An export: add the conversations and files that are missing here.")
-@json_option
 def import_command(
-    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, merge: bool, as_json: bool
+    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, merge: bool
 ) -> None:
     """Import a file or a folder: conversations, notes, or what `export` wrote.
 
@@ -76,7 +72,7 @@ def import_command(
             imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
         with working("Indexing …"):
             with_memory(catch_up)
-        print_result(imported, imported.markdown, as_json)
+        print_result(imported, imported.markdown)
         return
 
     async def act(memory: Memory) -> ImportReport | Restored:
@@ -93,15 +89,14 @@ def import_command(
         return report
 
     report = with_memory(act, if_missing="create")
-    print_result(report, report.markdown, as_json)
+    print_result(report, report.markdown)
     if isinstance(report, ImportReport) and report.nothing_read:
         click.get_current_context().exit(1)
 
 
-@click.command("export", epilog=examples("export memory.zip", "export /media/usb/memory", "import memory.zip"))
+@command("export", "export memory.zip", "export /media/usb/memory", "import memory.zip")
 @click.argument("target", type=click.Path(path_type=Path))
-@json_option
-def export_command(target: Path, as_json: bool) -> None:
+def export_command(target: Path) -> None:
     """Write the whole memory to TARGET, a new folder or a .zip, which `import` reads.
 
     It has all files, the state and the history, so that a memory moves to another machine, to a team's PostgreSQL, or
@@ -116,7 +111,7 @@ def export_command(target: Path, as_json: bool) -> None:
         done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
     left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
     said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"
-    print_result(done, "\n".join((said, *left_out)), as_json)
+    print_result(done, "\n".join((said, *left_out)))
 
 
 def given_or_piped(argument: str | None, name: str) -> str:
@@ -139,10 +134,11 @@ def given_or_piped(argument: str | None, name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-@click.command(
+@command(
     "init",
-    epilog=examples("init", "--workspace ~/work-memory init")
-    + """
+    "init",
+    "--workspace ~/work-memory init",
+    more="""
 
 \b
 Completion in your shell (add the line to ~/.bashrc or ~/.zshrc):
@@ -153,8 +149,7 @@ In fish:
     > ~/.config/fish/completions/context-manager.fish""",
 )
 @click.option("--adopt", is_flag=True, help="Also in a folder with other files or a git repository.")
-@json_option
-def init_command(adopt: bool, as_json: bool) -> None:
+def init_command(adopt: bool) -> None:
     """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
 
     place, existed = folder(), memory_exists()
@@ -166,7 +161,7 @@ def init_command(adopt: bool, as_json: bool) -> None:
     made = "Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE"
     made = f"Created the memory in {place}.\n{made}"
     said = f"The memory in {place} exists already; nothing was changed." if existed else made
-    print_result({"workspace": place, "created": not existed}, said, as_json)
+    print_result({"workspace": place, "created": not existed}, said)
 
 
 def time_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -177,10 +172,7 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z") from None
 
 
-@click.command(
-    "observe",
-    epilog=examples("observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"),
-)
+@command("observe", "observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt")
 @click.argument("content", required=False)
 @choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
 @click.option("--session", help="The conversation (default: a new one).")
@@ -198,8 +190,7 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--channel", help="Where it was said (default: context-manager).")
 @click.option("--context-tokens", type=click.IntRange(0), help="Tokens in the client's context, as the client says.")
 @click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
-@json_option
-def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
+def observe_command(content: str | None, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
     from mcp_server.conversations.observe import NewTurn, observe
 
@@ -208,18 +199,16 @@ def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
         raise Invalid("there is nothing to record: CONTENT is empty")
 
     done = with_memory(lambda memory: observe(memory, turn, caller()), if_missing="create")
-    print_result(done, done.markdown, as_json)
+    print_result(done, done.markdown)
 
 
 KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
 
 
-@click.command(
+@command(
     "remember",
-    epilog=examples(
-        "remember 'Ana is allergic to nuts.' --kind person",
-        "remember 'Deploy on Tuesdays.' --kind rule --project global",
-    ),
+    "remember 'Ana is allergic to nuts.' --kind person",
+    "remember 'Deploy on Tuesdays.' --kind rule --project global",
 )
 @click.argument("content", required=False)
 @choice_option(
@@ -237,8 +226,7 @@ KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project",
 )
 @click.option("--old-text", help="The text that `edit` replaces.")
 @click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
-@json_option
-def remember_command(content: str | None, as_json: bool, **options: Any) -> None:
+def remember_command(content: str | None, **options: Any) -> None:
     """Write CONTENT (or standard input) into the file of its kind, and show the change."""
     from mcp_server.app import catch_up
     from mcp_server.context import briefs
@@ -254,15 +242,14 @@ def remember_command(content: str | None, as_json: bool, **options: Any) -> None
         return done
 
     done = with_memory(act, if_missing="create")
-    print_result(done, done.markdown, as_json)
+    print_result(done, done.markdown)
 
 
-@click.command("anchor", epilog=examples("anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off"))
+@command("anchor", "anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off")
 @click.argument("item", required=False)
 @click.option("--note", help="Why it is kept.")
 @click.option("--off", is_flag=True, help="Remove the anchor.")
-@json_option
-def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool) -> None:
+def anchor_command(item: str | None, note: str | None, off: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
     from mcp_server.knowledge.anchor import anchor, anchors
 
@@ -272,11 +259,11 @@ def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool)
     if item is not None:
         done = with_memory(lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create")
         said = {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed}
-        print_result(said, done.markdown, as_json)
+        print_result(said, done.markdown)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
     held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in with_memory(listed)]
     columns = ("anchor", "kind", "since", "note")
     row = itemgetter("item", "kind", "at", "note")
-    print_list(held, as_json, "Nothing is anchored. (anchor ITEM)", columns, row)
+    print_list(held, "Nothing is anchored. (anchor ITEM)", columns, row)

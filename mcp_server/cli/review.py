@@ -10,11 +10,12 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    examples,
-    json_option,
+    as_json,
+    command,
     moment,
     print_json,
     print_text,
+    printed_as_json,
     visible,
     with_memory,
 )
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-@click.command(
-    "forget", epilog=examples("forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
-)
+@command("forget", "forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
 @click.argument("text", required=False)
 @click.option("--turn", help="One message: SESSION#NUMBER; `session show` lists them.")
 @click.option("--session", help="A whole conversation.")
@@ -37,10 +36,7 @@ if TYPE_CHECKING:
 @click.option("--secrets", is_flag=True, help="All stored secrets; `doctor --secrets` lists them.")
 @apply_option
 @click.option("--history", is_flag=True, help="Also rewrite git's history, after a backup next to the workspace.")
-@json_option
-def forget_command(
-    text: str | None, lines: str | None, apply: bool, history: bool, as_json: bool, **options: Any
-) -> None:
+def forget_command(text: str | None, lines: str | None, apply: bool, history: bool, **options: Any) -> None:
     """Delete TEXT (or a message, a conversation, a file) and all copies of it.
 
     Without --apply, shows every copy and what would happen to it. `forget --apply` without a target, or the next start
@@ -65,11 +61,11 @@ def forget_command(
 
     with working("Looking for copies …" if not apply else "Forgetting …"):
         done = with_memory(act)
-    if as_json:
-        print_json(done[0] if not nothing_named else done)
-    elif not done:
+    if printed_as_json(done[0] if not nothing_named else done):
+        return
+    if not done:
         click.echo("No deletion was interrupted; there is nothing to finish.")
-    for receipt in () if as_json else done:
+    for receipt in done:
         print_text(as_text(receipt, history, ADD_HISTORY))
         if not (receipt.done or receipt.nothing):
             click.echo("Nothing is deleted yet. Add --apply to do it.")
@@ -84,14 +80,13 @@ def _range(lines: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2] or found[1])
 
 
-@click.command("approve", epilog=examples("approve", "approve ID --apply", "approve --all --reject --apply"))
+@command("approve", "approve", "approve ID --apply", "approve --all --reject --apply")
 @click.argument("proposal", required=False)
 @click.option("--all", "every", is_flag=True, help="All proposals, instead of one.")
 @click.option("--reject", is_flag=True, help="Delete the proposal instead of writing it.")
 @apply_option
 @click.option("--anyway", is_flag=True, help="Also if the file has changed since.")
-@json_option
-def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool, as_json: bool) -> None:
+def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool) -> None:
     """Show what agents want to write into identity and topics; accept or reject it."""
     from mcp_server.knowledge import review as actions
 
@@ -119,8 +114,7 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
         return found, done
 
     found, done = with_memory(act)
-    if as_json:
-        print_json({"proposals": found, "done": done})
+    if printed_as_json({"proposals": found, "done": done}):
         return
     if not found:
         click.echo("Nothing waits for approval.")
@@ -140,9 +134,8 @@ KEYS = "[k]eep  [e]dit  [m]ove  [f]orget  [s]kip  keep [a]ll  [q]uit"
 PROPOSAL_KEYS = "[k]eep (write it)  [f]orget (delete it)  [s]kip  [q]uit"
 
 
-@click.command("review", epilog=examples("review"))
-@json_option
-def review_command(as_json: bool) -> None:
+@command("review", "review")
+def review_command() -> None:
     """Go through new lines of the pages, and what agents propose, one key each.
 
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
@@ -157,7 +150,7 @@ def review_command(as_json: bool) -> None:
         ]
         return {"lines": lines, "proposals": await review.waiting(memory)}
 
-    if as_json:
+    if as_json():
         print_json(with_memory(listed))
         return
     if not sys.stdin.isatty():

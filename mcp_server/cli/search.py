@@ -9,13 +9,12 @@ import click
 from mcp_server.cli.command import (
     caller,
     choice_option,
-    examples,
-    json_option,
+    command,
     limit_option,
     moment,
-    print_json,
     print_result,
     print_table,
+    printed_as_json,
     with_memory,
 )
 from mcp_server.model import Category
@@ -23,11 +22,11 @@ from mcp_server.model import Category
 CATEGORIES = get_args(Category)
 
 
-@click.command(
+@command(
     "search",
-    epilog=examples(
-        "search 'pump seal'", "search '\"winter berth\" -price since:2026-01-01'", "search boiler --session ses_1f2e"
-    ),
+    "search 'pump seal'",
+    "search '\"winter berth\" -price since:2026-01-01'",
+    "search boiler --session ses_1f2e",
 )
 @click.argument("query")
 @limit_option(10, "Passages at most.", 100)
@@ -42,8 +41,7 @@ CATEGORIES = get_args(Category)
 @click.option("--project", help="As from this project (default: the folder's own).")
 @click.option("--since", help="Only what is as new as this date.")
 @click.option("--until", help="Only what is as old as this date.")
-@json_option
-def search_command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
+def search_command(query: str, project: str | None, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
     from mcp_server.conversations.projects import project_asked
     from mcp_server.memory import Memory
@@ -54,8 +52,7 @@ def search_command(query: str, project: str | None, as_json: bool, **options: An
         return await search(memory, SearchRequest(query=query, project=found, **options), max_tokens=1_000_000)
 
     answer = with_memory(ask, fresh=True)
-    if as_json:
-        print_json(answer)
+    if printed_as_json(answer):
         return
     for note in answer.notes:
         click.echo(note, err=True)
@@ -75,15 +72,14 @@ def search_command(query: str, project: str | None, as_json: bool, **options: An
     print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
 
 
-@click.command("read", epilog=examples("read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01"))
+@command("read", "read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01")
 @click.argument("path")
 @click.option("--start", type=click.IntRange(1), help="First line.")
 @click.option("--end", type=click.IntRange(1), help="Last line.")
 @click.option("--at", help="As it was at a commit, a tag or a date.")
-@json_option
-def read_command(path: str, start: int | None, end: int | None, at: str | None, as_json: bool) -> None:
+def read_command(path: str, start: int | None, end: int | None, at: str | None) -> None:
     """Print a file of the memory; PATH is as `search` shows it."""
     from mcp_server.conversations.read import read
 
     answer = with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
-    print_result(answer, answer.markdown, as_json)
+    print_result(answer, answer.markdown)

@@ -9,8 +9,9 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    examples,
-    json_option,
+    as_json,
+    group,
+    hint,
     limit_option,
     moment,
     plain,
@@ -19,6 +20,7 @@ from mcp_server.cli.command import (
     print_result,
     print_table,
     print_text,
+    printed_as_json,
     say_not_applied,
     with_memory,
 )
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from mcp_server.pressure.cold_records import ColdRecord
 
 
-@click.group("session", epilog=examples("session list --open", "session show ses_1f2e", "session drops --recoverable"))
+@group("session", "session list --open", "session show ses_1f2e", "session drops --recoverable")
 def session_command() -> None:
     """List, show and end conversations; list what left their contexts."""
 
@@ -37,8 +39,7 @@ def session_command() -> None:
 @session_command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
 @limit_option(50, "How many, newest first.")
-@json_option
-def session_list(open_only: bool, limit: int, as_json: bool) -> None:
+def session_list(open_only: bool, limit: int) -> None:
     """List the conversations, newest first."""
     from mcp_server.conversations.projects import names_of
     from mcp_server.conversations.sessions import list_sessions
@@ -50,7 +51,6 @@ def session_list(open_only: bool, limit: int, as_json: bool) -> None:
     rows, name = with_memory(ask, fresh=True)
     print_list(
         rows,
-        as_json,
         "No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE",
         ("session", "", "turns", "last (UTC)", "project", "title"),
         lambda one: (one.session, one.status, one.turns, moment(one.last_at), name(one.project), one.title),
@@ -67,8 +67,7 @@ def session_list(open_only: bool, limit: int, as_json: bool) -> None:
     is_flag=True,
     help="Also turns that are hidden because the session was wound back to a checkpoint.",
 )
-@json_option
-def show(session: str, everything: bool, as_json: bool) -> None:
+def show(session: str, everything: bool) -> None:
     """Show one conversation with its messages."""
     from mcp_server.conversations.sessions import SessionShown, everything_said, show_session
     from mcp_server.model import Turn
@@ -78,7 +77,7 @@ def show(session: str, everything: bool, as_json: bool) -> None:
         return found, await everything_said(memory, found)
 
     shown, said = with_memory(ask, fresh=True)
-    if as_json:
+    if as_json():
         turns = [{**plain(turn), "beside": beside} for turn, beside in said]
         print_json({**plain(shown), "turns": turns})
         return
@@ -99,8 +98,7 @@ def show(session: str, everything: bool, as_json: bool) -> None:
 
 @session_command.command("end")
 @click.argument("session")
-@json_option
-def end(session: str, as_json: bool) -> None:
+def end(session: str) -> None:
     """Close a conversation and commit its transcript."""
     from mcp_server.conversations.sessions import SessionEnded, end_session
     from mcp_server.knowledge.extract import extract_pending
@@ -113,23 +111,21 @@ def end(session: str, as_json: bool) -> None:
 
     ended = with_memory(act)
     commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
-    print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}", as_json)
+    print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}")
 
 
-@click.group("project", epilog=examples("project list", "project rename bakery ovens --apply"))
+@group("project", "project list", "project rename bakery ovens --apply")
 def project_command() -> None:
     """List, rename and merge projects. Transcripts keep their keys: only the map changes, and can be changed back."""
 
 
 @project_command.command("list")
-@json_option
-def project_list(as_json: bool) -> None:
+def project_list() -> None:
     """List the projects with their keys and numbers of conversations."""
     from mcp_server.conversations.projects import list_projects
 
     print_list(
         with_memory(list_projects),
-        as_json,
         "No projects yet: the first message from a project's folder makes one.",
         ("project", "conversations", "keys"),
         lambda one: (one.slug, one.sessions, ", ".join(one.keys)),
@@ -141,35 +137,33 @@ def project_list(as_json: bool) -> None:
 @click.argument("old")
 @click.argument("new")
 @apply_option
-@json_option
-def rename(old: str, new: str, apply: bool, as_json: bool) -> None:
+def rename(old: str, new: str, apply: bool) -> None:
     """Give OLD the name NEW; its folder moves along."""
     from mcp_server.conversations.projects import rename_project
 
     if not apply:
-        _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}", as_json)
+        _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}")
         return
     slug = with_memory(lambda memory: rename_project(memory, old, new))
-    print_result({"old": old, "new": slug}, f"{old} is now {slug}.", as_json)
+    print_result({"old": old, "new": slug}, f"{old} is now {slug}.")
 
 
 @project_command.command("merge")
 @click.argument("source")
 @click.argument("into")
 @apply_option
-@json_option
-def merge(source: str, into: str, apply: bool, as_json: bool) -> None:
+def merge(source: str, into: str, apply: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
     from mcp_server.conversations.projects import merge_projects
 
     if not apply:
-        _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}", as_json)
+        _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}")
         return
     done: object = with_memory(lambda memory: merge_projects(memory, source, into))
-    print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.", as_json)
+    print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")
 
 
-def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
+def _show_change(command: str, slug: str, change: str) -> None:
     """Prints what a change of a project would affect. Raises NotFound if there is no such project."""
     from mcp_server.conversations.projects import list_projects
     from mcp_server.errors import NotFound
@@ -177,11 +171,9 @@ def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
     known = {project.slug: project for project in with_memory(list_projects)}
     if slug not in known:
         raise NotFound(f"no project {slug!r} (project list shows: {', '.join(known) or 'none yet'})")
-    if as_json:
-        print_json({"project": known[slug], "change": change, "applied": False})
-    else:
-        click.echo(f"{change}: {counted(known[slug].sessions, 'conversation')}.")
-        say_not_applied(command)
+    said = f"{change}: {counted(known[slug].sessions, 'conversation')}."
+    print_result({"project": known[slug], "change": change, "applied": False}, said)
+    say_not_applied(command)
 
 
 @session_command.command("drops")
@@ -190,11 +182,10 @@ def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
 @click.option(
     "--recoverable", is_flag=True, help="Only what can be recovered, with the original texts, and until when."
 )
-@json_option
-def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) -> None:
+def drops_(session: str | None, limit: int, recoverable: bool) -> None:
     """List what left the live contexts, when and why, newest first."""
     if recoverable:
-        _cold_storage(session, limit, as_json)
+        _cold_storage(session, limit)
         return
     from mcp_server.pressure.cold import Drop, drops
     from mcp_server.pressure.health import mirror_note
@@ -206,7 +197,6 @@ def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) ->
     found, note = with_memory(ask)
     print_list(
         found,
-        as_json,
         "Nothing was dropped. (`status gauges` says how full the conversations are.)",
         ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"),
         lambda one: (
@@ -220,12 +210,10 @@ def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) ->
         right=("tokens",),
         whole=("chunk",),
     )
-    if as_json or not found:
-        return
     if back := next((one for one in found if one.recoverable), None):
-        click.echo(f"Bring one back: context-manager recover {back.chunk_id} --apply")
-    if note:
-        click.echo(note)
+        hint(f"Bring one back: context-manager recover {back.chunk_id} --apply")
+    if found and note:
+        hint(note)
 
 
 def _under(score: float, threshold: float | None) -> str:
@@ -233,7 +221,7 @@ def _under(score: float, threshold: float | None) -> str:
     return f" ≤ {threshold:.2f}" if threshold is not None and score <= threshold else ""
 
 
-def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
+def _cold_storage(session: str | None, limit: int) -> None:
     from mcp_server.pressure.cold import cold_records, one_line
     from mcp_server.pressure.health import mirror_note
 
@@ -243,8 +231,7 @@ def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
 
     records, note = with_memory(ask)
     tokens = sum(record.tokens for record in records)
-    if as_json:
-        print_json({"records": len(records), "tokens": tokens, "list": records[:limit]})
+    if printed_as_json({"records": len(records), "tokens": tokens, "list": records[:limit]}):
         return
     if not records:
         click.echo("Cold storage is empty.")

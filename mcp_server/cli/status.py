@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.command import (
-    examples,
-    json_option,
+    JSON,
+    as_json,
+    command,
+    group,
     print_facts,
     print_json,
     print_list,
     print_result,
     print_table,
     print_text,
+    printed_as_json,
     visible,
     with_memory,
     working,
@@ -43,18 +46,21 @@ VIEWS = {
 }
 
 
-@click.group(
+@group(
     "status",
+    "status",
+    "status gauges --notify-if-pct 0.5",
+    "status costs --days 7",
+    "status index --json",
     invoke_without_command=True,
-    epilog=examples("status", "status gauges --notify-if-pct 0.5", "status costs --days 7", "status index --json"),
+    params=[JSON],
 )
-@json_option
 @click.pass_context
-def status_command(context: click.Context, as_json: bool) -> None:
+def status_command(context: click.Context) -> None:
     """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
     if context.invoked_subcommand is None:
-        _report("all", None, as_json)
-    elif as_json:
+        _report("all", None)
+    elif as_json():
         raise click.UsageError(f"--json comes after the view: status {context.invoked_subcommand} --json")
 
 
@@ -62,21 +68,20 @@ for name, about in VIEWS.items():
 
     @status_command.command(name, help=about)
     @click.option("--session", help="Only this conversation.")
-    @json_option
-    def show(session: str | None, as_json: bool, view: str = name) -> None:
-        _report(view, session, as_json)
+    def show(session: str | None, view: str = name) -> None:
+        _report(view, session)
 
 
-def _report(view: str, session: str | None, as_json: bool) -> None:
+def _report(view: str, session: str | None) -> None:
     from mcp_server.pressure.health import health
     from mcp_server.status.status import StatusReport, status
 
     async def ask(memory: Memory) -> tuple[StatusReport, list[Health]]:
         report = await status(memory, view=view, session=session, max_tokens=100_000)
-        return report, await health(memory) if view == "all" and not as_json else []
+        return report, await health(memory) if view == "all" and not as_json() else []
 
     report, contexts = with_memory(ask, fresh=True)
-    print_result(report, report.markdown, as_json)
+    print_result(report, report.markdown)
     if contexts:
         click.echo("\n## How full the open conversations are\n")
     for one in contexts[:GAUGES_SHOWN]:
@@ -100,21 +105,19 @@ LONGEST_TITLE = 40
     metavar="SHARE",
     help="Say something only about those that are fuller, such as 0.5: for cron, which mails what is printed.",
 )
-@json_option
-def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> None:
+def gauges(session: str | None, notify_if_pct: float | None) -> None:
     """Show how full each open conversation's context is."""
     from mcp_server.pressure.health import health
 
     found = with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
-    if notify_if_pct is not None and not as_json:
+    if notify_if_pct is not None and not as_json():
         for one in found:
             print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
         return
     print_list(
         found,
-        as_json,
         "No conversation is open. (session list shows those that have ended.)",
         ("session", "live", "client's own", "chunks", "cold", "what comes next", "title"),
         lambda one: (
@@ -144,15 +147,14 @@ def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
 
 @status_command.command("costs")
 @click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="So far back.")
-@json_option
-def costs_(days: int, as_json: bool) -> None:
+def costs_(days: int) -> None:
     """Show the costs of LLM calls by purpose and day."""
     from mcp_server.llm.metered import costs
 
     found = with_memory(lambda memory: costs(memory, days))
-    if as_json:
-        print_json(found)
-    elif not found.days and found.provider == "none":
+    if printed_as_json(found):
+        return
+    if not found.days and found.provider == "none":
         click.echo("Nothing: no LLM is asked (llm.provider is none), and everything works without one.")
     elif not found.days:
         click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
@@ -191,8 +193,7 @@ def start_of(context: click.Context, parameter: click.Parameter, value: str | No
 @status_command.command("logs")
 @click.option("--session", help="Only of this conversation.")
 @click.option("--since", metavar="DATE", callback=start_of, help="From then on (UTC): 2026-03-01, yesterday, 7d.")
-@json_option
-def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
+def logs_(session: str | None, since: datetime | None) -> None:
     """Show why chunks were dropped, and what that saved.
 
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
@@ -206,9 +207,9 @@ def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
         return found, await mirror_note(memory, found.sessions)
 
     found, note = with_memory(ask)
-    if as_json:
-        print_json(found)
-    elif not any(found.lines.values()):
+    if printed_as_json(found):
+        return
+    if not any(found.lines.values()):
         click.echo(
             "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
         )
@@ -255,14 +256,13 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
 @click.option("--session", help="Of this conversation (default: the one with the latest message).")
 @click.option("--scores", "shown", flag_value="scores", help="Every item with its score and the terms of the score.")
 @click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
-@json_option
-def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
+def clarity(session: str | None, shown: str | None) -> None:
     """Show the subjects of a conversation, highest score first."""
     from mcp_server.relevance.clarity import COLUMNS, cells, view
 
     found = with_memory(lambda memory: view(memory, shown or "status", session))
-    if as_json or shown != "scores":
-        print_result(found, found.markdown, as_json)
+    if as_json() or shown != "scores":
+        print_result(found, found.markdown)
     elif not found.data["scores"]:
         click.echo("No items yet: a user's message names them.")
     else:
@@ -271,11 +271,10 @@ def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
         print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
 
 
-@click.command("doctor", epilog=examples("doctor", "doctor --secrets"))
+@command("doctor", "doctor", "doctor --secrets")
 @click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
 @click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
-@json_option
-def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
+def doctor_command(mending: bool, secrets: bool) -> None:
     """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
 
     Exits with 1 if an important check fails.
@@ -295,7 +294,7 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
             return (*await examine(memory), *chain)
 
     checks = with_memory(act)
-    if as_json:
+    if as_json():
         print_json(checks)
     else:
         _print_checks(checks)

@@ -10,14 +10,13 @@ import click
 
 from mcp_server.cli.command import (
     apply_option,
-    examples,
-    json_option,
+    group,
     print_facts,
-    print_json,
     print_list,
     print_result,
     print_table,
     print_text,
+    printed_as_json,
     with_memory,
 )
 
@@ -36,14 +35,21 @@ MOST_OUT = 12
 """Topics that stay out which are shown; --all shows every one."""
 
 
-@click.command("test")
+session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
+
+
+@group("topics", "topics list", "topics test 'write to the bank'", "topics tune --apply")
+def topics_command() -> None:
+    """List, try and tune the playbooks that are added automatically: the files in topics/."""
+
+
+@topics_command.command("test")
 @click.argument("message")
 @click.option("--output", "as_output", is_flag=True, help="As if an agent had said it.")
 @click.option("--file", "files", multiple=True, help="A file that the message's tools touched (for glob triggers).")
 @click.option("--text", "show_text", is_flag=True, help="Also print what would come into the context.")
 @click.option("--all", "show_all", is_flag=True, help="Show every topic that was considered.")
-@json_option
-def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool, show_all: bool, as_json: bool) -> None:
+def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool, show_all: bool) -> None:
     """Show which topics MESSAGE would activate, and why. Writes nothing.
 
     Where an LLM is set up, the gate asks it, as it would in a conversation.
@@ -53,8 +59,7 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
     direction: Direction = "output" if as_output else "input"
 
     found = with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
-    if as_json:
-        print_json(found)
+    if printed_as_json(found):
         return
     print_facts({"message": found.heard.text[:500]})
     print_text("\n".join(_shown(found, show_all=show_all)))
@@ -109,18 +114,9 @@ def _where(text: str, start: int, end: int) -> str:
     return f"{around}   at {start}–{end}" if end else ""
 
 
-session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
-
-
-@click.group("topics", epilog=examples("topics list", "topics test 'write to the bank'", "topics tune --apply"))
-def topics_command() -> None:
-    """List, try and tune the playbooks that are added automatically: the files in topics/."""
-
-
 @topics_command.command("list")
 @session_option
-@json_option
-def list_(session: str | None, as_json: bool) -> None:
+def list_(session: str | None) -> None:
     """List the topics with their triggers and states."""
     from mcp_server.errors import NotFound
     from mcp_server.relevance.clarity import session_meant
@@ -136,12 +132,10 @@ def list_(session: str | None, as_json: bool) -> None:
         return await list_topics(memory, meant)
 
     found = with_memory(ask)
-    if as_json:
-        print_json(found)
+    if printed_as_json(found):
         return
     print_list(
         found.topics,
-        as_json,
         "No topic yet. (topics/NAME.md in the memory's folder)",
         ("topic", "state", "set off by", "activation", "priority", "triggers"),
         lambda row: (
@@ -164,8 +158,7 @@ for verb, on, about in (
     @topics_command.command(verb, help=about)
     @click.argument("name")
     @session_option
-    @json_option
-    def switch_(name: str, session: str | None, as_json: bool, on: bool = on) -> None:
+    def switch_(name: str, session: str | None, on: bool = on) -> None:
         from mcp_server.relevance.clarity import session_meant
         from mcp_server.topics.listing import switch
 
@@ -173,10 +166,7 @@ for verb, on, about in (
             return await switch(memory, name, await session_meant(memory, session), on=on)
 
         done = with_memory(act)
-        print_result(done, done.markdown, as_json)
-
-
-topics_command.add_command(test)
+        print_result(done, done.markdown)
 
 
 USEFUL = {True: "yes", False: "no", None: ""}
@@ -186,8 +176,7 @@ USEFUL = {True: "yes", False: "no", None: ""}
 @click.option("--topic", help="Only of this topic.")
 @click.option("--session", help="Only of this conversation.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most decisions shown.")
-@json_option
-def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> None:
+def log(topic: str | None, session: str | None, limit: int) -> None:
     """List the last decisions about topics, newest first."""
     from mcp_server.topics.gate_log import decisions
 
@@ -201,7 +190,6 @@ def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> No
 
     print_list(
         with_memory(ask),
-        as_json,
         "No decision is logged. (`context-manager topics test MESSAGE` shows how one comes about)",
         ("at (UTC)", "topic", "", "score", "matched", "why", "useful"),
         lambda line: (
@@ -219,8 +207,7 @@ def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> No
 
 @topics_command.command("tune")
 @apply_option
-@json_option
-def tune(apply: bool, as_json: bool) -> None:
+def tune(apply: bool) -> None:
     """Propose thresholds that would have decided better.
 
     Writes nothing unless --apply is given.
@@ -228,8 +215,7 @@ def tune(apply: bool, as_json: bool) -> None:
     from mcp_server.topics.gate_log import tune as run
 
     found = with_memory(lambda memory: run(memory, apply=apply))
-    if as_json:
-        print_json(found)
+    if printed_as_json(found):
         return
     click.echo(f"{found.logged:,} decisions logged, {found.known:,} of them with a known use")
     for one in found.nuisances:
