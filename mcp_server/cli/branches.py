@@ -18,7 +18,6 @@ from mcp_server.cli.command import (
     progress,
     say_not_applied,
     with_memory,
-    working,
 )
 from mcp_server.text.prose import counted
 
@@ -161,7 +160,7 @@ def compare(names: tuple[str, ...]) -> None:
     from mcp_server.knowledge.reconstruct import compare as action
 
     async def act(memory: Memory) -> Comparison:
-        with working("Comparing …"):
+        with progress("Comparing"):
             return await action(memory, names)
 
     found = with_memory(act)

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,7 +17,6 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from mcp_server.memory import Memory
     from mcp_server.model import Caller
@@ -59,7 +57,7 @@ def with_memory(
             for note in memory.startup_notes:
                 click.echo(f"context-manager: {note}", err=True)
             if fresh:
-                with working("Reading what has changed …"):
+                with progress("Reading what has changed"):
                     await catch_up(memory)
             return await act(memory)
 
@@ -319,25 +317,6 @@ PATIENCE = 1.0
 """Seconds that may pass in silence."""
 
 
-@contextmanager
-def working(label: str) -> Iterator[None]:
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    status = Console(stderr=True).status(label)
-    timer = threading.Timer(PATIENCE, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
-
-
 class ShowProgress(Protocol):
     """Shows how much of a work is done."""
 
@@ -346,28 +325,28 @@ class ShowProgress(Protocol):
 
 @contextmanager
 def progress(title: str) -> Iterator[ShowProgress]:
-    """Gives a function to call with the progress; a bar appears when the first second is over."""
-    bars: list[Progress] = []
-    began = time.monotonic()
-    visible = sys.stderr.isatty()
+    """Shows on a terminal that work is going on, after the first second. Gives a function that shows how far it is."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, label="", /: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=None)
+    timer = threading.Timer(PATIENCE, bar.start)
+    timer.daemon = True
+    timer.start()
 
     def update(done: float, total: float, label: str = "", /) -> None:
-        if not visible or (not bars and time.monotonic() - began < PATIENCE):
-            return
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        if not bars:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            bars.append(Progress(*columns, console=Console(stderr=True), transient=True))
-            bars[0].start()
-            bars[0].add_task(title, total=total)
         shown = escape(label if len(label) <= 40 else "…" + label[-39:])
-        bars[0].update(bars[0].task_ids[0], completed=done, total=total, description=f"{title} [dim]{shown}[/dim]")
+        bar.update(task, completed=done, total=total, description=f"{title} [dim]{shown}[/dim]")
 
     try:
         yield update
     finally:
-        for bar in bars:
-            bar.stop()
+        timer.cancel()
+        timer.join()
+        bar.stop()

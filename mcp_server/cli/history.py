@@ -21,9 +21,9 @@ from mcp_server.cli.command import (
     print_result,
     print_table,
     printed_as_json,
+    progress,
     say_not_applied,
     with_memory,
-    working,
 )
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def sync_command(remote: str | None) -> None:
     from mcp_server.history.sync import Synced, sync
 
     async def act(memory: Memory) -> Synced:
-        with working("Bringing both copies together …"):
+        with progress("Bringing both copies together"):
             return await sync(memory, remote)
 
     done = with_memory(act)

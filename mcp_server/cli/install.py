@@ -25,7 +25,6 @@ from mcp_server.cli.command import (
     printed_as_json,
     progress,
     with_memory,
-    working,
 )
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.text.prose import counted
@@ -241,7 +240,7 @@ async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Laun
         else:
             click.echo(f"Tried it: it answers in {tried.seconds:.1f} s, with {len(tried.tools)} tools.")
             click.echo(planned.client.afterwards.format(title=planned.client.title))
-    with working("Indexing …"):
+    with progress("Indexing"):
         await catch_up(memory)
     report = await _history(memory, planned, machine, answer, fresh=planned.needed)
     await briefs.refresh(memory)  # the first window may open before any server
@@ -317,7 +316,7 @@ async def _history(
             tasks.start_soon(catch_up, memory)
             seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
             left = await _read_conversations(memory, machine.environ, seconds, bar)
-    with working("Indexing …"):
+    with progress("Indexing"):
         await catch_up(memory)
     if not as_json():
         print_text(report.markdown)

@@ -22,7 +22,6 @@ from mcp_server.cli.command import (
     printed_as_json,
     progress,
     with_memory,
-    working,
 )
 from mcp_server.text.prose import counted
 
@@ -154,7 +153,7 @@ def extract_command(session: str | None, names: tuple[str, ...], anew: bool, app
         with progress("Extracting") as show:
             done = await extract(memory, session, names, anew=anew, dry_run=not apply, show=show)
         if apply:
-            with working("Indexing …"):
+            with progress("Indexing"):
                 await catch_up(memory)
         return done
 
@@ -192,7 +191,7 @@ def condense_command(period: str, apply: bool) -> None:
     from mcp_server.knowledge.condense import Period, condense
 
     async def act(memory: Memory) -> Condensed:
-        with working("Condensing …"):
+        with progress("Condensing"):
             done = await condense(memory, cast(Period, period), dry_run=not apply)
             if apply:
                 await catch_up(memory)
@@ -246,7 +245,7 @@ def run(names: tuple[str, ...], due: bool) -> None:
         raise click.UsageError("name jobs (jobs list shows them), or give --due")
 
     async def act(memory: Memory) -> list[Ran]:
-        with working("Running jobs …"):
+        with progress("Running jobs"):
             return await run_due(memory, JOBS) if due else [await run_now(memory, JOBS, name) for name in names]
 
     done = with_memory(act, fresh=True)

@@ -21,7 +21,6 @@ from mcp_server.cli.command import (
     print_result,
     progress,
     with_memory,
-    working,
 )
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.errors import Invalid
@@ -68,23 +67,23 @@ def import_command(
 
         from mcp_server.app import import_memory as import_whole
 
-        with working("Importing …"):
+        with progress("Importing"):
             imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
-        with working("Indexing …"):
+        with progress("Indexing"):
             with_memory(catch_up)
         print_result(imported, imported.markdown)
         return
 
     async def act(memory: Memory) -> ImportReport | Restored:
         if format_name == "memory" or (format_name == "auto" and is_export(path)):
-            with working("Importing …"):
+            with progress("Importing"):
                 restored = await import_memory(memory, path)
                 await catch_up(memory)
             return restored
         with progress("Importing") as show:
             chosen = None if format_name == "auto" else cast(Format, format_name)
             report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=show)
-        with working("Indexing …"):
+        with progress("Indexing"):
             await catch_up(memory)
         return report
 
@@ -107,7 +106,7 @@ def export_command(target: Path) -> None:
     from mcp_server.app import export_memory
 
     place = target.expanduser().absolute()
-    with working("Exporting …"):
+    with progress("Exporting"):
         done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
     left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
     said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"

@@ -42,7 +42,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
     Without --apply, shows every copy and what would happen to it. `forget --apply` without a target, or the next start
     of a server, finishes a deletion that was interrupted.
     """
-    from mcp_server.cli.command import working
+    from mcp_server.cli.command import progress
     from mcp_server.forgetting.forget import finish, forget, plan_forget
     from mcp_server.forgetting.target import ForgetTarget
     from mcp_server.forgetting.words import ADD_HISTORY, as_text
@@ -59,7 +59,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
             return [await forget(memory, target, history=history)]
         return [await plan_forget(memory, target)]
 
-    with working("Looking for copies …" if not apply else "Forgetting …"):
+    with progress("Looking for copies" if not apply else "Forgetting"):
         done = with_memory(act)
     if printed_as_json(done[0] if not nothing_named else done):
         return

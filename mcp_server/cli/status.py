@@ -20,9 +20,9 @@ from mcp_server.cli.command import (
     print_table,
     print_text,
     printed_as_json,
+    progress,
     visible,
     with_memory,
-    working,
 )
 from mcp_server.cli.install import this_machine
 
@@ -287,7 +287,7 @@ def doctor_command(mending: bool, secrets: bool) -> None:
     async def act(memory: Memory) -> tuple[Check, ...]:
         for line in await repair(memory) if mending else ():
             click.echo(visible(f"repaired: {line}"), err=True)
-        with working("Looking …"):
+        with progress("Looking"):
             if secrets:
                 return (await examine_secrets(memory),)
             chain = await examine_chain(memory, machine) if memory.disk.here else ()

@@ -268,35 +268,24 @@ _INDENTED = re.compile(r"(?:\A|(?<=\n)[ \t]*\n)(?P<body>(?:(?: {4}|\t)[^\n]*\S[^
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 
 ALIASES: Mapping[str, str] = {
-    "py": "python",
-    "python3": "python",
-    "python2": "python",
-    "py3": "python",
-    "js": "javascript",
-    "jsx": "javascript",
-    "mjs": "javascript",
-    "node": "javascript",
-    "ts": "typescript",
-    "tsx": "typescript",
-    "sh": "shell",
-    "bash": "shell",
-    "zsh": "shell",
-    "console": "shell",
-    "rs": "rust",
-    "golang": "go",
-    "c++": "cpp",
-    "cc": "cpp",
-    "h": "c",
-    "cs": "csharp",
-    "c#": "csharp",
-    "rb": "ruby",
-    "kt": "kotlin",
-    "yml": "yaml",
-    "htm": "html",
-    "postgres": "sql",
-    "postgresql": "sql",
-    "mysql": "sql",
-    "sqlite": "sql",
+    alias: name
+    for name, aliases in {
+        "python": "py python2 python3 py3",
+        "javascript": "js jsx mjs node",
+        "typescript": "ts tsx",
+        "shell": "sh bash zsh console",
+        "rust": "rs",
+        "go": "golang",
+        "cpp": "c++ cc",
+        "c": "h",
+        "csharp": "cs c#",
+        "ruby": "rb",
+        "kotlin": "kt",
+        "yaml": "yml",
+        "html": "htm",
+        "sql": "postgres postgresql mysql sqlite",
+    }.items()
+    for alias in aliases.split()
 }
 """Other names of languages after a fence."""
 
