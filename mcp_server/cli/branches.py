@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -23,26 +24,10 @@ from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.history.explore import Exploration
-    from mcp_server.history.merging import Joined
     from mcp_server.knowledge.reconstruct import Comparison, Reconstruction
     from mcp_server.memory import Memory
 
 SHOWN_FILES = 20
-
-
-def _print_joined(name: str, done: Joined | None) -> None:
-    """Prints the result of a merge; None is a branch without changes."""
-    if printed_as_json(done):
-        return
-    if done is None:
-        click.echo(f"{name} had nothing of its own; it is gone")
-    else:
-        more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
-        click.echo(f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}")
-        for path in done.contested:
-            click.echo(f"{path}: the same was edited here and there; it has both versions")
-        if done.tag:
-            click.echo(f"tagged {done.tag}; taken back file by file: context-manager recover PATH@{done.commit[:10]}~1")
 
 
 @group("explore", "explore create tidy-up", "explore list", "explore merge tidy-up --apply")
@@ -76,34 +61,6 @@ def explore_list() -> None:
         ),
         right=("commits", "uncommitted"),
     )
-
-
-@explore_command.command("merge")
-@click.argument("name")
-@apply_option
-def explore_merge(name: str, apply: bool) -> None:
-    """Merge its changes into the memory, and end it."""
-    from mcp_server.history import explore
-
-    if apply:
-        _print_joined(name, with_memory(lambda memory: explore.merge(memory, name)))
-    else:
-        _show_change("explore", name, "merge")
-
-
-@explore_command.command("drop")
-@click.argument("name")
-@apply_option
-def explore_drop(name: str, apply: bool) -> None:
-    """End it; a tag keeps its changes."""
-    from mcp_server.history import explore
-
-    if not apply:
-        _show_change("explore", name, "drop")
-        return
-    done = with_memory(lambda memory: explore.drop(memory, name))
-    kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
-    print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
 
 
 @group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
@@ -183,51 +140,72 @@ def compare(names: tuple[str, ...]) -> None:
         print_text("\n".join(said))
 
 
-@reconstruct_command.command("merge")
-@click.argument("name")
-@apply_option
-def reconstruct_merge(name: str, apply: bool) -> None:
-    """Merge it into the memory, and end it. Later edits stay."""
+def _merge(kind: str, name: str, apply: bool) -> None:
+    from mcp_server.history import explore
     from mcp_server.knowledge import reconstruct
 
-    if apply:
-        _print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)))
+    if not apply:
+        _show_change(kind, name, "merge")
+        return
+    merge = explore.merge if kind == "explore" else reconstruct.merge
+    done = with_memory(lambda memory: merge(memory, name))
+    said = [f"{name} had nothing of its own; it is gone"]
+    if done is not None:
+        more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
+        said = [f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}"]
+        said += [f"{path}: the same was edited here and there; it has both versions" for path in done.contested]
+        undo = f"taken back file by file: context-manager recover PATH@{done.commit[:10]}~1"
+        said += [f"tagged {done.tag}; {undo}"] if done.tag else []
+    print_result(done, "\n".join(said))
+
+
+def _drop(kind: str, name: str, apply: bool) -> None:
+    from mcp_server.history import explore
+    from mcp_server.knowledge import reconstruct
+
+    if not apply:
+        _show_change(kind, name, "drop")
+    elif kind == "explore":
+        done = with_memory(lambda memory: explore.drop(memory, name))
+        kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
+        print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
     else:
-        _show_change("reconstruct", name, "merge")
-
-
-@reconstruct_command.command("drop")
-@click.argument("name")
-@apply_option
-def reconstruct_drop(name: str, apply: bool) -> None:
-    """Delete it. It can be made again."""
-    from mcp_server.knowledge import reconstruct
-
-    if apply:
         with_memory(lambda memory: reconstruct.drop(memory, name))
         print_result({"dropped": name}, f"{name} is dropped")
-    else:
-        _show_change("reconstruct", name, "drop")
 
 
-def _show_change(command: str, name: str, verb: str) -> None:
+for made, end, verb, about in (
+    (explore_command, _merge, "merge", "Merge its changes into the memory, and end it."),
+    (explore_command, _drop, "drop", "End it; a tag keeps its changes."),
+    (reconstruct_command, _merge, "merge", "Merge it into the memory, and end it. Later edits stay."),
+    (reconstruct_command, _drop, "drop", "Delete it. It can be made again."),
+):
+
+    @made.command(verb, help=about)
+    @click.argument("name")
+    @apply_option
+    def end_branch(
+        name: str, apply: bool, end: Callable[[str, str, bool], None] = end, kind: str = str(made.name)
+    ) -> None:
+        end(kind, name, apply)
+
+
+def _show_change(kind: str, name: str, verb: str) -> None:
     """Prints what a merge or drop would affect. Raises NotFound if there is no such branch."""
     from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
     from mcp_server.knowledge.reconstruct import branch_of, reconstructions
 
     async def ask(memory: Memory) -> Exploration | Reconstruction:
-        if command == "explore":
+        if kind == "explore":
             await EXPLORATIONS.find(memory, name)
             return next(one for one in await explorations(memory) if one.name == name)
         await branch_of(memory, name)
         return next(one for one in await reconstructions(memory) if one.name == name)
 
     found = with_memory(ask)
-    if printed_as_json({"branch": found, "change": verb, "applied": False}):
-        return
     if isinstance(found, Exploration):
         own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"
     else:
         own = f"{found.lines:,} lines from {counted(found.conversations, 'conversation')}"
-    click.echo(f"{name} has {own}.")
-    say_not_applied(f"{command} {verb} {name}")
+    print_result({"branch": found, "change": verb, "applied": False}, f"{name} has {own}.")
+    say_not_applied(f"{kind} {verb} {name}")
