@@ -5,9 +5,8 @@ from __future__ import annotations
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting.forget import Receipt, plan_forget
-from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.forgetting.target import ForgetTarget, transcripts
 from mcp_server.memory import Memory
 from mcp_server.text.prose import counted
 
@@ -118,15 +117,8 @@ async def _named(memory: Memory, target: ForgetTarget) -> str:
 
 
 def _turn(memory: Memory, session: str, number: int) -> str:
-    for path in memory.transcripts.find(session):
-        try:
-            turns = memory.transcripts.read(path).turns
-        except ContextManagerError:
-            continue
-        for placed in turns:
-            if placed.turn.number == number:
-                return placed.turn.content
-    return ""
+    turns = (placed.turn for _, whole in transcripts(memory, session) for placed in whole.turns)
+    return next((turn.content for turn in turns if turn.number == number), "")
 
 
 def _short(text: str) -> str:
