@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    group,
-    moment,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    printed_as_json,
-    progress,
-    say_not_applied,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -30,7 +18,7 @@ if TYPE_CHECKING:
 SHOWN_FILES = 20
 
 
-@group("explore", "explore create tidy-up", "explore list", "explore merge tidy-up --apply")
+@shell.group("explore", "explore create tidy-up", "explore list", "explore merge tidy-up --apply")
 def explore_command() -> None:
     """Try a change of the memory on a branch, in a folder of its own; it is merged or dropped within a week."""
 
@@ -41,10 +29,10 @@ def create(name: str) -> None:
     """Begin an exploration of the current memory."""
     from mcp_server.history import explore
 
-    made = with_memory(lambda memory: explore.create(memory, name))
+    made = shell.with_memory(lambda memory: explore.create(memory, name))
     said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on"
     keep = f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop"
-    print_result(made, f"{said}\n{keep}")
+    shell.print_result(made, f"{said}\n{keep}")
 
 
 @explore_command.command("list")
@@ -52,18 +40,25 @@ def explore_list() -> None:
     """List the explorations, oldest first."""
     from mcp_server.history.explore import explorations
 
-    print_list(
-        with_memory(explorations),
+    shell.print_list(
+        shell.with_memory(explorations),
         "No explorations. Begin one: context-manager explore create NAME",
         ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder"),
         lambda one: (
-            *(one.name, moment(one.begun), one.commits, one.uncommitted, moment(one.until), one.place or "(gone)"),
+            *(
+                one.name,
+                shell.moment(one.begun),
+                one.commits,
+                one.uncommitted,
+                shell.moment(one.until),
+                one.place or "(gone)",
+            ),
         ),
         right=("commits", "uncommitted"),
     )
 
 
-@group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
+@shell.group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
 def reconstruct_command() -> None:
     """Derive all knowledge again from the conversations, on a branch beside the memory; compare, merge or drop it.
 
@@ -87,13 +82,13 @@ def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None
     async def act(memory: Memory) -> Reconstruction:
         if model and memory.llm is None:
             raise click.UsageError("there is no LLM to take another model of; set llm.provider first")
-        with progress("Reading conversations") as show:
+        with shell.progress("Reading conversations") as show:
             return await reconstruct(memory, name, extractors, use_model=not no_model, show=show)
 
-    made = with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
+    made = shell.with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
     said = f"{made.conversations} conversations read by {made.by}: {made.lines} lines found; {made.before} were there"
     next_step = f"Compare: context-manager reconstruct compare {name}; then reconstruct merge {name}, or drop {name}"
-    print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]))
+    shell.print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]))
 
 
 @reconstruct_command.command("list")
@@ -101,11 +96,11 @@ def reconstruct_list() -> None:
     """List the reconstructions, oldest first."""
     from mcp_server.knowledge.reconstruct import reconstructions
 
-    print_list(
-        with_memory(reconstructions),
+    shell.print_list(
+        shell.with_memory(reconstructions),
         "No reconstructions. Make one: context-manager reconstruct create NAME",
         ("name", "made (UTC)", "conversations", "lines", "by"),
-        lambda one: (one.name, moment(one.made), one.conversations, one.lines, one.by),
+        lambda one: (one.name, shell.moment(one.made), one.conversations, one.lines, one.by),
         right=("conversations", "lines"),
     )
 
@@ -117,18 +112,20 @@ def compare(names: tuple[str, ...]) -> None:
     from mcp_server.knowledge.reconstruct import compare as action
 
     async def act(memory: Memory) -> Comparison:
-        with progress("Comparing"):
+        with shell.progress("Comparing"):
             return await action(memory, names)
 
-    found = with_memory(act)
-    if printed_as_json(found):
+    found = shell.with_memory(act)
+    if shell.printed_as_json(found):
         return
     rows = [
         (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
         for one in found.versions
     ]
     columns = ("version", "files", "derived lines", "turns named", "found: turn", "found: conversation")
-    print_table(columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines")
+    shell.print_table(
+        columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines"
+    )
     for name, delta in found.deltas.items():
         shown = delta.files[:SHOWN_FILES]
         said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
@@ -137,7 +134,7 @@ def compare(names: tuple[str, ...]) -> None:
         if delta.own_since:
             said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
         said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
-        print_text("\n".join(said))
+        shell.print_text("\n".join(said))
 
 
 def _merge(kind: str, name: str, apply: bool) -> None:
@@ -148,7 +145,7 @@ def _merge(kind: str, name: str, apply: bool) -> None:
         _show_change(kind, name, "merge")
         return
     merge = explore.merge if kind == "explore" else reconstruct.merge
-    done = with_memory(lambda memory: merge(memory, name))
+    done = shell.with_memory(lambda memory: merge(memory, name))
     said = [f"{name} had nothing of its own; it is gone"]
     if done is not None:
         more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
@@ -156,7 +153,7 @@ def _merge(kind: str, name: str, apply: bool) -> None:
         said += [f"{path}: the same was edited here and there; it has both versions" for path in done.contested]
         undo = f"taken back file by file: context-manager recover PATH@{done.commit[:10]}~1"
         said += [f"tagged {done.tag}; {undo}"] if done.tag else []
-    print_result(done, "\n".join(said))
+    shell.print_result(done, "\n".join(said))
 
 
 def _drop(kind: str, name: str, apply: bool) -> None:
@@ -166,12 +163,12 @@ def _drop(kind: str, name: str, apply: bool) -> None:
     if not apply:
         _show_change(kind, name, "drop")
     elif kind == "explore":
-        done = with_memory(lambda memory: explore.drop(memory, name))
+        done = shell.with_memory(lambda memory: explore.drop(memory, name))
         kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
-        print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
+        shell.print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
     else:
-        with_memory(lambda memory: reconstruct.drop(memory, name))
-        print_result({"dropped": name}, f"{name} is dropped")
+        shell.with_memory(lambda memory: reconstruct.drop(memory, name))
+        shell.print_result({"dropped": name}, f"{name} is dropped")
 
 
 for made, end, verb, about in (
@@ -183,7 +180,7 @@ for made, end, verb, about in (
 
     @made.command(verb, help=about)
     @click.argument("name")
-    @apply_option
+    @shell.apply_option
     def end_branch(
         name: str, apply: bool, end: Callable[[str, str, bool], None] = end, kind: str = str(made.name)
     ) -> None:
@@ -202,10 +199,10 @@ def _show_change(kind: str, name: str, verb: str) -> None:
         await branch_of(memory, name)
         return next(one for one in await reconstructions(memory) if one.name == name)
 
-    found = with_memory(ask)
+    found = shell.with_memory(ask)
     if isinstance(found, Exploration):
         own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"
     else:
         own = f"{found.lines:,} lines from {counted(found.conversations, 'conversation')}"
-    print_result({"branch": found, "change": verb, "applied": False}, f"{name} has {own}.")
-    say_not_applied(f"{kind} {verb} {name}")
+    shell.print_result({"branch": found, "change": verb, "applied": False}, f"{name} has {own}.")
+    shell.say_not_applied(f"{kind} {verb} {name}")

@@ -17,24 +17,13 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
-from mcp_server.cli.command import (
-    as_json,
-    caller,
-    command,
-    console,
-    print_facts,
-    print_json,
-    print_table,
-    printed_as_json,
-    visible,
-    with_memory,
-)
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.demo.run import Step
 
 
-@command("compile", "compile 'What is left to do?' --explain", "compile 'Write to the bank' --budget 2000")
+@shell.command("compile", "compile 'What is left to do?' --explain", "compile 'Write to the bank' --budget 2000")
 @click.argument("message", required=False)
 @click.option("--session", help="The conversation that the message belongs to.")
 @click.option("--project", help="As from this project (default: the session's, else the folder's own).")
@@ -47,10 +36,12 @@ def compile_command(
     from mcp_server.context.compile import CompileRequest, compile_context
 
     request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)
-    compiled = with_memory(lambda memory: compile_context(memory, request, caller()), fresh=True)
-    if as_json():
+    compiled = shell.with_memory(lambda memory: compile_context(memory, request, shell.caller()), fresh=True)
+    if shell.as_json():
         receipt = compiled.receipt_json()
-        print_json({"text": compiled.text, "sha256": compiled.sha256, "tokens": compiled.tokens, "receipt": receipt})
+        shell.print_json(
+            {"text": compiled.text, "sha256": compiled.sha256, "tokens": compiled.tokens, "receipt": receipt}
+        )
     elif explain:
         show(compiled.receipt_json(), message or "")
     else:
@@ -70,13 +61,13 @@ _TRANSCRIPT = re.compile(r"raw/conversations/(\d+)/(\d+)/(\d+)/\d{4}-(.*)\.md")
 
 def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = None) -> None:
     """Prints a receipt: the budget, what went in, and what stayed out."""
-    to = to or console()
-    print_facts({"message": message[:LONGEST_MESSAGE], "budget": _budget(receipt)}, to)
+    to = to or shell.console()
+    shell.print_facts({"message": message[:LONGEST_MESSAGE], "budget": _budget(receipt)}, to)
     rows = [_slot(slot, receipt) for slot in receipt["slots"] if slot["tokens"] or slot["included"] or slot["cut"]]
     free = receipt["budget"] - receipt["tokens"]
     rows.append(("free", f"{free:,}", _percent(free, receipt), ""))
-    print_table(("slot", "tokens", "share", ""), rows, right=("tokens", "share"), to=to)
-    print_facts({"gate": _gate(receipt.get("gate"))}, to)
+    shell.print_table(("slot", "tokens", "share", ""), rows, right=("tokens", "share"), to=to)
+    shell.print_facts({"gate": _gate(receipt.get("gate"))}, to)
     inside = [one for one in receipt["considered"] if one["included"]]
     outside = [one for one in receipt["considered"] if not one["included"]]
     went = [
@@ -86,7 +77,7 @@ def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = Non
     if rest := inside[IN_SHOWN:]:
         went.append((f"{sum(one['tokens'] for one in rest):,}", "", f"… and {len(rest)} more (--json shows all)", ""))
     title = f"went in: {len(inside)}"
-    print_table(("tokens", "score", "what", "why"), went, title=title, right=("tokens", "score"), to=to)
+    shell.print_table(("tokens", "score", "what", "why"), went, title=title, right=("tokens", "score"), to=to)
     counts = Counter({str(reason): int(count) for reason, count in (receipt.get("left_out") or {}).items()})
     counts.update(one["reason"] for one in outside)
     left: list[tuple[str, str]] = []
@@ -95,8 +86,8 @@ def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = Non
         named = [one for one in outside if one["reason"] == reason][: max(1, OUT_SHOWN // len(counts))]
         left += [("", f"{_score(one)}  {_what(one)}") for one in named]
     if left:
-        print_table(("", "why"), left, title=f"stayed out: {counts.total()}", right=("",), to=to)
-    print_facts({"sha256": receipt["sha256"], "index": receipt.get("generation")}, to)
+        shell.print_table(("", "why"), left, title=f"stayed out: {counts.total()}", right=("",), to=to)
+    shell.print_facts({"sha256": receipt["sha256"], "index": receipt.get("generation")}, to)
 
 
 def _budget(receipt: Mapping[str, Any]) -> str:
@@ -162,7 +153,7 @@ def _percent(tokens: int, receipt: Mapping[str, Any]) -> str:
 PICTURE_COLUMNS = 92
 
 
-@command("demo")
+@shell.command("demo")
 @click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--ask", help="The message to compile a context for.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the before-and-after here.")
@@ -183,7 +174,7 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
         steps = anyio.run(_run, workspace, file, ask)
     if svg is not None:
         svg.write_text(picture(steps), encoding="utf-8")
-    if printed_as_json(steps):
+    if shell.printed_as_json(steps):
         return
     if kept is None:
         click.echo("\nThis memory was temporary. To begin one of your own: context-manager init")
@@ -197,16 +188,16 @@ async def _run(workspace: Path, file: Path | None, ask: str | None) -> list[Step
     done = []
     async for step in steps:
         done.append(step)
-        if not as_json():
+        if not shell.as_json():
             _show(len(done), step)
     return done
 
 
 def _show(number: int, step: Step) -> None:
-    to = console()
+    to = shell.console()
     heading = Text.assemble((f"\n{number} ", "bold green"), (step.title, "bold"), (f"  {step.seconds:.1f} s", "dim"))
     to.print(heading)
-    text = visible(step.text, keep_lines=True).strip("\n")
+    text = shell.visible(step.text, keep_lines=True).strip("\n")
     if text:
         to.print(Padding(Text(text), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
@@ -221,14 +212,14 @@ def picture(steps: Sequence[Step]) -> str:
     to = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
 
     def show(title: str, color: str, prompt: str, lines: Sequence[Text]) -> None:
-        text = Group(Text(f"> {visible(prompt)}", "bold"), Text(""), *lines)
+        text = Group(Text(f"> {shell.visible(prompt)}", "bold"), Text(""), *lines)
         to.print(Panel(text, title=title, title_align="left", border_style=color))
 
     show("without a memory", "red", added.message, [Text("The model gets nothing else.", "dim")])
     headings = ("[", "<!--", "Memory compiled")
     lines = [
         Text(line, "dim cyan" if line.startswith(headings) else "green")
-        for line in visible(added.pushed or "", keep_lines=True).splitlines()
+        for line in shell.visible(added.pushed or "", keep_lines=True).splitlines()
     ]
     show(f"with context-manager · {added.line}", "green", added.message, lines)
     nothing = Text("Nothing is added: no stored text is about this.", "dim")

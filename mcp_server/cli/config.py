@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import group, plain, print_result, with_memory
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-@group(
+@shell.group(
     "config",
     "config get search.embedder",
     "config get clarity",
@@ -32,13 +32,13 @@ def get(name: str | None) -> None:
     async def ask(memory: Memory) -> dict[str, Any]:
         return memory.settings.model_dump(mode="json", exclude={"problems"})
 
-    found: Any = with_memory(ask)
+    found: Any = shell.with_memory(ask)
     for key in name.split(".") if name else ():
         if not isinstance(found, dict) or key not in found:
             raise click.UsageError(_unknown(name or ""))
         found = found[key]
     said = "\n".join(_lines(f"{name}." if name else "", found)) if isinstance(found, dict) else _text(found)
-    print_result({name: found} if name else found, said)
+    shell.print_result({name: found} if name else found, said)
 
 
 @config_command.command("set")
@@ -73,11 +73,11 @@ def set_(name: str, value: str) -> None:
             memory.files.write_atomic(path, _with_setting(memory.files.text_or_none(path) or "", path, name, chosen))
         return before
 
-    before = with_memory(act)
+    before = shell.with_memory(act)
     scope = "this machine" if path != SETTINGS else "every copy of this memory"
     said = f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}."
     said += f"\nIt holds for {scope}; a server that is running reads it at its next start."
-    print_result({"name": name, "before": before, "value": plain(chosen), "file": path}, said)
+    shell.print_result({"name": name, "before": before, "value": shell.plain(chosen), "file": path}, said)
 
 
 @config_command.command("edit")
@@ -95,10 +95,10 @@ def edit(machine: bool) -> None:
     async def problems(memory: Memory) -> tuple[str, ...]:
         return memory.settings.problems
 
-    where = with_memory(place)
+    where = shell.with_memory(place)
     click.edit(filename=where)
-    found = with_memory(problems)
-    print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.")
+    found = shell.with_memory(problems)
+    shell.print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.")
     if found:
         click.get_current_context().exit(1)
 
@@ -185,4 +185,4 @@ def _text(value: object) -> str:
 
     if isinstance(value, float):
         return f"{value:g}"
-    return "null" if value is None else yaml_line(plain(value))
+    return "null" if value is None else yaml_line(shell.plain(value))

@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    as_json,
-    caller,
-    choice_option,
-    command,
-    group,
-    limit_option,
-    moment,
-    print_list,
-    print_result,
-    print_table,
-    printed_as_json,
-    progress,
-    say_not_applied,
-    with_memory,
-)
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.history.committing import Kind
@@ -32,27 +16,27 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-@group("history", "history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
+@shell.group("history", "history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
 def history_command() -> None:
     """Show from git when something was learned, where it came from, and what changed."""
 
 
 @history_command.command("when")
 @click.argument("text")
-@limit_option(20, "How many, newest first.")
+@shell.limit_option(20, "How many, newest first.")
 def when(text: str, limit: int) -> None:
     """Show when TEXT came into the knowledge, and when it left."""
     from mcp_server.history import history
 
-    found = with_memory(lambda memory: history.when(memory, text, limit))
-    print_list(
+    found = shell.with_memory(lambda memory: history.when(memory, text, limit))
+    shell.print_list(
         found,
         f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)",
         ("when (UTC)", "", "file", "commit", "its message"),
-        lambda one: (moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject),
+        lambda one: (shell.moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject),
         whole=("file",),
     )
-    for source in dict.fromkeys(source for one in found for source in one.sources) if not as_json() else ():
+    for source in dict.fromkeys(source for one in found for source in one.sources) if not shell.as_json() else ():
         click.echo(f"said in {source}")
 
 
@@ -62,7 +46,7 @@ def where(what: str) -> None:
     """Show who wrote the lines of a text or a file, when, and in which conversation."""
     from mcp_server.history import history
 
-    _print_origins(with_memory(lambda memory: history.where(memory, what)))
+    _print_origins(shell.with_memory(lambda memory: history.where(memory, what)))
 
 
 @history_command.command("blame")
@@ -73,7 +57,7 @@ def blame(path: str, start: int | None, end: int | None) -> None:
     """Show the commit of each line of a file."""
     from mcp_server.history import history
 
-    _print_origins(with_memory(lambda memory: history.blame(memory, path, start, end)))
+    _print_origins(shell.with_memory(lambda memory: history.blame(memory, path, start, end)))
 
 
 @history_command.command("diff")
@@ -109,19 +93,19 @@ def show(commit: str) -> None:
 
 @history_command.command("revert")
 @click.argument("commit")
-@apply_option
+@shell.apply_option
 def revert(commit: str, apply: bool) -> None:
     """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
     from mcp_server.history import history as action
 
-    done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
-    print_result(done, done.markdown)
+    done = shell.with_memory(lambda memory: action.revert(memory, commit, shell.caller(), apply=apply))
+    shell.print_result(done, done.markdown)
     if done.paths and not done.commit:
-        say_not_applied(f"history revert {commit}")
+        shell.say_not_applied(f"history revert {commit}")
 
 
 def _print_origins(found: list[Origin]) -> None:
-    if printed_as_json(found):
+    if shell.printed_as_json(found):
         return
     from mcp_server.text.entries import without_sources
 
@@ -129,22 +113,22 @@ def _print_origins(found: list[Origin]) -> None:
         columns = ("line", "written (UTC)", "commit", "text", "from")
         rows = [
             (
-                *(one.line, moment(one.at), (one.commit or "")[:10]),
+                *(one.line, shell.moment(one.at), (one.commit or "")[:10]),
                 *(without_sources(one.text), "\n".join(one.sources) or one.subject),
             )
             for one in origins
         ]
-        print_table(columns, rows, right=("line",), whole=("from",), title=path)
+        shell.print_table(columns, rows, right=("line",), whole=("from",), title=path)
 
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]]) -> None:
-    found = with_memory(ask)
-    print_result(found, found.markdown)
+    found = shell.with_memory(ask)
+    shell.print_result(found, found.markdown)
 
 
 @history_command.command("tag")
 @click.argument("name")
-@choice_option(
+@shell.choice_option(
     "--kind",
     values=["milestone", "before", "extract"],
     about="The tag is memory/KIND/NAME. before: of a change; extract: of another extraction algorithm.",
@@ -158,9 +142,9 @@ def tag_(name: str, kind: Kind, note: str) -> None:
     """
     from mcp_server.history.committing import tag
 
-    made = with_memory(lambda memory: tag(memory, kind, name, note))
+    made = shell.with_memory(lambda memory: tag(memory, kind, name, note))
     said = f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}"
-    print_result(made, said)
+    shell.print_result(made, said)
 
 
 @history_command.command("tags")
@@ -168,15 +152,15 @@ def tags_() -> None:
     """List the tags of the memory, oldest first."""
     from mcp_server.history.committing import tags
 
-    print_list(
-        with_memory(tags),
+    shell.print_list(
+        shell.with_memory(tags),
         "No tags yet. Name the memory as it is now: context-manager history tag NAME",
         ("tag", "of (UTC)", "commit", "note"),
-        lambda one: (one.name, moment(one.at), one.commit[:10], one.message),
+        lambda one: (one.name, shell.moment(one.at), one.commit[:10], one.message),
     )
 
 
-@command("sync", "sync", "sync backup")
+@shell.command("sync", "sync", "sync backup")
 @click.argument("remote", required=False)
 def sync_command(remote: str | None) -> None:
     """Merge this memory with its copy on another machine: commit, fetch, merge, push. Nothing is lost.
@@ -186,8 +170,8 @@ def sync_command(remote: str | None) -> None:
     from mcp_server.history.sync import Synced, sync
 
     async def act(memory: Memory) -> Synced:
-        with progress("Bringing both copies together"):
+        with shell.progress("Bringing both copies together"):
             return await sync(memory, remote)
 
-    done = with_memory(act)
-    print_result(done, done.markdown)
+    done = shell.with_memory(act)
+    shell.print_result(done, done.markdown)

@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    as_json,
-    command,
-    memory_exists,
-    print_json,
-    print_list,
-    print_result,
-    print_text,
-    printed_as_json,
-    progress,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.text.prose import counted
 
@@ -38,13 +26,13 @@ if TYPE_CHECKING:
     from mcp_server.text.entries import Entry
 
 
-@command("uninstall", "uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
+@shell.command("uninstall", "uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
 @click.argument("client", required=False)
 @click.option("--all", "everything", is_flag=True, help="Remove it from every client.")
 @click.option("--project", is_flag=True, help="Only for the project of the current folder.")
 @click.option("--purge", is_flag=True, help="Also delete the memory itself: all conversations and knowledge.")
 @click.option("--undo", is_flag=True, help="Keep an older entry of ours that the file had before `install`.")
-@apply_option
+@shell.apply_option
 def uninstall_command(
     client: str | None, everything: bool, project: bool, purge: bool, undo: bool, apply: bool
 ) -> None:
@@ -73,16 +61,16 @@ def uninstall_command(
         one = (client_named(client), project_folder(Path.cwd()) if project else None)
         ((chosen, files),) = _take_out(machine, one, undo=undo)
         _say_done(chosen, files)
-        _say_plugin(plugin if chosen.name == "claude-code" and not as_json() else None)
+        _say_plugin(plugin if chosen.name == "claude-code" and not shell.as_json() else None)
         return
-    folders, warning = with_memory(_deletion) if purge else ((), "")
+    folders, warning = shell.with_memory(_deletion) if purge else ((), "")
     if purge and not apply:
         said = f"{warning}\nNothing was deleted yet; add --apply to do it."
-        print_result({"clients": [], "would_delete": folders}, said)
+        shell.print_result({"clients": [], "would_delete": folders}, said)
         return
     done = [(chosen, files) for chosen, files in _take_out(machine) if files]
     _delete(folders)
-    if printed_as_json(
+    if shell.printed_as_json(
         {"clients": [{"client": chosen.name, "files": files} for chosen, files in done], "deleted": folders}
     ):
         return
@@ -111,12 +99,12 @@ def _take_out(
         places = [only] if only else everywhere
         return [(client, uninstall(memory, client, machine, project, undo=undo)) for client, project in places]
 
-    return with_memory(act) if memory_exists() else anyio.run(act, None)
+    return shell.with_memory(act) if shell.memory_exists() else anyio.run(act, None)
 
 
 def _say_done(client: Client, done: Sequence[Done]) -> None:
     """Prints what happened to the client's files."""
-    if printed_as_json({"client": client.name, "files": done}):
+    if shell.printed_as_json({"client": client.name, "files": done}):
         return
     if not done:
         click.echo(f"{client.title}: nothing of this memory is in its configuration.")
@@ -165,7 +153,7 @@ def _delete(folders: Sequence[Path]) -> None:
         shutil.rmtree(top)
 
 
-@command("install", "install", "install claude-code --import", "install cursor --show")
+@shell.command("install", "install", "install claude-code --import", "install cursor --show")
 @click.argument("client", required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration to add by hand; change nothing.")
 @click.option("--show", is_flag=True, help="Show what would change, as a diff; change nothing.")
@@ -197,15 +185,15 @@ def install_command(
     folder = project_folder(Path.cwd()) if project else None
     launch = this_launch(machine)
     planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
-    if only_print and as_json():
-        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
+    if only_print and shell.as_json():
+        shell.print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
     elif only_print:
         for change in planned.changes:
             click.echo(f"{change.file.path}:\n\n{change.snippet}\n")
     elif show:
         _show(planned)
     else:
-        with_memory(lambda memory: _install(memory, planned, machine, launch, bring_in), if_missing="create")
+        shell.with_memory(lambda memory: _install(memory, planned, machine, launch, bring_in), if_missing="create")
 
 
 def this_machine() -> Machine:
@@ -233,19 +221,19 @@ async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Laun
     done = await run_sync(install, memory, planned)
     command, arguments = launch.serving(*(("--hooks",) if planned.hooks else ()))
     tried = await handshake([command, *arguments], machine.environ, whole=planned.client.whole_environment)
-    if not as_json():
+    if not shell.as_json():
         _say_installed(planned, done)
         if tried.problem:
             click.echo(f"But it does not start: {tried.problem}\nNext: context-manager doctor")
         else:
             click.echo(f"Tried it: it answers in {tried.seconds:.1f} s, with {len(tried.tools)} tools.")
             click.echo(planned.client.afterwards.format(title=planned.client.title))
-    with progress("Indexing"):
+    with shell.progress("Indexing"):
         await catch_up(memory)
     report = await _history(memory, planned, machine, answer, fresh=planned.needed)
     await briefs.refresh(memory)  # the first window may open before any server
-    if as_json():
-        print_json(
+    if shell.as_json():
+        shell.print_json(
             {
                 "client": planned.client.name,
                 "project": planned.project,
@@ -282,7 +270,7 @@ async def _history(
     from anyio.to_thread import run_sync
 
     client = planned.client
-    if client.history and not as_json() and fresh:
+    if client.history and not shell.as_json() and fresh:
         click.echo(client.history)
     adapter = client.hooks
     if adapter is None or planned.project is not None or answer is False:
@@ -294,7 +282,7 @@ async def _history(
     if not number:
         return None
     if answer is None:
-        if as_json() or not fresh:
+        if shell.as_json() or not fresh:
             return None
         offer = f"{counted(number, 'conversation')} ({size / 1e6:,.1f} MB) of {client.title} in {folder}."
         if not sys.stdin.isatty():
@@ -309,17 +297,17 @@ async def _history(
 
     known = await run_sync(_known_items, memory)
     began = time.monotonic()
-    with progress("Importing") as bar:
+    with shell.progress("Importing") as bar:
         report = await import_path(memory, folder, kind=adapter.client, watch=bar)
-    with progress("Reading") as bar:
+    with shell.progress("Reading") as bar:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(catch_up, memory)
             seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
             left = await _read_conversations(memory, machine.environ, seconds, bar)
-    with progress("Indexing"):
+    with shell.progress("Indexing"):
         await catch_up(memory)
-    if not as_json():
-        print_text(report.markdown)
+    if not shell.as_json():
+        shell.print_text(report.markdown)
         _say_learned(known, await run_sync(_known_items, memory), left)
     return report
 
@@ -376,7 +364,7 @@ def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], 
         click.echo(f"Learned: {', '.join(counted(len(items), name) for name, items in new.items())}.")
         for name, items in new.items():
             for one in items[:EXAMPLES]:
-                print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
+                shell.print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
         click.echo("Look at all of it: context-manager page")
     if left:
         click.echo(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
@@ -386,7 +374,7 @@ def _show(planned: Plan) -> None:
     said = [change.diff() for change in planned.changes if change.changes]
     said = said or [f"{planned.client.title} is connected to this memory already; nothing would change."]
     diffs = [{"file": change.file.path, "diff": change.diff()} for change in planned.changes]
-    print_result(diffs, "\n".join((*said, *planned.notes)))
+    shell.print_result(diffs, "\n".join((*said, *planned.notes)))
 
 
 def _list(machine: Machine) -> None:
@@ -396,8 +384,8 @@ def _list(machine: Machine) -> None:
     async def recorded(memory: Memory) -> list[Any]:
         return projects(memory)
 
-    found = survey(machine, with_memory(recorded) if memory_exists() else ())
-    print_list(
+    found = survey(machine, shell.with_memory(recorded) if shell.memory_exists() else ())
+    shell.print_list(
         found,
         "",
         ("client", "state", "configuration", "what to do"),
@@ -408,7 +396,7 @@ def _list(machine: Machine) -> None:
             f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem,
         ),
     )
-    if not as_json():
+    if not shell.as_json():
         click.echo(CHATGPT_EXPORT)
 
 

@@ -8,16 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    choice_option,
-    group,
-    limit_option,
-    moment,
-    print_list,
-    print_result,
-    say_not_applied,
-)
+from mcp_server.cli import shell
 from mcp_server.errors import NotFound, Unavailable
 from mcp_server.home import team_address
 from mcp_server.storage.members import ROLES, Member, Members, Role
@@ -39,7 +30,7 @@ def _members() -> Iterator[Members]:
         yield members
 
 
-@group("members", "members list", "members add anna --role reader", "members log")
+@shell.group("members", "members list", "members add anna --role reader", "members log")
 def members_command() -> None:
     """List, add and remove the members of a team's workspace, which they reach over HTTP; show what they did.
 
@@ -52,7 +43,7 @@ def list_() -> None:
     """List the members with their roles."""
     with _members() as members:
         found = members.all(members.workspace)
-    print_list(
+    shell.print_list(
         found,
         "No members yet: members add SUBJECT.",
         ("subject", "name", "role", "issuer", "own workspace"),
@@ -62,17 +53,17 @@ def list_() -> None:
 
 @members_command.command("add")
 @click.argument("subject")
-@choice_option("--role", values=ROLES, default="writer", about="reader: search and read; owner: also forget.")
+@shell.choice_option("--role", values=ROLES, default="writer", about="reader: search and read; owner: also forget.")
 def add(subject: str, role: Role) -> None:
     """Let SUBJECT use the workspace, or change the role."""
     with _members() as members:
         members.add(members.workspace, os.environ.get(ISSUER), subject, role)
-        print_result(_one(members, subject), f"{subject} is a member of {members.workspace}: {role}.")
+        shell.print_result(_one(members, subject), f"{subject} is a member of {members.workspace}: {role}.")
 
 
 @members_command.command("remove")
 @click.argument("subject")
-@apply_option
+@shell.apply_option
 def remove(subject: str, apply: bool) -> None:
     """Refuse SUBJECT from the next call on."""
     with _members() as members:
@@ -80,22 +71,22 @@ def remove(subject: str, apply: bool) -> None:
         if apply:
             members.remove(members.workspace, subject)
         how = "is no longer" if apply else "would no longer be"
-        print_result({"member": one, "applied": apply}, f"{subject} {how} a member of {members.workspace}.")
+        shell.print_result({"member": one, "applied": apply}, f"{subject} {how} a member of {members.workspace}.")
         if not apply:
-            say_not_applied(f"members remove {subject}")
+            shell.say_not_applied(f"members remove {subject}")
 
 
 @members_command.command("log")
-@limit_option(50, "How many, newest first.")
+@shell.limit_option(50, "How many, newest first.")
 def log(limit: int) -> None:
     """List who read and wrote what, newest first; it has no content."""
     with _members() as members:
         found = members.log(members.workspace, limit)
-    print_list(
+    shell.print_list(
         found,
         "Nobody has used this workspace over HTTP yet.",
         ("at", "who", "did", "to", "outcome"),
-        lambda one: (moment(one.at), one.principal, one.action, ", ".join(one.targets), one.outcome),
+        lambda one: (shell.moment(one.at), one.principal, one.action, ", ".join(one.targets), one.outcome),
     )
 
 

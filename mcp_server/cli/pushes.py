@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import (
-    as_json,
-    caller,
-    command,
-    print_facts,
-    print_result,
-    print_table,
-    print_text,
-    printed_as_json,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -35,7 +25,7 @@ LOOKED_BACK = 5_000
 SHOWN = 12
 
 
-@command("last", "last", "last --watch", "last --session ses_1f2e --json")
+@shell.command("last", "last", "last --watch", "last --session ses_1f2e --json")
 @click.option("--session", help="Of this conversation (default: of any).")
 @click.option("--watch", is_flag=True, help="Show each decision when it is made, until Ctrl+C.")
 def last_command(session: str | None, watch: bool) -> None:
@@ -51,23 +41,23 @@ def last_command(session: str | None, watch: bool) -> None:
         found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)
         return [record for record in found if session is None or record.get("session") == session]
 
-    records = with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
+    records = shell.with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
     added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
     last = records[added[0]] if added else None
     since = records[: added[0]] if added else records
     earlier = [records[number] for number in added[1:] if last and records[number].get("session") == last["session"]]
-    if printed_as_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]}):
+    if shell.printed_as_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]}):
         return
     if last is not None:
         _draw(last)
         click.echo()
-        print_text(str(last["text"]))
+        shell.print_text(str(last["text"]))
         _list("added earlier in this session", earlier)
         _list("since then nothing was added", since)
         return
     where = f"in session {session!r} (session list shows them)" if session else "yet"
     cause = "" if since else ": no hook has asked"
-    print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
+    shell.print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
     _list("nothing was added", since)
 
 
@@ -80,14 +70,14 @@ def _watch(session: str | None) -> None:
         async for record in logs.follow(memory.files, "injection"):
             if session is not None and record.get("session") != session:
                 continue
-            if as_json():
+            if shell.as_json():
                 click.echo(json.dumps(record))
                 continue
-            print_text(_line(record))
+            shell.print_text(_line(record))
             if record.get("text"):
-                print_text(str(record["text"]) + "\n")
+                shell.print_text(str(record["text"]) + "\n")
 
-    with_memory(follow)
+    shell.with_memory(follow)
 
 
 def _draw(record: Mapping[str, Any]) -> None:
@@ -103,11 +93,11 @@ def _draw(record: Mapping[str, Any]) -> None:
     if gate:
         state, sign = ("open", "≥") if gate["open"] else ("closed", "<")
         facts["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
-    print_facts(facts)
+    shell.print_facts(facts)
     considered = record.get("considered") or []
     if considered:
         columns = ("", "tokens", "score", "own", "what", "why")
-        print_table(columns, map(_considered, considered[:SHOWN]), right=columns[1:4])
+        shell.print_table(columns, map(_considered, considered[:SHOWN]), right=columns[1:4])
     if len(considered) > SHOWN:
         click.echo(f"… and {len(considered) - SHOWN} more (--json shows all)")
     click.echo("the exact text:")
@@ -126,9 +116,9 @@ def _list(title: str, records: list[dict[str, Any]]) -> None:
     """Prints a title and one line for each record: the prompt, what was added, and why."""
     if not records:
         return
-    print_text(f"\n{title}: {counted(len(records), 'time')}")
+    shell.print_text(f"\n{title}: {counted(len(records), 'time')}")
     for record in records[:SHOWN]:
-        print_text(f"  {_line(record)}")
+        shell.print_text(f"  {_line(record)}")
     if len(records) > SHOWN:
         click.echo(f"  … and {len(records) - SHOWN} before")
 
@@ -173,7 +163,7 @@ def duration_of(context: click.Context, parameter: click.Parameter, value: str |
     return timedelta(days=days, hours=hours, minutes=minutes)
 
 
-@command("pause", "pause --for 2h", "pause --here", "pause --end")
+@shell.command("pause", "pause --for 2h", "pause --here", "pause --end")
 @click.option("--project", help="Only in this project.")
 @click.option("--here", is_flag=True, help="Only in the project of this folder.")
 @click.option(
@@ -198,9 +188,9 @@ def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
         await briefs.refresh(memory)
         return made
 
-    made = with_memory(act)
+    made = shell.with_memory(act)
     end = "" if made.until else "; `context-manager pause --end` ends it"
-    print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
+    shell.print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
 
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
@@ -212,10 +202,10 @@ async def chosen(memory: Memory, project: str | None, here: bool) -> Project | N
         known = [one.slug for one in await list_projects(memory)]
         if project not in known:
             raise NotFound(f"no project {project!r} (project list shows: {', '.join(known) or 'none yet'})")
-        return await project_of(memory, caller(), project)
+        return await project_of(memory, shell.caller(), project)
     if not here:
         return None
-    found = await project_of(memory, caller())
+    found = await project_of(memory, shell.caller())
     if found.slug is None:
         raise NotFound("this folder belongs to no project; go to the project's folder, or leave out --here")
     return found
@@ -229,9 +219,9 @@ def _resume(project: str | None, here: bool) -> None:
         await briefs.refresh(memory)
         return lifted, await windows.pauses(memory), memory.settings.hooks.inject
 
-    lifted, left, switched_on = with_memory(act)
+    lifted, left, switched_on = shell.with_memory(act)
     said = [f"no longer {one.words}" for one in lifted]
     said = said or ["nothing was paused there" if project or here else "nothing was paused"]
     said += [f"still {one.words}" for one in left]
     said += [] if switched_on else ["nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set"]
-    print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said))
+    shell.print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said))

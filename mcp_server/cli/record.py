@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mcp_server.cli.command import (
-    caller,
-    choice_option,
-    command,
-    folder,
-    memory_exists,
-    print_list,
-    print_result,
-    progress,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.errors import Invalid
 
@@ -33,9 +23,9 @@ if TYPE_CHECKING:
 FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
 
 
-@command("import", "import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
+@shell.command("import", "import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@choice_option(
+@shell.choice_option(
     "--format",
     "format_name",
     values=FORMATS,
@@ -67,33 +57,33 @@ def import_command(
 
         from mcp_server.app import import_memory as import_whole
 
-        with progress("Importing"):
+        with shell.progress("Importing"):
             imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
-        with progress("Indexing"):
-            with_memory(catch_up)
-        print_result(imported, imported.markdown)
+        with shell.progress("Indexing"):
+            shell.with_memory(catch_up)
+        shell.print_result(imported, imported.markdown)
         return
 
     async def act(memory: Memory) -> ImportReport | Restored:
         if format_name == "memory" or (format_name == "auto" and is_export(path)):
-            with progress("Importing"):
+            with shell.progress("Importing"):
                 restored = await import_memory(memory, path)
                 await catch_up(memory)
             return restored
-        with progress("Importing") as show:
+        with shell.progress("Importing") as show:
             chosen = None if format_name == "auto" else cast(Format, format_name)
             report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=show)
-        with progress("Indexing"):
+        with shell.progress("Indexing"):
             await catch_up(memory)
         return report
 
-    report = with_memory(act, if_missing="create")
-    print_result(report, report.markdown)
+    report = shell.with_memory(act, if_missing="create")
+    shell.print_result(report, report.markdown)
     if isinstance(report, ImportReport) and report.nothing_read:
         click.get_current_context().exit(1)
 
 
-@command("export", "export memory.zip", "export /media/usb/memory", "import memory.zip")
+@shell.command("export", "export memory.zip", "export /media/usb/memory", "import memory.zip")
 @click.argument("target", type=click.Path(path_type=Path))
 def export_command(target: Path) -> None:
     """Write the whole memory to TARGET, a new folder or a .zip, which `import` reads.
@@ -106,11 +96,11 @@ def export_command(target: Path) -> None:
     from mcp_server.app import export_memory
 
     place = target.expanduser().absolute()
-    with progress("Exporting"):
+    with shell.progress("Exporting"):
         done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
     left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
     said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"
-    print_result(done, "\n".join((said, *left_out)))
+    shell.print_result(done, "\n".join((said, *left_out)))
 
 
 def given_or_piped(argument: str | None, name: str) -> str:
@@ -133,7 +123,7 @@ def given_or_piped(argument: str | None, name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-@command(
+@shell.command(
     "init",
     "init",
     "--workspace ~/work-memory init",
@@ -151,16 +141,16 @@ In fish:
 def init_command(adopt: bool) -> None:
     """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
 
-    place, existed = folder(), memory_exists()
+    place, existed = shell.folder(), shell.memory_exists()
 
     async def nothing(_: Memory) -> None:
         return None
 
-    with_memory(nothing, if_missing="adopt" if adopt else "create")
+    shell.with_memory(nothing, if_missing="adopt" if adopt else "create")
     made = "Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE"
     made = f"Created the memory in {place}.\n{made}"
     said = f"The memory in {place} exists already; nothing was changed." if existed else made
-    print_result({"workspace": place, "created": not existed}, said)
+    shell.print_result({"workspace": place, "created": not existed}, said)
 
 
 def time_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -171,18 +161,20 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z") from None
 
 
-@command("observe", "observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt")
+@shell.command(
+    "observe", "observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"
+)
 @click.argument("content", required=False)
-@choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
+@shell.choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
 @click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="The speaker's name.")
 @click.option("--at", metavar="TIME", callback=time_of, help="When it was said (ISO; default: now).")
 @click.option("--project", help="Its project (default: that of the folder).")
-@choice_option(
+@shell.choice_option(
     "--kind", values=["main", "shared", "subagent"], about="shared: others can read it. Fixed for a session."
 )
-@choice_option(
+@shell.choice_option(
     "--delivery", values=["add", "replace"], about="replace: the compiled context is the prompt. Fixed for a session."
 )
 @click.option("--model", help="Which model answers.")
@@ -197,27 +189,27 @@ def observe_command(content: str | None, **options: Any) -> None:
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
 
-    done = with_memory(lambda memory: observe(memory, turn, caller()), if_missing="create")
-    print_result(done, done.markdown)
+    done = shell.with_memory(lambda memory: observe(memory, turn, shell.caller()), if_missing="create")
+    shell.print_result(done, done.markdown)
 
 
 KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
 
 
-@command(
+@shell.command(
     "remember",
     "remember 'Ana is allergic to nuts.' --kind person",
     "remember 'Deploy on Tuesdays.' --kind rule --project global",
 )
 @click.argument("content", required=False)
-@choice_option(
+@shell.choice_option(
     "--kind", values=KINDS, about=f"Chooses file and section: {', '.join(KINDS)}.", default="fact", metavar="KIND"
 )
 @click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
 @click.option("--session", help="The conversation it comes from.")
 @click.option("--path", help="Another file than that of the kind.")
 @click.option("--section", help="Another heading than that of the kind.")
-@choice_option(
+@shell.choice_option(
     "--action",
     values=["append", "replace", "edit", "create"],
     about="replace: the section; edit: --old-text only; create: a new file.",
@@ -234,17 +226,17 @@ def remember_command(content: str | None, **options: Any) -> None:
     fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
 
     async def act(memory: Memory) -> Remembered:
-        done = await remember(memory, fact, caller())
+        done = await remember(memory, fact, shell.caller())
         if done.diff:  # without a server a hook reads index and brief from disk
             await catch_up(memory)
             await briefs.refresh(memory)
         return done
 
-    done = with_memory(act, if_missing="create")
-    print_result(done, done.markdown)
+    done = shell.with_memory(act, if_missing="create")
+    shell.print_result(done, done.markdown)
 
 
-@command("anchor", "anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off")
+@shell.command("anchor", "anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off")
 @click.argument("item", required=False)
 @click.option("--note", help="Why it is kept.")
 @click.option("--off", is_flag=True, help="Remove the anchor.")
@@ -256,13 +248,15 @@ def anchor_command(item: str | None, note: str | None, off: bool) -> None:
         return anchors(memory)
 
     if item is not None:
-        done = with_memory(lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create")
+        done = shell.with_memory(
+            lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create"
+        )
         said = {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed}
-        print_result(said, done.markdown)
+        shell.print_result(said, done.markdown)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in with_memory(listed)]
+    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in shell.with_memory(listed)]
     columns = ("anchor", "kind", "since", "note")
     row = itemgetter("item", "kind", "at", "note")
-    print_list(held, "Nothing is anchored. (anchor ITEM)", columns, row)
+    shell.print_list(held, "Nothing is anchored. (anchor ITEM)", columns, row)

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    as_json,
-    command,
-    moment,
-    print_json,
-    print_text,
-    printed_as_json,
-    visible,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -27,14 +17,14 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-@command("forget", "forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
+@shell.command("forget", "forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
 @click.argument("text", required=False)
 @click.option("--turn", help="One message: SESSION#NUMBER; `session show` lists them.")
 @click.option("--session", help="A whole conversation.")
 @click.option("--path", help="A file.")
 @click.option("--lines", help="Only these lines of the file: A-B, or A.")
 @click.option("--secrets", is_flag=True, help="All stored secrets; `doctor --secrets` lists them.")
-@apply_option
+@shell.apply_option
 @click.option("--history", is_flag=True, help="Also rewrite git's history, after a backup next to the workspace.")
 def forget_command(text: str | None, lines: str | None, apply: bool, history: bool, **options: Any) -> None:
     """Delete TEXT (or a message, a conversation, a file) and all copies of it.
@@ -42,7 +32,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
     Without --apply, shows every copy and what would happen to it. `forget --apply` without a target, or the next start
     of a server, finishes a deletion that was interrupted.
     """
-    from mcp_server.cli.command import progress
+    from mcp_server.cli.shell import progress
     from mcp_server.forgetting.forget import finish, forget, plan_forget
     from mcp_server.forgetting.target import ForgetTarget
     from mcp_server.forgetting.words import ADD_HISTORY, as_text
@@ -60,13 +50,13 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
         return [await plan_forget(memory, target)]
 
     with progress("Looking for copies" if not apply else "Forgetting"):
-        done = with_memory(act)
-    if printed_as_json(done[0] if not nothing_named else done):
+        done = shell.with_memory(act)
+    if shell.printed_as_json(done[0] if not nothing_named else done):
         return
     if not done:
         click.echo("No deletion was interrupted; there is nothing to finish.")
     for receipt in done:
-        print_text(as_text(receipt, history, ADD_HISTORY))
+        shell.print_text(as_text(receipt, history, ADD_HISTORY))
         if not (receipt.done or receipt.nothing):
             click.echo("Nothing is deleted yet. Add --apply to do it.")
 
@@ -80,11 +70,11 @@ def _range(lines: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2] or found[1])
 
 
-@command("approve", "approve", "approve ID --apply", "approve --all --reject --apply")
+@shell.command("approve", "approve", "approve ID --apply", "approve --all --reject --apply")
 @click.argument("proposal", required=False)
 @click.option("--all", "every", is_flag=True, help="All proposals, instead of one.")
 @click.option("--reject", is_flag=True, help="Delete the proposal instead of writing it.")
-@apply_option
+@shell.apply_option
 @click.option("--anyway", is_flag=True, help="Also if the file has changed since.")
 def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool) -> None:
     """Show what agents want to write into identity and topics; accept or reject it."""
@@ -113,19 +103,19 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
                 done.append(f"{number}: {written.action}: {written.path}")
         return found, done
 
-    found, done = with_memory(act)
-    if printed_as_json({"proposals": found, "done": done}):
+    found, done = shell.with_memory(act)
+    if shell.printed_as_json({"proposals": found, "done": done}):
         return
     if not found:
         click.echo("Nothing waits for approval.")
     for one in found:
         named = one.proposal
-        said = [f"{named.id}  {named.path}, proposed {moment(named.at)} by {named.by or 'an agent'}"]
+        said = [f"{named.id}  {named.path}, proposed {shell.moment(named.at)} by {named.by or 'an agent'}"]
         said += ["  the file has changed since; this is what it would do now"] if one.changed else []
         said += [f"  cannot be written: {one.problem}"] if one.problem else []
-        print_text("\n".join([*said, *(f"    {line}" for line in one.diff.splitlines())]))
+        shell.print_text("\n".join([*said, *(f"    {line}" for line in one.diff.splitlines())]))
     for line in done:
-        click.echo(visible(line))
+        click.echo(shell.visible(line))
     if found and not done:
         click.echo("Write one: context-manager approve ID --apply. Delete it: ID --reject --apply. All of them: --all.")
 
@@ -134,7 +124,7 @@ KEYS = "[k]eep  [e]dit  [m]ove  [f]orget  [s]kip  keep [a]ll  [q]uit"
 PROPOSAL_KEYS = "[k]eep (write it)  [f]orget (delete it)  [s]kip  [q]uit"
 
 
-@command("review", "review")
+@shell.command("review", "review")
 def review_command() -> None:
     """Go through new lines of the pages, and what agents propose, one key each.
 
@@ -150,8 +140,8 @@ def review_command() -> None:
         ]
         return {"lines": lines, "proposals": await review.waiting(memory)}
 
-    if as_json():
-        print_json(with_memory(listed))
+    if shell.as_json():
+        shell.print_json(shell.with_memory(listed))
         return
     if not sys.stdin.isatty():
         raise click.UsageError("review asks in a terminal; --json, `approve` and `page` work without one")
@@ -161,11 +151,11 @@ def review_command() -> None:
         for proposal in await review.waiting(memory):
             by = proposal.proposal.by or "an agent"
             shown = (f"{proposal.proposal.path}, proposed by {by}", *proposal.diff.split("\n"))
-            key = _asked(visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
+            key = _asked(shell.visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
             if key == "q":
                 return
             if key == "k" and proposal.problem:
-                click.echo(f"  not written: {visible(proposal.problem)}")
+                click.echo(f"  not written: {shell.visible(proposal.problem)}")
             elif key == "k":
                 await review.approve(memory, proposal.proposal.id, anyway=True)
             elif key == "f":
@@ -184,7 +174,7 @@ def review_command() -> None:
             done += await _decided(memory, line, key)
         click.echo(f"{done} reviewed." if done or lines else "There is nothing new to review.")
 
-    with_memory(act)
+    shell.with_memory(act)
 
 
 async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
@@ -219,7 +209,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         else:
             return False
     except ContextManagerError as error:
-        click.echo(f"  {visible(str(error))}")
+        click.echo(f"  {shell.visible(str(error))}")
         return False
     return True
 
@@ -240,4 +230,4 @@ def _words(line: Unreviewed) -> str:
     page = line.path.removeprefix("knowledge/").removesuffix(".md")
     source = line.entry.sources[0]
     said = f"{page} › {line.entry.section}  {line.entry.date}\n  {line.entry.said}\n  from {source}"
-    return visible(said, keep_lines=True)
+    return shell.visible(said, keep_lines=True)

@@ -6,35 +6,25 @@ from typing import Any, get_args
 
 import click
 
-from mcp_server.cli.command import (
-    caller,
-    choice_option,
-    command,
-    limit_option,
-    moment,
-    print_result,
-    print_table,
-    printed_as_json,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.model import Category
 
 CATEGORIES = get_args(Category)
 
 
-@command(
+@shell.command(
     "search",
     "search 'pump seal'",
     "search '\"winter berth\" -price since:2026-01-01'",
     "search boiler --session ses_1f2e",
 )
 @click.argument("query")
-@limit_option(10, "Passages at most.", 100)
-@choice_option(
+@shell.limit_option(10, "Passages at most.", 100)
+@shell.choice_option(
     "--category", values=CATEGORIES, about=f"Only this kind of file: {', '.join(CATEGORIES)}.", metavar="CATEGORY"
 )
-@choice_option("--scope", values=["project", "all"], about="project: this one and what is global.", default="all")
-@choice_option(
+@shell.choice_option("--scope", values=["project", "all"], about="project: this one and what is global.", default="all")
+@shell.choice_option(
     "--mode", values=["hybrid", "keyword", "vector"], about="By words, by meaning, or both.", default="hybrid"
 )
 @click.option("--session", help="Only this conversation.")
@@ -48,11 +38,11 @@ def search_command(query: str, project: str | None, **options: Any) -> None:
     from mcp_server.search.search import SearchAnswer, SearchRequest, search
 
     async def ask(memory: Memory) -> SearchAnswer:
-        found = await project_asked(memory, caller(), project)
+        found = await project_asked(memory, shell.caller(), project)
         return await search(memory, SearchRequest(query=query, project=found, **options), max_tokens=1_000_000)
 
-    answer = with_memory(ask, fresh=True)
-    if printed_as_json(answer):
+    answer = shell.with_memory(ask, fresh=True)
+    if shell.printed_as_json(answer):
         return
     for note in answer.notes:
         click.echo(note, err=True)
@@ -63,16 +53,16 @@ def search_command(query: str, project: str | None, **options: Any) -> None:
     for place, (hit, snippet) in enumerate(zip(answer.hits, answer.snippets, strict=True), start=1):
         found = hit.passage
         lines = f"{found.start}" if found.end == found.start else f"{found.start}-{found.end}"
-        where, when = f"{place}. {found.path}:{lines}", moment(found.at)
+        where, when = f"{place}. {found.path}:{lines}", shell.moment(found.at)
         if found.turn:
             said = f"{found.speaker or found.role}: {snippet}"
             rows.append((f"{where} #{found.turn}", f"{hit.score:.3f}", when, said))
         else:
             rows.append((where, f"{hit.score:.3f}", when[:10], snippet))
-    print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
+    shell.print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
 
 
-@command("read", "read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01")
+@shell.command("read", "read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01")
 @click.argument("path")
 @click.option("--start", type=click.IntRange(1), help="First line.")
 @click.option("--end", type=click.IntRange(1), help="Last line.")
@@ -81,5 +71,5 @@ def read_command(path: str, start: int | None, end: int | None, at: str | None) 
     """Print a file of the memory; PATH is as `search` shows it."""
     from mcp_server.conversations.read import read
 
-    answer = with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
-    print_result(answer, answer.markdown)
+    answer = shell.with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
+    shell.print_result(answer, answer.markdown)

@@ -7,23 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    as_json,
-    group,
-    hint,
-    limit_option,
-    moment,
-    plain,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    printed_as_json,
-    say_not_applied,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -31,14 +15,14 @@ if TYPE_CHECKING:
     from mcp_server.pressure.cold_records import ColdRecord
 
 
-@group("session", "session list --open", "session show ses_1f2e", "session drops --recoverable")
+@shell.group("session", "session list --open", "session show ses_1f2e", "session drops --recoverable")
 def session_command() -> None:
     """List, show and end conversations; list what left their contexts."""
 
 
 @session_command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
-@limit_option(50, "How many, newest first.")
+@shell.limit_option(50, "How many, newest first.")
 def session_list(open_only: bool, limit: int) -> None:
     """List the conversations, newest first."""
     from mcp_server.conversations.projects import names_of
@@ -48,12 +32,12 @@ def session_list(open_only: bool, limit: int) -> None:
     async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
         return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)
 
-    rows, name = with_memory(ask, fresh=True)
-    print_list(
+    rows, name = shell.with_memory(ask, fresh=True)
+    shell.print_list(
         rows,
         "No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE",
         ("session", "", "turns", "last (UTC)", "project", "title"),
-        lambda one: (one.session, one.status, one.turns, moment(one.last_at), name(one.project), one.title),
+        lambda one: (one.session, one.status, one.turns, shell.moment(one.last_at), name(one.project), one.title),
         right=("turns",),
         whole=("session",),
     )
@@ -76,24 +60,26 @@ def show(session: str, everything: bool) -> None:
         found = await show_session(memory, session)
         return found, await everything_said(memory, found)
 
-    shown, said = with_memory(ask, fresh=True)
-    if as_json():
-        turns = [{**plain(turn), "beside": beside} for turn, beside in said]
-        print_json({**plain(shown), "turns": turns})
+    shown, said = shell.with_memory(ask, fresh=True)
+    if shell.as_json():
+        turns = [{**shell.plain(turn), "beside": beside} for turn, beside in said]
+        shell.print_json({**shell.plain(shown), "turns": turns})
         return
     others = list(dict.fromkeys(path for _, path in said if path))
-    print_text(
+    shell.print_text(
         f"{shown.row.title}\n{session}, {shown.row.status}, {counted(len(said), 'turn')}, "
         + ", ".join([*shown.paths, *others])
     )
     if others:
-        print_text(f"This conversation was continued on two machines: turns marked with * are in {', '.join(others)}")
+        shell.print_text(
+            f"This conversation was continued on two machines: turns marked with * are in {', '.join(others)}"
+        )
     for turn, beside in said:
         if everything or beside or shown.seen is None or turn.number <= shown.seen:
             mark = "*" if beside else ""
-            print_text(f"\n#{turn.number}{mark} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
+            shell.print_text(f"\n#{turn.number}{mark} {shell.moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
     if shown.wound_back:
-        print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
+        shell.print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
 
 
 @session_command.command("end")
@@ -109,12 +95,12 @@ def end(session: str) -> None:
             await extract_pending(memory)
         return ended
 
-    ended = with_memory(act)
+    ended = shell.with_memory(act)
     commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
-    print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}")
+    shell.print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}")
 
 
-@group("project", "project list", "project rename bakery ovens --apply")
+@shell.group("project", "project list", "project rename bakery ovens --apply")
 def project_command() -> None:
     """List, rename and merge projects. Transcripts keep their keys: only the map changes, and can be changed back."""
 
@@ -124,8 +110,8 @@ def project_list() -> None:
     """List the projects with their keys and numbers of conversations."""
     from mcp_server.conversations.projects import list_projects
 
-    print_list(
-        with_memory(list_projects),
+    shell.print_list(
+        shell.with_memory(list_projects),
         "No projects yet: the first message from a project's folder makes one.",
         ("project", "conversations", "keys"),
         lambda one: (one.slug, one.sessions, ", ".join(one.keys)),
@@ -136,7 +122,7 @@ def project_list() -> None:
 @project_command.command("rename")
 @click.argument("old")
 @click.argument("new")
-@apply_option
+@shell.apply_option
 def rename(old: str, new: str, apply: bool) -> None:
     """Give OLD the name NEW; its folder moves along."""
     from mcp_server.conversations.projects import rename_project
@@ -144,14 +130,14 @@ def rename(old: str, new: str, apply: bool) -> None:
     if not apply:
         _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}")
         return
-    slug = with_memory(lambda memory: rename_project(memory, old, new))
-    print_result({"old": old, "new": slug}, f"{old} is now {slug}.")
+    slug = shell.with_memory(lambda memory: rename_project(memory, old, new))
+    shell.print_result({"old": old, "new": slug}, f"{old} is now {slug}.")
 
 
 @project_command.command("merge")
 @click.argument("source")
 @click.argument("into")
-@apply_option
+@shell.apply_option
 def merge(source: str, into: str, apply: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
     from mcp_server.conversations.projects import merge_projects
@@ -159,8 +145,8 @@ def merge(source: str, into: str, apply: bool) -> None:
     if not apply:
         _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}")
         return
-    done: object = with_memory(lambda memory: merge_projects(memory, source, into))
-    print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")
+    done: object = shell.with_memory(lambda memory: merge_projects(memory, source, into))
+    shell.print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")
 
 
 def _show_change(command: str, slug: str, change: str) -> None:
@@ -168,17 +154,17 @@ def _show_change(command: str, slug: str, change: str) -> None:
     from mcp_server.conversations.projects import list_projects
     from mcp_server.errors import NotFound
 
-    known = {project.slug: project for project in with_memory(list_projects)}
+    known = {project.slug: project for project in shell.with_memory(list_projects)}
     if slug not in known:
         raise NotFound(f"no project {slug!r} (project list shows: {', '.join(known) or 'none yet'})")
     said = f"{change}: {counted(known[slug].sessions, 'conversation')}."
-    print_result({"project": known[slug], "change": change, "applied": False}, said)
-    say_not_applied(command)
+    shell.print_result({"project": known[slug], "change": change, "applied": False}, said)
+    shell.say_not_applied(command)
 
 
 @session_command.command("drops")
 @click.option("--session", help="Of this conversation (default: of all).")
-@limit_option(50, "How many, newest first.")
+@shell.limit_option(50, "How many, newest first.")
 @click.option(
     "--recoverable", is_flag=True, help="Only what can be recovered, with the original texts, and until when."
 )
@@ -194,8 +180,8 @@ def drops_(session: str | None, limit: int, recoverable: bool) -> None:
         found = await drops(memory, session, limit)
         return found, await mirror_note(memory, {one.session_id for one in found})
 
-    found, note = with_memory(ask)
-    print_list(
+    found, note = shell.with_memory(ask)
+    shell.print_list(
         found,
         "Nothing was dropped. (`status gauges` says how full the conversations are.)",
         ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"),
@@ -211,9 +197,9 @@ def drops_(session: str | None, limit: int, recoverable: bool) -> None:
         whole=("chunk",),
     )
     if back := next((one for one in found if one.recoverable), None):
-        hint(f"Bring one back: context-manager recover {back.chunk_id} --apply")
+        shell.hint(f"Bring one back: context-manager recover {back.chunk_id} --apply")
     if found and note:
-        hint(note)
+        shell.hint(note)
 
 
 def _under(score: float, threshold: float | None) -> str:
@@ -229,9 +215,9 @@ def _cold_storage(session: str | None, limit: int) -> None:
         records = await cold_records(memory, session)
         return records, await mirror_note(memory, {record.session_id for record in records})
 
-    records, note = with_memory(ask)
+    records, note = shell.with_memory(ask)
     tokens = sum(record.tokens for record in records)
-    if printed_as_json({"records": len(records), "tokens": tokens, "list": records[:limit]}):
+    if shell.printed_as_json({"records": len(records), "tokens": tokens, "list": records[:limit]}):
         return
     if not records:
         click.echo("Cold storage is empty.")
@@ -242,7 +228,7 @@ def _cold_storage(session: str | None, limit: int) -> None:
             record.session_id,
             record.turn or "",
             f"{record.tokens:,}",
-            moment(record.timestamp),
+            shell.moment(record.timestamp),
             record.drop_reason.replace("_", " "),
             f"{record.relevance_score:.2f}",
             f"{record.recoverable_until:%Y-%m-%d}",
@@ -251,7 +237,7 @@ def _cold_storage(session: str | None, limit: int) -> None:
         for record in records[:limit]
     ]
     columns = ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what")
-    print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
+    shell.print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
     more = f", {limit} of them shown" if len(records) > limit else ""
     click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
     if note:

@@ -8,22 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    JSON,
-    as_json,
-    command,
-    group,
-    print_facts,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    printed_as_json,
-    progress,
-    visible,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.cli.install import this_machine
 
 if TYPE_CHECKING:
@@ -46,21 +31,21 @@ VIEWS = {
 }
 
 
-@group(
+@shell.group(
     "status",
     "status",
     "status gauges --notify-if-pct 0.5",
     "status costs --days 7",
     "status index --json",
     invoke_without_command=True,
-    params=[JSON],
+    params=[shell.JSON],
 )
 @click.pass_context
 def status_command(context: click.Context) -> None:
     """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
     if context.invoked_subcommand is None:
         _report("all", None)
-    elif as_json():
+    elif shell.as_json():
         raise click.UsageError(f"--json comes after the view: status {context.invoked_subcommand} --json")
 
 
@@ -78,14 +63,16 @@ def _report(view: str, session: str | None) -> None:
 
     async def ask(memory: Memory) -> tuple[StatusReport, list[Health]]:
         report = await status(memory, view=view, session=session, max_tokens=100_000)
-        return report, await health(memory) if view == "all" and not as_json() else []
+        return report, await health(memory) if view == "all" and not shell.as_json() else []
 
-    report, contexts = with_memory(ask, fresh=True)
-    print_result(report, report.markdown)
+    report, contexts = shell.with_memory(ask, fresh=True)
+    shell.print_result(report, report.markdown)
     if contexts:
         click.echo("\n## How full the open conversations are\n")
     for one in contexts[:GAUGES_SHOWN]:
-        print_text(f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {visible(_short(one.title))}")
+        shell.print_text(
+            f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {shell.visible(_short(one.title))}"
+        )
 
 
 HEALTH_BAR = 10
@@ -109,14 +96,14 @@ def gauges(session: str | None, notify_if_pct: float | None) -> None:
     """Show how full each open conversation's context is."""
     from mcp_server.pressure.health import health
 
-    found = with_memory(lambda memory: health(memory, session), fresh=session is None)
+    found = shell.with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
-    if notify_if_pct is not None and not as_json():
+    if notify_if_pct is not None and not shell.as_json():
         for one in found:
-            print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
+            shell.print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
         return
-    print_list(
+    shell.print_list(
         found,
         "No conversation is open. (session list shows those that have ended.)",
         ("session", "live", "client's own", "chunks", "cold", "what comes next", "title"),
@@ -151,8 +138,8 @@ def costs_(days: int) -> None:
     """Show the costs of LLM calls by purpose and day."""
     from mcp_server.llm.metered import costs
 
-    found = with_memory(lambda memory: costs(memory, days))
-    if printed_as_json(found):
+    found = shell.with_memory(lambda memory: costs(memory, days))
+    if shell.printed_as_json(found):
         return
     if not found.days and found.provider == "none":
         click.echo("Nothing: no LLM is asked (llm.provider is none), and everything works without one.")
@@ -165,7 +152,7 @@ def costs_(days: int) -> None:
             for name, one in of_title.items():
                 counts = (one.calls, one.failed, one.input_tokens, one.output_tokens)
                 rows.append((name, *map("{:,}".format, counts), _money(one, found)))
-            print_table((title, *columns), rows, right=columns)
+            shell.print_table((title, *columns), rows, right=columns)
         today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
         if found.priced:
             of_day = f"{_money(found.today, found)} of ${found.daily_usd:g}"
@@ -206,8 +193,8 @@ def logs_(session: str | None, since: datetime | None) -> None:
         found = await tuning(memory, session, since)
         return found, await mirror_note(memory, found.sessions)
 
-    found, note = with_memory(ask)
-    if printed_as_json(found):
+    found, note = shell.with_memory(ask)
+    if shell.printed_as_json(found):
         return
     if not any(found.lines.values()):
         click.echo(
@@ -223,7 +210,7 @@ def _print_tuning(found: Tuning) -> None:
     stats = found.stats
     first, last = ((stamp or "")[:16].replace("T", " ") for stamp in (stats.first, stats.last))
     lines = ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count)
-    print_facts({"logs": f"{first} to {last}: {lines}"})
+    shell.print_facts({"logs": f"{first} to {last}: {lines}"})
     _print_counts("Why chunks were dropped", stats.reasons)
     if any(one.count for one in stats.scores):
         bins = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
@@ -234,7 +221,7 @@ def _print_tuning(found: Tuning) -> None:
         columns = ("times", "total", "least", "median", "mean", "most")
         numbers = [[one.count, one.total, one.least, one.median, one.mean, one.most] for _, one in saved]
         rows = [(name, *map("{:,.0f}".format, of)) for (name, _), of in zip(saved, numbers, strict=True)]
-        print_table(("", *columns), rows, title="Tokens saved", right=columns)
+        shell.print_table(("", *columns), rows, title="Tokens saved", right=columns)
         if stats.summarised:
             click.echo(f"{stats.summarised:,} chunks were summarised, their originals are in cold storage")
     _print_counts("What came back", stats.recovered)
@@ -249,7 +236,7 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
     total = sum(counts.values()) or 1
     rows = [(name, f"{count:,}", f"{count / total:.0%}") for name, count in counts.items()]
     if rows:
-        print_table(("", "count", "share"), rows, title=title, right=("count", "share"))
+        shell.print_table(("", "count", "share"), rows, title=title, right=("count", "share"))
 
 
 @status_command.command("clarity")
@@ -260,18 +247,18 @@ def clarity(session: str | None, shown: str | None) -> None:
     """Show the subjects of a conversation, highest score first."""
     from mcp_server.relevance.clarity import COLUMNS, cells, view
 
-    found = with_memory(lambda memory: view(memory, shown or "status", session))
-    if as_json() or shown != "scores":
-        print_result(found, found.markdown)
+    found = shell.with_memory(lambda memory: view(memory, shown or "status", session))
+    if shell.as_json() or shown != "scores":
+        shell.print_result(found, found.markdown)
     elif not found.data["scores"]:
         click.echo("No items yet: a user's message names them.")
     else:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")
-        print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
+        shell.print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
 
 
-@command("doctor", "doctor", "doctor --secrets")
+@shell.command("doctor", "doctor", "doctor --secrets")
 @click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
 @click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
 def doctor_command(mending: bool, secrets: bool) -> None:
@@ -286,16 +273,16 @@ def doctor_command(mending: bool, secrets: bool) -> None:
 
     async def act(memory: Memory) -> tuple[Check, ...]:
         for line in await repair(memory) if mending else ():
-            click.echo(visible(f"repaired: {line}"), err=True)
-        with progress("Looking"):
+            click.echo(shell.visible(f"repaired: {line}"), err=True)
+        with shell.progress("Looking"):
             if secrets:
                 return (await examine_secrets(memory),)
             chain = await examine_chain(memory, machine) if memory.disk.here else ()
             return (*await examine(memory), *chain)
 
-    checks = with_memory(act)
-    if as_json():
-        print_json(checks)
+    checks = shell.with_memory(act)
+    if shell.as_json():
+        shell.print_json(checks)
     else:
         _print_checks(checks)
     if any(check.matters and not check.ok for check in checks):
@@ -306,8 +293,8 @@ def _print_checks(checks: tuple[Check, ...]) -> None:
     widest = max(len(check.name) for check in checks)
     for check in checks:
         sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
-        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {visible(check.detail)}")
+        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
         if check.advice:
-            click.echo(f"{'':<{widest + 6}}→ {visible(check.advice)}")
+            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
     broken = sum(check.matters and not check.ok for check in checks)
     click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

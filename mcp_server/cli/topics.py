@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    group,
-    print_facts,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    printed_as_json,
-    with_memory,
-)
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.context.try_message import Trial
@@ -38,7 +28,7 @@ MOST_OUT = 12
 session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
 
 
-@group("topics", "topics list", "topics test 'write to the bank'", "topics tune --apply")
+@shell.group("topics", "topics list", "topics test 'write to the bank'", "topics tune --apply")
 def topics_command() -> None:
     """List, try and tune the playbooks that are added automatically: the files in topics/."""
 
@@ -58,19 +48,19 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
     direction: Direction = "output" if as_output else "input"
 
-    found = with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
-    if printed_as_json(found):
+    found = shell.with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
+    if shell.printed_as_json(found):
         return
-    print_facts({"message": found.heard.text[:500]})
-    print_text("\n".join(_shown(found, show_all=show_all)))
+    shell.print_facts({"message": found.heard.text[:500]})
+    shell.print_text("\n".join(_shown(found, show_all=show_all)))
     if found.items:
         rows = [(f"{one.tokens:,}" if one.included else "out", one.id, one.reason) for one in found.items]
         title = f"What would come into the context: {found.tokens:,} tokens"
-        print_table(("tokens", "what", "why"), rows, title=title, right=("tokens",))
+        shell.print_table(("tokens", "what", "why"), rows, title=title, right=("tokens",))
     else:
         click.echo("\nNothing would come into the context.")
     if show_text and found.text:
-        print_text(f"\n{found.text}")
+        shell.print_text(f"\n{found.text}")
 
 
 def _shown(found: Trial, *, show_all: bool) -> Iterator[str]:
@@ -131,10 +121,10 @@ def list_(session: str | None) -> None:
             meant = None
         return await list_topics(memory, meant)
 
-    found = with_memory(ask)
-    if printed_as_json(found):
+    found = shell.with_memory(ask)
+    if shell.printed_as_json(found):
         return
-    print_list(
+    shell.print_list(
         found.topics,
         "No topic yet. (topics/NAME.md in the memory's folder)",
         ("topic", "state", "set off by", "activation", "priority", "triggers"),
@@ -147,7 +137,7 @@ def list_(session: str | None) -> None:
         whole=("topic",),
     )
     for problem in found.problems:
-        print_text(f"! {problem}")
+        shell.print_text(f"! {problem}")
 
 
 for verb, on, about in (
@@ -165,8 +155,8 @@ for verb, on, about in (
         async def act(memory: Memory) -> Switched:
             return await switch(memory, name, await session_meant(memory, session), on=on)
 
-        done = with_memory(act)
-        print_result(done, done.markdown)
+        done = shell.with_memory(act)
+        shell.print_result(done, done.markdown)
 
 
 USEFUL = {True: "yes", False: "no", None: ""}
@@ -188,8 +178,8 @@ def log(topic: str | None, session: str | None, limit: int) -> None:
         )
         return list(islice(found, limit))
 
-    print_list(
-        with_memory(ask),
+    shell.print_list(
+        shell.with_memory(ask),
         "No decision is logged. (`context-manager topics test MESSAGE` shows how one comes about)",
         ("at (UTC)", "topic", "", "score", "matched", "why", "useful"),
         lambda line: (
@@ -206,7 +196,7 @@ def log(topic: str | None, session: str | None, limit: int) -> None:
 
 
 @topics_command.command("tune")
-@apply_option
+@shell.apply_option
 def tune(apply: bool) -> None:
     """Propose thresholds that would have decided better.
 
@@ -214,12 +204,12 @@ def tune(apply: bool) -> None:
     """
     from mcp_server.topics.gate_log import tune as run
 
-    found = with_memory(lambda memory: run(memory, apply=apply))
-    if printed_as_json(found):
+    found = shell.with_memory(lambda memory: run(memory, apply=apply))
+    if shell.printed_as_json(found):
         return
     click.echo(f"{found.logged:,} decisions logged, {found.known:,} of them with a known use")
     for one in found.nuisances:
-        print_text(
+        shell.print_text(
             f"! {one.topic}: {one.matched} brought it in {one.times} times, never of use: "
             "narrow the trigger, or say in `not_for` what is not meant"
         )
@@ -232,9 +222,9 @@ def tune(apply: bool) -> None:
     ]
     rows.append(("all topics", found.known, "", "", *_change(found.before, found.after)))
     numbers = ("known", "threshold", "proposed")
-    print_table(("topic", *numbers, "precision", "recall"), rows, right=numbers, title="Thresholds")
+    shell.print_table(("topic", *numbers, "precision", "recall"), rows, right=numbers, title="Thresholds")
     if found.written:
-        print_text(f"written: {', '.join(found.written)}")
+        shell.print_text(f"written: {', '.join(found.written)}")
     else:
         click.echo("Nothing is written. `topics tune --apply` puts them into the topics' files.")
 
