@@ -219,26 +219,20 @@ def _cold_storage(session: str | None, limit: int) -> None:
     tokens = sum(record.tokens for record in records)
     if shell.printed_as_json({"records": len(records), "tokens": tokens, "list": records[:limit]}):
         return
-    if not records:
-        click.echo("Cold storage is empty.")
-        return
-    rows = [
-        (
-            record.chunk_id,
-            record.session_id,
-            record.turn or "",
-            f"{record.tokens:,}",
-            shell.moment(record.timestamp),
-            record.drop_reason.replace("_", " "),
-            f"{record.relevance_score:.2f}",
-            f"{record.recoverable_until:%Y-%m-%d}",
-            one_line(record),
-        )
-        for record in records[:limit]
-    ]
-    columns = ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what")
-    shell.print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
-    more = f", {limit} of them shown" if len(records) > limit else ""
-    click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
-    if note:
+    shell.print_list(
+        records[:limit],
+        "Cold storage is empty.",
+        ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what"),
+        lambda one: (
+            *(one.chunk_id, one.session_id, one.turn or "", f"{one.tokens:,}", shell.moment(one.timestamp)),
+            *(one.drop_reason.replace("_", " "), f"{one.relevance_score:.2f}", f"{one.recoverable_until:%Y-%m-%d}"),
+            one_line(one),
+        ),
+        right=("turn", "tokens", "score"),
+        whole=("chunk", "session"),
+    )
+    if records:
+        more = f", {limit} of them shown" if len(records) > limit else ""
+        click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
+    if records and note:
         click.echo(note)
