@@ -20,10 +20,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.text.words import ENGLISH_STOP_WORDS, words
@@ -173,41 +172,11 @@ def reduced(likeness: Likeness, against: float) -> Likeness:
 GRAM = 3
 
 
-class Jaccard:
-    """The sets of words, or of 3-grams, of every piece of all topics, indexed by their members. `term` is the method's
-    name."""
-
-    def __init__(self, pieces: Iterable[tuple[str, Iterable[str]]], term: str) -> None:
-        self._term = term
-        self._topics: list[str] = []
-        self._sizes: list[int] = []
-        self._said: dict[str, list[int]] = {}
-        for topic, piece in pieces:
-            members = set(piece)
-            for one in members:
-                self._said.setdefault(one, []).append(len(self._topics))
-            self._topics.append(topic)
-            self._sizes.append(len(members))
-
-    def likenesses(self, message: Iterable[str]) -> dict[str, Likeness]:
-        """Returns the similarity of a message to each topic that shares a member with it: that of its best piece."""
-        said = set(message)
-        shared = Counter(chain.from_iterable(self._said.get(one, ()) for one in said))
-        best: dict[str, float] = {}
-        for place, both in shared.items():
-            topic = self._topics[place]
-            best[topic] = max(best.get(topic, 0.0), both / (len(said) + self._sizes[place] - both))
-        return {topic: _likeness(self._term, index) for topic, index in best.items()}
-
-
-def of_words(profiles: Iterable[Profile]) -> Jaccard:
-    """Returns the index of the topics' words."""
-    return Jaccard(((one.topic, piece) for one in profiles for piece in one.pieces), "jaccard")
-
-
-def of_grams(profiles: Iterable[Profile]) -> Jaccard:
-    """Returns the index of the topics' 3-grams."""
-    return Jaccard(((one.topic, grams(line)) for one in profiles for line in one.text.split("\n")), "ngrams")
+def jaccard(message: Set[str], pieces: Iterable[Set[str]], term: str) -> Likeness:
+    """Returns the similarity of a message to the best piece of a topic, as sets of words or 3-grams. `term` is the
+    method's name."""
+    shares = [len(message & piece) / len(message | piece) for piece in pieces if not message.isdisjoint(piece)]
+    return _likeness(term, max(shares)) if shares else NONE
 
 
 def grams(text: str) -> Iterator[str]:
@@ -305,9 +274,10 @@ class Similarity:
             case "tfidf":
                 return {name: tfidf(vector, self._vectors[name]) for name in names}
             case "jaccard":
-                return self._jaccard.likenesses(said)
+                return {name: jaccard({*said}, self._word_sets[name], "jaccard") for name in names}
             case "ngrams":
-                return self._grams.likenesses(grams(text))
+                parts = {*grams(text)}
+                return {name: jaccard(parts, self._gram_sets[name], "ngrams") for name in names}
             case "bm25":
                 return self._by_bm25(list(dict.fromkeys(said)))
             case "sentiment":
@@ -331,31 +301,31 @@ class Similarity:
     def _vectors(self) -> dict[str, dict[str, float]]:
         return {name: self._weights.vector(one.stems) for name, one in self._profiles.items()}
 
-    def _of(self, method: Method) -> list[Profile]:
-        return [one for name, one in self._profiles.items() if self._method(name) == method]
+    @cached_property
+    def _word_sets(self) -> dict[str, list[frozenset[str]]]:
+        return {name: [frozenset(piece) for piece in one.pieces] for name, one in self._profiles.items()}
 
     @cached_property
-    def _jaccard(self) -> Jaccard:
-        return of_words(self._of("jaccard"))
+    def _gram_sets(self) -> dict[str, list[frozenset[str]]]:
+        profiles = self._profiles.items()
+        return {name: [frozenset(grams(line)) for line in one.text.split("\n")] for name, one in profiles}
 
     @cached_property
-    def _grams(self) -> Jaccard:
-        return of_grams(self._of("ngrams"))
-
-    @cached_property
-    def _bm25(self) -> Any:
+    def _bm25(self) -> tuple[list[Profile], Any]:
         from rank_bm25 import BM25Okapi
 
-        return BM25Okapi([list(one.stems) or [""] for one in self._of("bm25")])
+        profiles = [one for name, one in self._profiles.items() if self._method(name) == "bm25"]
+        return profiles, BM25Okapi([list(one.stems) or [""] for one in profiles])
 
     def _by_bm25(self, said: Sequence[str]) -> dict[str, Likeness]:
         """Returns BM25 of the topics with this method, as a share of the highest value that the message can reach."""
         if not said:
             return {}
+        profiles, scorer = self._bm25
         # Its own IDF is negative for what most topics say, and with one topic for everything.
-        self._bm25.idf = {stem: self._weights.idf(stem) for stem in said}
-        most = sum(self._bm25.idf.values()) * (self._bm25.k1 + 1)
-        scores = zip(self._of("bm25"), self._bm25.get_scores(said), strict=True)
+        scorer.idf = {stem: self._weights.idf(stem) for stem in said}
+        most = sum(scorer.idf.values()) * (scorer.k1 + 1)
+        scores = zip(profiles, scorer.get_scores(said), strict=True)
         return {one.topic: _likeness("bm25", min(1.0, float(score) / most)) for one, score in scores if score > 0}
 
     @cached_property
