@@ -122,22 +122,7 @@ def list_(session: str | None) -> None:
         return await list_topics(memory, meant)
 
     found = shell.with_memory(ask)
-    if shell.printed_as_json(found):
-        return
-    shell.print_list(
-        found.topics,
-        "No topic yet. (topics/NAME.md in the memory's folder)",
-        ("topic", "state", "set off by", "activation", "priority", "triggers"),
-        lambda row: (
-            row.name + (" !" if row.problem else ""),
-            row.state if row.left is None else f"active, {row.left} more",
-            *(row.by, row.activation, row.priority, row.triggers),
-        ),
-        title=f"topics in session {found.session}" if found.session else "topics",
-        whole=("topic",),
-    )
-    for problem in found.problems:
-        shell.print_text(f"! {problem}")
+    shell.print_result(found, found.markdown)
 
 
 for verb, on, about in (

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import chain
 
 from mcp_server.topics import matchers
 from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
@@ -77,7 +77,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """A word or phrase of a trigger: the words after its first two, and whether an `@` must precede it."""
+    """A word or phrase of a trigger: the words after its first one, and whether an `@` must precede it."""
 
     entry: _Entry
     rest: tuple[str, ...]
@@ -174,7 +174,6 @@ class _Side:
     def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
         self._senses = senses
         self._words: dict[str, list[_Phrase]] = defaultdict(list)
-        self._phrases: dict[tuple[str, str], list[_Phrase]] = defaultdict(list)
         self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._unspaced: list[tuple[str, _Entry]] = []
         self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
@@ -206,12 +205,8 @@ class _Side:
         if has_no_spaces(said):
             self._unspaced.append((matchers.folded(said.strip()), entry))
             return
-        words = tuple(spoken(said).words)
-        phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
-        if len(words) == 1:
-            self._words[words[0]].append(phrase)
-        elif words:
-            self._phrases[words[0], words[1]].append(phrase)
+        if words := spoken(said).words:
+            self._words[words[0]].append(_Phrase(entry, tuple(words[1:]), said.lstrip().startswith("@")))
 
     def _add_regex(self, regex: _Regex) -> None:
         if not regex.wanted:
@@ -251,17 +246,15 @@ class _Side:
 
     def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
-        if self._words or self._phrases:
-            words, spans = message.spoken.words, message.spoken.spans
-            for place, (word, after) in enumerate(zip_longest(words, words[1:], fillvalue="")):
-                for size, phrases in ((1, self._words.get(word)), (2, self._phrases.get((word, after)))):
-                    for phrase in phrases or ():
-                        end = place + size + len(phrase.rest)
-                        if phrase.rest and tuple(words[place + size : end]) != phrase.rest:
-                            continue
-                        start = spans[place][0]
-                        if not phrase.at or message.is_called(start):
-                            said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
+        words, spans = (message.spoken.words, message.spoken.spans) if self._words else ((), ())
+        for place, word in enumerate(words):
+            for phrase in self._words.get(word, ()):
+                end = place + 1 + len(phrase.rest)
+                if phrase.rest and tuple(words[place + 1 : end]) != phrase.rest:
+                    continue
+                start = spans[place][0]
+                if not phrase.at or message.is_called(start):
+                    said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
         for literal, entry in self._unspaced:
             if literal in message.folded and (start := message.text.lower().find(literal)) >= 0:
                 said[entry].setdefault(literal, (start, start + len(literal)))
