@@ -17,10 +17,11 @@ from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import Considered
 from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.words import bounded
 from mcp_server.topics.judge import Verdict, decided, weigh
 from mcp_server.topics.topic import Correction, Direction, Match, TopicActivation, Trouble, WatchedMessage
 from mcp_server.topics.topic_context import as_texts
-from mcp_server.topics.watch import describe_trigger, first_tier
+from mcp_server.topics.watch import LONGEST_WATCHED, describe_trigger, first_tier
 
 SLOTS = ("topics", "corrections")
 
@@ -81,7 +82,7 @@ async def try_message(
     memory: Memory, message: str, *, direction: Direction = "input", paths: Sequence[str] = ()
 ) -> Trial:
     """Returns what a message would activate. `direction` is `output` for an agent's message, which touched `paths`."""
-    heard = WatchedMessage(message, direction, tuple(paths))
+    heard = WatchedMessage(bounded(message, LONGEST_WATCHED), direction, tuple(paths))
     topics = await run_sync(memory.topics.read)
     tier1 = await run_sync(first_tier, memory, topics, heard)
     weighed = await run_sync(weigh, memory, heard, topics, tier1)

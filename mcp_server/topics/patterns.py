@@ -21,9 +21,6 @@ from mcp_server.topics import matchers
 from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
 from mcp_server.topics.topic import Direction, Kind, Match, Topic, Trigger, Trouble, WatchedMessage
 
-LONGEST_READ = 40_000
-"""Characters of a message that are read, half of them from its end."""
-
 MOST_SAID = 5
 """Matches of one trigger that are returned."""
 
@@ -132,16 +129,6 @@ class _Message:
     def __init__(self, heard: WatchedMessage) -> None:
         self.paths = heard.paths
         self.text = heard.text
-        self._tail = 0
-        if len(heard.text) > LONGEST_READ:
-            half = LONGEST_READ // 2
-            self.text = f"{heard.text[:half]}\n{heard.text[-half:]}"
-            self._tail = len(heard.text) - len(self.text)
-
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """Returns a span of the read text as a span of the whole message."""
-        shift = self._tail if start > LONGEST_READ // 2 else 0
-        return start + shift, end + shift
 
     def is_called(self, start: int) -> bool:
         """Returns whether an `@` precedes the word at `start`, and is not part of an e-mail address."""
@@ -240,7 +227,7 @@ class _Side:
         for entry, spans in fired:
             for span in list(dict.fromkeys(spans))[:MOST_SAID]:
                 said = span if isinstance(span, str) else message.text[slice(*span)]
-                place = () if isinstance(span, str) else message.span(*span)
+                place = () if isinstance(span, str) else span
                 found[entry.topic].append(Match(entry.topic, entry.place, entry.trigger, said, *place))
         return {name: _ordered(ones) for name, ones in found.items()}
 
