@@ -10,6 +10,7 @@ import click
 
 from mcp_server.cli import shell
 from mcp_server.cli.install import this_machine
+from mcp_server.text.prose import clipped
 
 if TYPE_CHECKING:
     from mcp_server.llm.metered import Costs
@@ -71,7 +72,7 @@ def _report(view: str, session: str | None) -> None:
         click.echo("\n## How full the open conversations are\n")
     for one in contexts[:GAUGES_SHOWN]:
         shell.print_text(
-            f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {shell.visible(_short(one.title))}"
+            f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {clipped(one.title, LONGEST_TITLE)}"
         )
 
 
@@ -114,15 +115,11 @@ def gauges(session: str | None, notify_if_pct: float | None) -> None:
             one.memcached_chunks,
             one.cold_storage_chunks,
             one.next_step,
-            _short(one.title),
+            clipped(one.title, LONGEST_TITLE),
         ),
         right=("chunks", "cold"),
         whole=("session", "live", "client's own"),
     )
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1].rstrip() + "…"
 
 
 def _gauge(share: float | None, tokens: int | None, limit: int) -> str:

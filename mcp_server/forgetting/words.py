@@ -8,7 +8,7 @@ from mcp_server.conversations import sessions
 from mcp_server.forgetting.forget import Receipt, plan_forget
 from mcp_server.forgetting.target import ForgetTarget, transcripts
 from mcp_server.memory import Memory
-from mcp_server.text.prose import counted
+from mcp_server.text.prose import clipped, counted
 
 ELSEWHERE = (
     "Out of reach: the client's own records of the conversation (a new import leaves the forgotten words out), "
@@ -104,23 +104,18 @@ async def _named(memory: Memory, target: ForgetTarget) -> str:
     if target.secrets:
         return "every secret that is stored"
     if target.text is not None:
-        return _short(target.text)
+        return repr(clipped(target.text, LONGEST_NAMED))
     if target.path is not None:
         lines = f", lines {target.lines[0]} to {target.lines[1]}" if target.lines else ""
-        return f"the file {_short(target.path)}{lines}"
+        return f"the file {target.path!r}{lines}"
     session, _, number = (target.session or target.turn or "").partition("#" if target.turn else "\0")
     row = await sessions.require(memory, session)
     if not number:
-        return f"the whole conversation {_short(row.title or row.session)}"
+        return f"the whole conversation {row.title or row.session!r}"
     said = await run_sync(_turn, memory, row.session, int(number))
-    return f"message {number} of {_short(row.title or row.session)}: {_short(said)}"
+    return f"message {number} of {row.title or row.session!r}: {clipped(said, LONGEST_NAMED)!r}"
 
 
 def _turn(memory: Memory, session: str, number: int) -> str:
     turns = (placed.turn for _, whole in transcripts(memory, session) for placed in whole.turns)
     return next((turn.content for turn in turns if turn.number == number), "")
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return repr(plain if len(plain) <= LONGEST_NAMED else plain[: LONGEST_NAMED - 1] + "…")
