@@ -58,7 +58,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
     for receipt in done:
         shell.print_text(as_text(receipt, history, ADD_HISTORY))
         if not (receipt.done or receipt.nothing):
-            click.echo("Nothing is deleted yet. Add --apply to do it.")
+            click.echo("Nothing is deleted yet; --json lists every place. Add --apply to do it.")
 
 
 def _range(lines: str | None) -> tuple[int, int] | None:

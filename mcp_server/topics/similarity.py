@@ -175,7 +175,8 @@ GRAM = 3
 def jaccard(message: Set[str], pieces: Iterable[Set[str]], term: str) -> Likeness:
     """Returns the similarity of a message to the best piece of a topic, as sets of words or 3-grams. `term` is the
     method's name."""
-    shares = [len(message & piece) / len(message | piece) for piece in pieces if not message.isdisjoint(piece)]
+    sizes = ((len(message & piece), len(message) + len(piece)) for piece in pieces)
+    shares = [both / (size - both) for both, size in sizes if both]
     return _likeness(term, max(shares)) if shares else NONE
 
 
