@@ -172,7 +172,7 @@ async def _judged(memory: Memory, topics: TopicSet, message: Labeled) -> list[Ve
 def _tiers(judged: Sequence[tuple[Labeled, list[Verdict]]]) -> dict[str, Counted]:
     rules: tuple[Callable[[Verdict], bool], ...] = (
         lambda one: bool(one.matches),
-        lambda one: one.decision.routed.way in ("activate", "gate"),
+        lambda one: one.routed.way in ("activate", "gate"),
         lambda one: one.active,
     )
     found: dict[str, Counted] = {}

@@ -2,121 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    examples,
-    json_option,
-    moment,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    progress,
-    say_not_applied,
-    with_memory,
-    working,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.history.explore import Exploration
-    from mcp_server.history.merging import Joined
     from mcp_server.knowledge.reconstruct import Comparison, Reconstruction
     from mcp_server.memory import Memory
 
 SHOWN_FILES = 20
 
 
-def _print_joined(name: str, done: Joined | None, as_json: bool) -> None:
-    """Prints the result of a merge; None is a branch without changes."""
-    if as_json:
-        print_json(done)
-    elif done is None:
-        click.echo(f"{name} had nothing of its own; it is gone")
-    else:
-        more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
-        click.echo(f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}")
-        for path in done.contested:
-            click.echo(f"{path}: the same was edited here and there; it has both versions")
-        if done.tag:
-            click.echo(f"tagged {done.tag}; taken back file by file: context-manager recover PATH@{done.commit[:10]}~1")
-
-
-@click.group("explore", epilog=examples("explore create tidy-up", "explore list", "explore merge tidy-up --apply"))
+@shell.group("explore", "explore create tidy-up", "explore list", "explore merge tidy-up --apply")
 def explore_command() -> None:
     """Try a change of the memory on a branch, in a folder of its own; it is merged or dropped within a week."""
 
 
 @explore_command.command("create")
 @click.argument("name")
-@json_option
-def create(name: str, as_json: bool) -> None:
+def create(name: str) -> None:
     """Begin an exploration of the current memory."""
     from mcp_server.history import explore
 
-    made = with_memory(lambda memory: explore.create(memory, name))
+    made = shell.with_memory(lambda memory: explore.create(memory, name))
     said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on"
     keep = f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop"
-    print_result(made, f"{said}\n{keep}", as_json)
+    shell.print_result(made, f"{said}\n{keep}")
 
 
 @explore_command.command("list")
-@json_option
-def explore_list(as_json: bool) -> None:
+def explore_list() -> None:
     """List the explorations, oldest first."""
     from mcp_server.history.explore import explorations
 
-    print_list(
-        with_memory(explorations),
-        as_json,
+    shell.print_list(
+        shell.with_memory(explorations),
         "No explorations. Begin one: context-manager explore create NAME",
         ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder"),
         lambda one: (
-            *(one.name, moment(one.begun), one.commits, one.uncommitted, moment(one.until), one.place or "(gone)"),
+            *(
+                one.name,
+                shell.moment(one.begun),
+                one.commits,
+                one.uncommitted,
+                shell.moment(one.until),
+                one.place or "(gone)",
+            ),
         ),
         right=("commits", "uncommitted"),
     )
 
 
-@explore_command.command("merge")
-@click.argument("name")
-@apply_option
-@json_option
-def explore_merge(name: str, apply: bool, as_json: bool) -> None:
-    """Merge its changes into the memory, and end it."""
-    from mcp_server.history import explore
-
-    if apply:
-        _print_joined(name, with_memory(lambda memory: explore.merge(memory, name)), as_json)
-    else:
-        _show_change("explore", name, "merge", as_json)
-
-
-@explore_command.command("drop")
-@click.argument("name")
-@apply_option
-@json_option
-def explore_drop(name: str, apply: bool, as_json: bool) -> None:
-    """End it; a tag keeps its changes."""
-    from mcp_server.history import explore
-
-    if not apply:
-        _show_change("explore", name, "drop", as_json)
-        return
-    done = with_memory(lambda memory: explore.drop(memory, name))
-    kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
-    print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}", as_json)
-
-
-@click.group(
-    "reconstruct",
-    epilog=examples("reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply"),
-)
+@shell.group("reconstruct", "reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply")
 def reconstruct_command() -> None:
     """Derive all knowledge again from the conversations, on a branch beside the memory; compare, merge or drop it.
 
@@ -131,10 +73,7 @@ def reconstruct_command() -> None:
 )
 @click.option("--model", metavar="MODEL", help="By this model of the configured LLM (llm.provider).")
 @click.option("--no-model", is_flag=True, help="By rules, also if an LLM is configured.")
-@json_option
-def reconstruct_create(
-    name: str, extractors: tuple[str, ...], model: str | None, no_model: bool, as_json: bool
-) -> None:
+def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None, no_model: bool) -> None:
     """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
@@ -143,52 +82,50 @@ def reconstruct_create(
     async def act(memory: Memory) -> Reconstruction:
         if model and memory.llm is None:
             raise click.UsageError("there is no LLM to take another model of; set llm.provider first")
-        with progress("Reading conversations") as show:
+        with shell.progress("Reading conversations") as show:
             return await reconstruct(memory, name, extractors, use_model=not no_model, show=show)
 
-    made = with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
+    made = shell.with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
     said = f"{made.conversations} conversations read by {made.by}: {made.lines} lines found; {made.before} were there"
     next_step = f"Compare: context-manager reconstruct compare {name}; then reconstruct merge {name}, or drop {name}"
-    print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]), as_json)
+    shell.print_result(made, "\n".join([said, *made.notes, str(made.place), next_step]))
 
 
 @reconstruct_command.command("list")
-@json_option
-def reconstruct_list(as_json: bool) -> None:
+def reconstruct_list() -> None:
     """List the reconstructions, oldest first."""
     from mcp_server.knowledge.reconstruct import reconstructions
 
-    print_list(
-        with_memory(reconstructions),
-        as_json,
+    shell.print_list(
+        shell.with_memory(reconstructions),
         "No reconstructions. Make one: context-manager reconstruct create NAME",
         ("name", "made (UTC)", "conversations", "lines", "by"),
-        lambda one: (one.name, moment(one.made), one.conversations, one.lines, one.by),
+        lambda one: (one.name, shell.moment(one.made), one.conversations, one.lines, one.by),
         right=("conversations", "lines"),
     )
 
 
 @reconstruct_command.command("compare")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@json_option
-def compare(names: tuple[str, ...], as_json: bool) -> None:
+def compare(names: tuple[str, ...]) -> None:
     """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
     from mcp_server.knowledge.reconstruct import compare as action
 
     async def act(memory: Memory) -> Comparison:
-        with working("Comparing …"):
+        with shell.progress("Comparing"):
             return await action(memory, names)
 
-    found = with_memory(act)
-    if as_json:
-        print_json(found)
+    found = shell.with_memory(act)
+    if shell.printed_as_json(found):
         return
     rows = [
         (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
         for one in found.versions
     ]
     columns = ("version", "files", "derived lines", "turns named", "found: turn", "found: conversation")
-    print_table(columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines")
+    shell.print_table(
+        columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines"
+    )
     for name, delta in found.deltas.items():
         shown = delta.files[:SHOWN_FILES]
         said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
@@ -197,57 +134,75 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
         if delta.own_since:
             said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
         said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
-        print_text("\n".join(said))
+        shell.print_text("\n".join(said))
 
 
-@reconstruct_command.command("merge")
-@click.argument("name")
-@apply_option
-@json_option
-def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
-    """Merge it into the memory, and end it. Later edits stay."""
+def _merge(kind: str, name: str, apply: bool) -> None:
+    from mcp_server.history import explore
     from mcp_server.knowledge import reconstruct
 
-    if apply:
-        _print_joined(name, with_memory(lambda memory: reconstruct.merge(memory, name)), as_json)
-    else:
-        _show_change("reconstruct", name, "merge", as_json)
+    if not apply:
+        _show_change(kind, name, "merge")
+        return
+    merge = explore.merge if kind == "explore" else reconstruct.merge
+    done = shell.with_memory(lambda memory: merge(memory, name))
+    said = [f"{name} had nothing of its own; it is gone"]
+    if done is not None:
+        more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
+        said = [f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}"]
+        said += [f"{path}: the same was edited here and there; it has both versions" for path in done.contested]
+        undo = f"taken back file by file: context-manager recover PATH@{done.commit[:10]}~1"
+        said += [f"tagged {done.tag}; {undo}"] if done.tag else []
+    shell.print_result(done, "\n".join(said))
 
 
-@reconstruct_command.command("drop")
-@click.argument("name")
-@apply_option
-@json_option
-def reconstruct_drop(name: str, apply: bool, as_json: bool) -> None:
-    """Delete it. It can be made again."""
+def _drop(kind: str, name: str, apply: bool) -> None:
+    from mcp_server.history import explore
     from mcp_server.knowledge import reconstruct
 
-    if apply:
-        with_memory(lambda memory: reconstruct.drop(memory, name))
-        print_result({"dropped": name}, f"{name} is dropped", as_json)
+    if not apply:
+        _show_change(kind, name, "drop")
+    elif kind == "explore":
+        done = shell.with_memory(lambda memory: explore.drop(memory, name))
+        kept = f"its work is at {done.tag} (context-manager history show {done.tag})" if done.tag else ""
+        shell.print_result(done, f"{name} is dropped; {kept or 'it had nothing of its own'}")
     else:
-        _show_change("reconstruct", name, "drop", as_json)
+        shell.with_memory(lambda memory: reconstruct.drop(memory, name))
+        shell.print_result({"dropped": name}, f"{name} is dropped")
 
 
-def _show_change(command: str, name: str, verb: str, as_json: bool) -> None:
+for made, end, verb, about in (
+    (explore_command, _merge, "merge", "Merge its changes into the memory, and end it."),
+    (explore_command, _drop, "drop", "End it; a tag keeps its changes."),
+    (reconstruct_command, _merge, "merge", "Merge it into the memory, and end it. Later edits stay."),
+    (reconstruct_command, _drop, "drop", "Delete it. It can be made again."),
+):
+
+    @made.command(verb, help=about)
+    @click.argument("name")
+    @shell.apply_option
+    def end_branch(
+        name: str, apply: bool, end: Callable[[str, str, bool], None] = end, kind: str = str(made.name)
+    ) -> None:
+        end(kind, name, apply)
+
+
+def _show_change(kind: str, name: str, verb: str) -> None:
     """Prints what a merge or drop would affect. Raises NotFound if there is no such branch."""
     from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
     from mcp_server.knowledge.reconstruct import branch_of, reconstructions
 
     async def ask(memory: Memory) -> Exploration | Reconstruction:
-        if command == "explore":
+        if kind == "explore":
             await EXPLORATIONS.find(memory, name)
             return next(one for one in await explorations(memory) if one.name == name)
         await branch_of(memory, name)
         return next(one for one in await reconstructions(memory) if one.name == name)
 
-    found = with_memory(ask)
-    if as_json:
-        print_json({"branch": found, "change": verb, "applied": False})
-        return
+    found = shell.with_memory(ask)
     if isinstance(found, Exploration):
         own = f"{counted(found.commits, 'commit')} and {counted(found.uncommitted, 'uncommitted file')} of its own"
     else:
         own = f"{found.lines:,} lines from {counted(found.conversations, 'conversation')}"
-    click.echo(f"{name} has {own}.")
-    say_not_applied(f"{command} {verb} {name}")
+    shell.print_result({"branch": found, "change": verb, "applied": False}, f"{name} has {own}.")
+    shell.say_not_applied(f"{kind} {verb} {name}")

@@ -7,22 +7,10 @@ from shlex import quote
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    caller,
-    examples,
-    json_option,
-    limit_option,
-    print_list,
-    print_result,
-    say_not_applied,
-    with_memory,
-)
+from mcp_server.cli import shell
 
 
-@click.group(
-    "checkpoint", epilog=examples("checkpoint create --note 'before the rewrite'", "checkpoint list", "recover ID")
-)
+@shell.group("checkpoint", "checkpoint create --note 'before the rewrite'", "checkpoint list", "recover ID")
 def checkpoint_command() -> None:
     """Make, list, show and compare checkpoints of a conversation. `recover ID` goes back to one."""
 
@@ -30,8 +18,7 @@ def checkpoint_command() -> None:
 @checkpoint_command.command("create")
 @click.option("--session", help="Of this conversation (default: the one with the latest message).")
 @click.option("--note", default="", help="What for.")
-@json_option
-def create(session: str | None, note: str, as_json: bool) -> None:
+def create(session: str | None, note: str) -> None:
     """Save the state of a conversation."""
     from mcp_server.checkpoints.checkpoint import make, summary_text
     from mcp_server.checkpoints.document import Checkpoint
@@ -43,24 +30,22 @@ def create(session: str | None, note: str, as_json: bool) -> None:
         made = await make(memory, await session_meant(memory, session), "asked", note)
         return await read(memory, made.id) if await enrich_all(memory) else made
 
-    made = with_memory(act)
+    made = shell.with_memory(act)
     diff, back = f"context-manager checkpoint diff {made.id}", f"context-manager recover {made.id} --apply"
     next_steps = f"What going back would change: {diff}\nGo back: {back}"
-    print_result(made, "\n".join((summary_text(made).rstrip("\n"), next_steps)), as_json)
+    shell.print_result(made, "\n".join((summary_text(made).rstrip("\n"), next_steps)))
 
 
 @checkpoint_command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
-@limit_option(50, "How many, newest first.")
-@json_option
-def list_(session: str | None, limit: int, as_json: bool) -> None:
+@shell.limit_option(50, "How many, newest first.")
+def list_(session: str | None, limit: int) -> None:
     """List the checkpoints, newest first."""
     from mcp_server.checkpoints.stored import listed, reason_text
     from mcp_server.text.markdown import minute_text
 
-    print_list(
-        with_memory(lambda memory: listed(memory, session))[:limit],
-        as_json,
+    shell.print_list(
+        shell.with_memory(lambda memory: listed(memory, session))[:limit],
         "No checkpoints yet. Make one: context-manager checkpoint create",
         ("id", "made (UTC)", "what"),
         lambda one: (one.id, minute_text(one.at), f"{reason_text(one)} · session {one.session}"),
@@ -70,42 +55,38 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
 
 @checkpoint_command.command("show")
 @click.argument("checkpoint")
-@json_option
-def show(checkpoint: str, as_json: bool) -> None:
+def show(checkpoint: str) -> None:
     """Print a checkpoint: decisions, open items, state."""
     from mcp_server.checkpoints.stored import read, shown_text
 
-    found = with_memory(lambda memory: read(memory, checkpoint))
-    print_result(found, shown_text(found), as_json)
+    found = shell.with_memory(lambda memory: read(memory, checkpoint))
+    shell.print_result(found, shown_text(found))
 
 
 @checkpoint_command.command("diff")
 @click.argument("checkpoint")
 @click.argument("other", required=False)
-@json_option
-def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
+def diff(checkpoint: str, other: str | None) -> None:
     """Show the changes from now, or from OTHER, to CHECKPOINT."""
     from mcp_server.checkpoints.restore import diff_text
 
-    found = with_memory(lambda memory: diff_text(memory, checkpoint, other))
-    print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found, as_json)
+    found = shell.with_memory(lambda memory: diff_text(memory, checkpoint, other))
+    shell.print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found)
 
 
-@click.command(
+@shell.command(
     "recover",
-    epilog=examples(
-        "recover", "recover --query tulips", "recover knowledge/identity/USER.md@2026-02-01", "recover ID --apply"
-    ),
+    "recover",
+    "recover --query tulips",
+    "recover knowledge/identity/USER.md@2026-02-01",
+    "recover ID --apply",
 )
 @click.argument("what", required=False, metavar="[PATH@REV|ID]")
 @click.option("--knowledge/--no-knowledge", default=None, help="Of a checkpoint: the knowledge files, too.")
 @click.option("--query", help="List what contains these words; with --apply: recover the best match.")
-@apply_option
-@limit_option(10, "Most of each kind.", 200)
-@json_option
-def recover_command(
-    what: str | None, knowledge: bool | None, query: str | None, apply: bool, limit: int, as_json: bool
-) -> None:
+@shell.apply_option
+@shell.limit_option(10, "Most of each kind.", 200)
+def recover_command(what: str | None, knowledge: bool | None, query: str | None, apply: bool, limit: int) -> None:
     """Bring back a dropped chunk, an earlier version, an archived entry, a reverted commit, or a checkpoint.
 
     Without arguments: list what can be recovered, with the IDs.
@@ -122,9 +103,8 @@ def recover_command(
     from mcp_server.recovery.recoverable import meant, recoverable
 
     if what is None and not apply:
-        print_list(
-            with_memory(lambda memory: recoverable(memory, query, limit), fresh=bool(query)),
-            as_json,
+        shell.print_list(
+            shell.with_memory(lambda memory: recoverable(memory, query, limit), fresh=bool(query)),
             "Nothing to recover: nothing went cold or was archived, and no committed file was changed since.",
             ("id", "kind", "written", "what"),
             lambda one: (one.id, one.kind, one.at[:16].replace("T", " "), one.summary),
@@ -134,14 +114,12 @@ def recover_command(
 
     async def act(memory: Memory) -> Recovery:
         return await recover(
-            memory, what or (await meant(memory, query or "")).id, caller(), apply=apply, knowledge=knowledge
+            memory, what or (await meant(memory, query or "")).id, shell.caller(), apply=apply, knowledge=knowledge
         )
 
-    done = with_memory(act, fresh=what is None)
-    print_result(done, replace(done, undo=None).markdown, as_json)
-    if as_json:
-        return
+    done = shell.with_memory(act, fresh=what is None)
+    shell.print_result(done, replace(done, undo=None).markdown)
     if done.undo:
-        click.echo(f"Undo it with: context-manager recover {done.undo} --apply")
+        shell.hint(f"Undo it with: context-manager recover {done.undo} --apply")
     elif done.diff and not done.applied:
-        say_not_applied(f"recover {quote(done.id)}", " --knowledge" if knowledge else "")
+        shell.say_not_applied(f"recover {quote(done.id)}", " --knowledge" if knowledge else "")

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import examples, json_option, plain, print_result, with_memory
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-@click.group(
+@shell.group(
     "config",
-    epilog=examples(
-        "config get search.embedder", "config get clarity", "config set hooks.inject false", "config edit --machine"
-    ),
+    "config get search.embedder",
+    "config get clarity",
+    "config set hooks.inject false",
+    "config edit --machine",
 )
 def config_command() -> None:
     """Read and change settings: memory-config.yaml, and .local/settings.yaml for this machine."""
@@ -25,27 +26,25 @@ def config_command() -> None:
 
 @config_command.command("get")
 @click.argument("name", required=False)
-@json_option
-def get(name: str | None, as_json: bool) -> None:
+def get(name: str | None) -> None:
     """Print the value of a setting, of all settings of a section, or of all. The environment is included."""
 
     async def ask(memory: Memory) -> dict[str, Any]:
         return memory.settings.model_dump(mode="json", exclude={"problems"})
 
-    found: Any = with_memory(ask)
+    found: Any = shell.with_memory(ask)
     for key in name.split(".") if name else ():
         if not isinstance(found, dict) or key not in found:
             raise click.UsageError(_unknown(name or ""))
         found = found[key]
     said = "\n".join(_lines(f"{name}." if name else "", found)) if isinstance(found, dict) else _text(found)
-    print_result({name: found} if name else found, said, as_json)
+    shell.print_result({name: found} if name else found, said)
 
 
 @config_command.command("set")
 @click.argument("name")
 @click.argument("value")
-@json_option
-def set_(name: str, value: str, as_json: bool) -> None:
+def set_(name: str, value: str) -> None:
     """Write a setting into its file, at once, and print the old value. VALUE is YAML: true, 0.5, null, [a, b]."""
     from ruamel.yaml.error import YAMLError
 
@@ -74,17 +73,16 @@ def set_(name: str, value: str, as_json: bool) -> None:
             memory.files.write_atomic(path, _with_setting(memory.files.text_or_none(path) or "", path, name, chosen))
         return before
 
-    before = with_memory(act)
+    before = shell.with_memory(act)
     scope = "this machine" if path != SETTINGS else "every copy of this memory"
     said = f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}."
     said += f"\nIt holds for {scope}; a server that is running reads it at its next start."
-    print_result({"name": name, "before": before, "value": plain(chosen), "file": path}, said, as_json)
+    shell.print_result({"name": name, "before": before, "value": shell.plain(chosen), "file": path}, said)
 
 
 @config_command.command("edit")
 @click.option("--machine", is_flag=True, help="The settings of this machine, .local/settings.yaml.")
-@json_option
-def edit(machine: bool, as_json: bool) -> None:
+def edit(machine: bool) -> None:
     """Open the file of the settings in $EDITOR, and check it afterwards."""
     from mcp_server.settings import MACHINE_FILE
     from mcp_server.storage.templates import SETTINGS
@@ -97,10 +95,10 @@ def edit(machine: bool, as_json: bool) -> None:
     async def problems(memory: Memory) -> tuple[str, ...]:
         return memory.settings.problems
 
-    where = with_memory(place)
+    where = shell.with_memory(place)
     click.edit(filename=where)
-    found = with_memory(problems)
-    print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.", as_json)
+    found = shell.with_memory(problems)
+    shell.print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.")
     if found:
         click.get_current_context().exit(1)
 
@@ -187,4 +185,4 @@ def _text(value: object) -> str:
 
     if isinstance(value, float):
         return f"{value:g}"
-    return "null" if value is None else yaml_line(plain(value))
+    return "null" if value is None else yaml_line(shell.plain(value))

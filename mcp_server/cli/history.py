@@ -8,22 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    caller,
-    choice_option,
-    examples,
-    json_option,
-    limit_option,
-    moment,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    say_not_applied,
-    with_memory,
-    working,
-)
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.history.committing import Kind
@@ -31,107 +16,96 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-@click.group(
-    "history", epilog=examples("history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
-)
+@shell.group("history", "history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
 def history_command() -> None:
     """Show from git when something was learned, where it came from, and what changed."""
 
 
 @history_command.command("when")
 @click.argument("text")
-@limit_option(20, "How many, newest first.")
-@json_option
-def when(text: str, limit: int, as_json: bool) -> None:
+@shell.limit_option(20, "How many, newest first.")
+def when(text: str, limit: int) -> None:
     """Show when TEXT came into the knowledge, and when it left."""
     from mcp_server.history import history
 
-    found = with_memory(lambda memory: history.when(memory, text, limit))
-    print_list(
+    found = shell.with_memory(lambda memory: history.when(memory, text, limit))
+    shell.print_list(
         found,
-        as_json,
         f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)",
         ("when (UTC)", "", "file", "commit", "its message"),
-        lambda one: (moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject),
+        lambda one: (shell.moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject),
         whole=("file",),
     )
-    for source in dict.fromkeys(source for one in found for source in one.sources) if not as_json else ():
+    for source in dict.fromkeys(source for one in found for source in one.sources) if not shell.as_json() else ():
         click.echo(f"said in {source}")
 
 
 @history_command.command("where")
 @click.argument("what", metavar="TEXT|PATH|PATH:LINE")
-@json_option
-def where(what: str, as_json: bool) -> None:
+def where(what: str) -> None:
     """Show who wrote the lines of a text or a file, when, and in which conversation."""
     from mcp_server.history import history
 
-    _print_origins(with_memory(lambda memory: history.where(memory, what)), as_json)
+    _print_origins(shell.with_memory(lambda memory: history.where(memory, what)))
 
 
 @history_command.command("blame")
 @click.argument("path")
 @click.option("--start", type=click.IntRange(1), help="First line.")
 @click.option("--end", type=click.IntRange(1), help="Last line.")
-@json_option
-def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
+def blame(path: str, start: int | None, end: int | None) -> None:
     """Show the commit of each line of a file."""
     from mcp_server.history import history
 
-    _print_origins(with_memory(lambda memory: history.blame(memory, path, start, end)), as_json)
+    _print_origins(shell.with_memory(lambda memory: history.blame(memory, path, start, end)))
 
 
 @history_command.command("diff")
 @click.argument("since", default="1 week ago")
 @click.argument("until", required=False)
 @click.option("--path", help="Of this file or folder only.")
-@json_option
-def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None:
+def diff(since: str, until: str | None, path: str | None) -> None:
     """Show what changed in the knowledge.
 
     SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a commit. UNTIL: default now.
     """
     from mcp_server.history import history
 
-    _print_changed(lambda memory: history.diff(memory, since, until, path), as_json)
+    _print_changed(lambda memory: history.diff(memory, since, until, path))
 
 
 @history_command.command("today")
-@json_option
-def today(as_json: bool) -> None:
+def today() -> None:
     """Show what was learned today, committed or not."""
     from mcp_server.history import history
 
-    _print_changed(lambda memory: history.diff(memory, "today"), as_json)
+    _print_changed(lambda memory: history.diff(memory, "today"))
 
 
 @history_command.command("show")
 @click.argument("commit")
-@json_option
-def show(commit: str, as_json: bool) -> None:
+def show(commit: str) -> None:
     """Show a commit's message and changes. (A file at a commit: `read PATH --at COMMIT`.)"""
     from mcp_server.history import history
 
-    _print_changed(lambda memory: history.show(memory, commit), as_json)
+    _print_changed(lambda memory: history.show(memory, commit))
 
 
 @history_command.command("revert")
 @click.argument("commit")
-@apply_option
-@json_option
-def revert(commit: str, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def revert(commit: str, apply: bool) -> None:
     """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
     from mcp_server.history import history as action
 
-    done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
-    print_result(done, done.markdown, as_json)
-    if done.paths and not (done.commit or as_json):
-        say_not_applied(f"history revert {commit}")
+    done = shell.with_memory(lambda memory: action.revert(memory, commit, shell.caller(), apply=apply))
+    shell.print_result(done, done.markdown)
+    if done.paths and not done.commit:
+        shell.say_not_applied(f"history revert {commit}")
 
 
-def _print_origins(found: list[Origin], as_json: bool) -> None:
-    if as_json:
-        print_json(found)
+def _print_origins(found: list[Origin]) -> None:
+    if shell.printed_as_json(found):
         return
     from mcp_server.text.entries import without_sources
 
@@ -139,60 +113,56 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
         columns = ("line", "written (UTC)", "commit", "text", "from")
         rows = [
             (
-                *(one.line, moment(one.at), (one.commit or "")[:10]),
+                *(one.line, shell.moment(one.at), (one.commit or "")[:10]),
                 *(without_sources(one.text), "\n".join(one.sources) or one.subject),
             )
             for one in origins
         ]
-        print_table(columns, rows, right=("line",), whole=("from",), title=path)
+        shell.print_table(columns, rows, right=("line",), whole=("from",), title=path)
 
 
-def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:
-    found = with_memory(ask)
-    print_result(found, found.markdown, as_json)
+def _print_changed(ask: Callable[[Memory], Awaitable[Changed]]) -> None:
+    found = shell.with_memory(ask)
+    shell.print_result(found, found.markdown)
 
 
 @history_command.command("tag")
 @click.argument("name")
-@choice_option(
+@shell.choice_option(
     "--kind",
     values=["milestone", "before", "extract"],
     about="The tag is memory/KIND/NAME. before: of a change; extract: of another extraction algorithm.",
     default="milestone",
 )
 @click.option("--note", "-m", default="", help="A sentence about it.")
-@json_option
-def tag_(name: str, kind: Kind, note: str, as_json: bool) -> None:
+def tag_(name: str, kind: Kind, note: str) -> None:
     """Name the current state of the memory.
 
     `read --at` and `history diff` take the name. Days and weeks have their own tags.
     """
     from mcp_server.history.committing import tag
 
-    made = with_memory(lambda memory: tag(memory, kind, name, note))
+    made = shell.with_memory(lambda memory: tag(memory, kind, name, note))
     said = f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}"
-    print_result(made, said, as_json)
+    shell.print_result(made, said)
 
 
 @history_command.command("tags")
-@json_option
-def tags_(as_json: bool) -> None:
+def tags_() -> None:
     """List the tags of the memory, oldest first."""
     from mcp_server.history.committing import tags
 
-    print_list(
-        with_memory(tags),
-        as_json,
+    shell.print_list(
+        shell.with_memory(tags),
         "No tags yet. Name the memory as it is now: context-manager history tag NAME",
         ("tag", "of (UTC)", "commit", "note"),
-        lambda one: (one.name, moment(one.at), one.commit[:10], one.message),
+        lambda one: (one.name, shell.moment(one.at), one.commit[:10], one.message),
     )
 
 
-@click.command("sync", epilog=examples("sync", "sync backup"))
+@shell.command("sync", "sync", "sync backup")
 @click.argument("remote", required=False)
-@json_option
-def sync_command(remote: str | None, as_json: bool) -> None:
+def sync_command(remote: str | None) -> None:
     """Merge this memory with its copy on another machine: commit, fetch, merge, push. Nothing is lost.
 
     REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
@@ -200,8 +170,8 @@ def sync_command(remote: str | None, as_json: bool) -> None:
     from mcp_server.history.sync import Synced, sync
 
     async def act(memory: Memory) -> Synced:
-        with working("Bringing both copies together …"):
+        with shell.progress("Bringing both copies together"):
             return await sync(memory, remote)
 
-    done = with_memory(act)
-    print_result(done, done.markdown, as_json)
+    done = shell.with_memory(act)
+    shell.print_result(done, done.markdown)

@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    examples,
-    json_option,
-    memory_exists,
-    print_json,
-    print_list,
-    print_result,
-    print_text,
-    progress,
-    with_memory,
-    working,
-)
+from mcp_server.cli import shell
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.text.prose import counted
 
@@ -38,18 +26,15 @@ if TYPE_CHECKING:
     from mcp_server.text.entries import Entry
 
 
-@click.command(
-    "uninstall", epilog=examples("uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
-)
+@shell.command("uninstall", "uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
 @click.argument("client", required=False)
 @click.option("--all", "everything", is_flag=True, help="Remove it from every client.")
 @click.option("--project", is_flag=True, help="Only for the project of the current folder.")
 @click.option("--purge", is_flag=True, help="Also delete the memory itself: all conversations and knowledge.")
 @click.option("--undo", is_flag=True, help="Keep an older entry of ours that the file had before `install`.")
-@apply_option
-@json_option
+@shell.apply_option
 def uninstall_command(
-    client: str | None, everything: bool, project: bool, purge: bool, undo: bool, apply: bool, as_json: bool
+    client: str | None, everything: bool, project: bool, purge: bool, undo: bool, apply: bool
 ) -> None:
     """Remove our entry from CLIENT's configuration; a file that was not changed since is restored exactly.
 
@@ -75,21 +60,22 @@ def uninstall_command(
     if client is not None:
         one = (client_named(client), project_folder(Path.cwd()) if project else None)
         ((chosen, files),) = _take_out(machine, one, undo=undo)
-        _say_done(chosen, files, as_json)
-        _say_plugin(plugin if chosen.name == "claude-code" and not as_json else None)
+        _say_done(chosen, files)
+        _say_plugin(plugin if chosen.name == "claude-code" and not shell.as_json() else None)
         return
-    folders, warning = with_memory(_deletion) if purge else ((), "")
+    folders, warning = shell.with_memory(_deletion) if purge else ((), "")
     if purge and not apply:
         said = f"{warning}\nNothing was deleted yet; add --apply to do it."
-        print_result({"clients": [], "would_delete": folders}, said, as_json)
+        shell.print_result({"clients": [], "would_delete": folders}, said)
         return
     done = [(chosen, files) for chosen, files in _take_out(machine) if files]
     _delete(folders)
-    if as_json:
-        print_json({"clients": [{"client": chosen.name, "files": files} for chosen, files in done], "deleted": folders})
+    if shell.printed_as_json(
+        {"clients": [{"client": chosen.name, "files": files} for chosen, files in done], "deleted": folders}
+    ):
         return
     for chosen, files in done:
-        _say_done(chosen, files, as_json=False)
+        _say_done(chosen, files)
     if not (done or plugin):
         click.echo("Nothing of this memory is in any client's configuration.")
     _say_plugin(plugin)
@@ -113,13 +99,12 @@ def _take_out(
         places = [only] if only else everywhere
         return [(client, uninstall(memory, client, machine, project, undo=undo)) for client, project in places]
 
-    return with_memory(act) if memory_exists() else anyio.run(act, None)
+    return shell.with_memory(act) if shell.memory_exists() else anyio.run(act, None)
 
 
-def _say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
+def _say_done(client: Client, done: Sequence[Done]) -> None:
     """Prints what happened to the client's files."""
-    if as_json:
-        print_json({"client": client.name, "files": done})
+    if shell.printed_as_json({"client": client.name, "files": done}):
         return
     if not done:
         click.echo(f"{client.title}: nothing of this memory is in its configuration.")
@@ -168,7 +153,7 @@ def _delete(folders: Sequence[Path]) -> None:
         shutil.rmtree(top)
 
 
-@click.command("install", epilog=examples("install", "install claude-code --import", "install cursor --show"))
+@shell.command("install", "install", "install claude-code --import", "install cursor --show")
 @click.argument("client", required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration to add by hand; change nothing.")
 @click.option("--show", is_flag=True, help="Show what would change, as a diff; change nothing.")
@@ -177,7 +162,6 @@ def _delete(folders: Sequence[Path]) -> None:
 @click.option(
     "--import/--no-import", "bring_in", default=None, help="Import the client's earlier conversations, or do not ask."
 )
-@json_option
 def install_command(
     client: str | None,
     only_print: bool,
@@ -185,7 +169,6 @@ def install_command(
     project: bool,
     hooks: bool,
     bring_in: bool | None,
-    as_json: bool,
 ) -> None:
     """Connect CLIENT to this memory: adds one entry to its configuration and changes nothing else in it.
 
@@ -196,21 +179,21 @@ def install_command(
 
     machine = this_machine()
     if client is None:
-        _list(machine, as_json)
+        _list(machine)
         return
     chosen = client_named(client)
     folder = project_folder(Path.cwd()) if project else None
     launch = this_launch(machine)
     planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
-    if only_print and as_json:
-        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
+    if only_print and shell.as_json():
+        shell.print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
     elif only_print:
         for change in planned.changes:
             click.echo(f"{change.file.path}:\n\n{change.snippet}\n")
     elif show:
-        _show(planned, as_json)
+        _show(planned)
     else:
-        with_memory(lambda memory: _install(memory, planned, machine, launch, bring_in, as_json), if_missing="create")
+        shell.with_memory(lambda memory: _install(memory, planned, machine, launch, bring_in), if_missing="create")
 
 
 def this_machine() -> Machine:
@@ -227,9 +210,7 @@ def this_launch(machine: Machine) -> Launch:
     return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
 
 
-async def _install(
-    memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None, as_json: bool
-) -> None:
+async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None) -> None:
     from anyio.to_thread import run_sync
 
     from mcp_server.app import catch_up
@@ -240,19 +221,19 @@ async def _install(
     done = await run_sync(install, memory, planned)
     command, arguments = launch.serving(*(("--hooks",) if planned.hooks else ()))
     tried = await handshake([command, *arguments], machine.environ, whole=planned.client.whole_environment)
-    if not as_json:
+    if not shell.as_json():
         _say_installed(planned, done)
         if tried.problem:
             click.echo(f"But it does not start: {tried.problem}\nNext: context-manager doctor")
         else:
             click.echo(f"Tried it: it answers in {tried.seconds:.1f} s, with {len(tried.tools)} tools.")
             click.echo(planned.client.afterwards.format(title=planned.client.title))
-    with working("Indexing …"):
+    with shell.progress("Indexing"):
         await catch_up(memory)
-    report = await _history(memory, planned, machine, answer, as_json, fresh=planned.needed)
+    report = await _history(memory, planned, machine, answer, fresh=planned.needed)
     await briefs.refresh(memory)  # the first window may open before any server
-    if as_json:
-        print_json(
+    if shell.as_json():
+        shell.print_json(
             {
                 "client": planned.client.name,
                 "project": planned.project,
@@ -283,13 +264,13 @@ def _say_installed(planned: Plan, done: tuple[Done, ...]) -> None:
 
 
 async def _history(
-    memory: Memory, planned: Plan, machine: Machine, answer: bool | None, as_json: bool, *, fresh: bool
+    memory: Memory, planned: Plan, machine: Machine, answer: bool | None, *, fresh: bool
 ) -> ImportReport | None:
     """Imports the client's earlier conversations if the user agrees; prints how to do it if we cannot."""
     from anyio.to_thread import run_sync
 
     client = planned.client
-    if client.history and not as_json and fresh:
+    if client.history and not shell.as_json() and fresh:
         click.echo(client.history)
     adapter = client.hooks
     if adapter is None or planned.project is not None or answer is False:
@@ -301,7 +282,7 @@ async def _history(
     if not number:
         return None
     if answer is None:
-        if as_json or not fresh:
+        if shell.as_json() or not fresh:
             return None
         offer = f"{counted(number, 'conversation')} ({size / 1e6:,.1f} MB) of {client.title} in {folder}."
         if not sys.stdin.isatty():
@@ -316,17 +297,17 @@ async def _history(
 
     known = await run_sync(_known_items, memory)
     began = time.monotonic()
-    with progress("Importing") as bar:
+    with shell.progress("Importing") as bar:
         report = await import_path(memory, folder, kind=adapter.client, watch=bar)
-    with progress("Reading") as bar:
+    with shell.progress("Reading") as bar:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(catch_up, memory)
             seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
             left = await _read_conversations(memory, machine.environ, seconds, bar)
-    with working("Indexing …"):
+    with shell.progress("Indexing"):
         await catch_up(memory)
-    if not as_json:
-        print_text(report.markdown)
+    if not shell.as_json():
+        shell.print_text(report.markdown)
         _say_learned(known, await run_sync(_known_items, memory), left)
     return report
 
@@ -383,30 +364,29 @@ def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], 
         click.echo(f"Learned: {', '.join(counted(len(items), name) for name, items in new.items())}.")
         for name, items in new.items():
             for one in items[:EXAMPLES]:
-                print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
+                shell.print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
         click.echo("Look at all of it: context-manager page")
     if left:
         click.echo(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
 
 
-def _show(planned: Plan, as_json: bool) -> None:
+def _show(planned: Plan) -> None:
     said = [change.diff() for change in planned.changes if change.changes]
     said = said or [f"{planned.client.title} is connected to this memory already; nothing would change."]
     diffs = [{"file": change.file.path, "diff": change.diff()} for change in planned.changes]
-    print_result(diffs, "\n".join((*said, *planned.notes)), as_json)
+    shell.print_result(diffs, "\n".join((*said, *planned.notes)))
 
 
-def _list(machine: Machine, as_json: bool) -> None:
+def _list(machine: Machine) -> None:
     from mcp_server.clients.installers.chain import projects, survey
     from mcp_server.clients.installers.known import CHATGPT_EXPORT
 
     async def recorded(memory: Memory) -> list[Any]:
         return projects(memory)
 
-    found = survey(machine, with_memory(recorded) if memory_exists() else ())
-    print_list(
+    found = survey(machine, shell.with_memory(recorded) if shell.memory_exists() else ())
+    shell.print_list(
         found,
-        as_json,
         "",
         ("client", "state", "configuration", "what to do"),
         lambda each: (
@@ -416,7 +396,7 @@ def _list(machine: Machine, as_json: bool) -> None:
             f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem,
         ),
     )
-    if not as_json:
+    if not shell.as_json():
         click.echo(CHATGPT_EXPORT)
 
 

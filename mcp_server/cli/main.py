@@ -192,7 +192,7 @@ def _failure(error: BaseException) -> str:
 
 
 def _say(message: str, code: int, as_json: bool) -> int:
-    from mcp_server.cli.command import visible
+    from mcp_server.cli.shell import visible
 
     line = visible(" ".join(message.split()))
     said = json.dumps({"error": line, "exit_code": code}) if as_json else f"context-manager: {line}"

@@ -6,22 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    caller,
-    choice_option,
-    examples,
-    json_option,
-    moment,
-    plain,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    progress,
-    with_memory,
-    working,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -35,14 +20,11 @@ if TYPE_CHECKING:
 SAME_COMMAND = "Nothing was changed yet; do it with: the same command and --apply"
 
 
-@click.command(
-    "prune",
-    epilog=examples(
-        "prune", "prune --strategy compact --apply", "prune knowledge/people/old-contact.md --apply", "recover"
-    ),
+@shell.command(
+    "prune", "prune", "prune --strategy compact --apply", "prune knowledge/people/old-contact.md --apply", "recover"
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@choice_option(
+@shell.choice_option(
     "--strategy",
     values=["auto", "clarity", "advisor", "compact", "memory", "files"],
     about="A context (auto, compact), its items (clarity, advisor), MEMORY.md (memory) or unused knowledge (files).",
@@ -51,8 +33,7 @@ SAME_COMMAND = "Nothing was changed yet; do it with: the same command and --appl
 @click.option("--session", help="The conversation (default: the open one with the latest message).")
 @click.option("--target", type=click.IntRange(0), help="The size to reach: percent of the limit; memory: lines.")
 @click.option("--lexicon", is_flag=True, help="Print the advisor's lexicon, to edit a copy (`advisor.lexicon`).")
-@apply_option
-@json_option
+@shell.apply_option
 def prune_command(
     paths: tuple[str, ...],
     strategy: str,
@@ -60,7 +41,6 @@ def prune_command(
     target: int | None,
     lexicon: bool,
     apply: bool,
-    as_json: bool,
 ) -> None:
     """Shorten a conversation's context or the knowledge, and say why; with PATH, move these files to archive/.
 
@@ -70,7 +50,7 @@ def prune_command(
         from mcp_server.storage.lexicon import SHIPPED
 
         text = SHIPPED.read_text("utf-8")
-        print_result({"lexicon": text}, text, as_json)
+        shell.print_result({"lexicon": text}, text)
         return
     if paths and (session or target is not None or strategy not in ("auto", "files")):
         raise click.UsageError("PATH takes no --session, --target or other strategy than files")
@@ -81,74 +61,71 @@ def prune_command(
         if paths:
             return await archive_files(memory, paths, not apply)
         chosen = session if session or strategy in OF_KNOWLEDGE else await last_session(memory)
-        return await prune(memory, strategy, chosen, not apply, caller(), target=target)
+        return await prune(memory, strategy, chosen, not apply, shell.caller(), target=target)
 
-    done = with_memory(act, fresh=apply)  # bringing the index up to date would change bytes
-    print_result(done, done.markdown, as_json)
-    if done.changes and not (apply or as_json):
-        click.echo(SAME_COMMAND)
+    done = shell.with_memory(act, fresh=apply)  # bringing the index up to date would change bytes
+    shell.print_result(done, done.markdown)
+    if done.changes and not apply:
+        shell.hint(SAME_COMMAND)
 
 
-@click.command("reset", epilog=examples("reset", "reset --index --apply"))
+@shell.command("reset", "reset", "reset --index --apply")
 @click.option(
     "--index", "index_only", is_flag=True, help="Only rebuild the search index; the old one serves meanwhile."
 )
-@apply_option
-@json_option
-def reset_command(index_only: bool, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def reset_command(index_only: bool, apply: bool) -> None:
     """Delete index, state and logs, and rebuild what can be rebuilt.
 
     Conversations, knowledge and valid cold records stay.
     """
     if index_only:
-        _rebuild_index(apply, as_json)
+        _rebuild_index(apply)
         return
     from mcp_server.status.doctor import STAYS, plan_reset, reset
 
     async def act(memory: Memory) -> Reset:
-        with progress("Indexing") as show:
+        with shell.progress("Indexing") as show:
             return await reset(memory, show)
 
-    planned = with_memory(plan_reset)
-    if not as_json:
+    planned = shell.with_memory(plan_reset)
+    if not shell.as_json():
         rows = [(part.what, part.where, part.files, f"{part.bytes:,}", part.then) for part in planned.parts]
         title = "This is deleted:" if apply else "This would be deleted:"
-        print_table(("what", "where", "files", "bytes", "then"), rows, title=title, right=("files", "bytes"))
+        shell.print_table(("what", "where", "files", "bytes", "then"), rows, title=title, right=("files", "bytes"))
         click.echo("This stays: " + "; ".join(STAYS) + ".")
     if apply:
-        planned = with_memory(act)
+        planned = shell.with_memory(act)
     done = "Done." if apply else "Nothing was deleted yet; do it with: context-manager reset --apply"
-    print_result(planned, "\n".join((*planned.notes, done)), as_json)
+    shell.print_result(planned, "\n".join((*planned.notes, done)))
 
 
-def _rebuild_index(apply: bool, as_json: bool) -> None:
+def _rebuild_index(apply: bool) -> None:
     async def act(memory: Memory) -> Any:
         if apply:
-            with progress("Indexing") as show:
+            with shell.progress("Indexing") as show:
                 await memory.index.rebuild(show)
         return await memory.index.status()
 
-    found = with_memory(act)
-    if as_json:
-        print_json(found)
+    found = shell.with_memory(act)
+    if shell.printed_as_json(found):
         return
     rows = []
-    for key, value in plain(found).items():
+    for key, value in shell.plain(found).items():
         shown = "; ".join(map(str, value)) or "none" if isinstance(value, list) else value
         rows.append((key.replace("_", " "), f"{shown:,}" if isinstance(shown, int) else shown))
-    print_table(("", ""), rows)
+    shell.print_table(("", ""), rows)
     click.echo("Done." if apply else "Nothing was changed yet; do it with: context-manager reset --index --apply")
 
 
-@click.command("extract", epilog=examples("extract", "extract --apply", "extract --only people --anew"))
+@shell.command("extract", "extract", "extract --apply", "extract --only people --anew")
 @click.option("--session", help="Only this conversation, also while it is open.")
 @click.option(
     "--only", "names", multiple=True, metavar="NAME", help="Only this extractor; may be given more than once."
 )
 @click.option("--anew", is_flag=True, help="Read everything again; earlier lines that are not found again are removed.")
-@apply_option
-@json_option
-def extract_command(session: str | None, names: tuple[str, ...], anew: bool, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def extract_command(session: str | None, names: tuple[str, ...], anew: bool, apply: bool) -> None:
     """Extract knowledge from conversations: people, decisions, lessons, procedures, facts, journals.
 
     Every line names its source message. Conversations are read once. Lines that you wrote never change.
@@ -157,15 +134,15 @@ def extract_command(session: str | None, names: tuple[str, ...], anew: bool, app
     from mcp_server.knowledge.extract import extract
 
     async def act(memory: Memory) -> Extracted:
-        with progress("Extracting") as show:
+        with shell.progress("Extracting") as show:
             done = await extract(memory, session, names, anew=anew, dry_run=not apply, show=show)
         if apply:
-            with working("Indexing …"):
+            with shell.progress("Indexing"):
                 await catch_up(memory)
         return done
 
-    done = with_memory(act)
-    print_result(done, _extract_told(done), as_json)
+    done = shell.with_memory(act)
+    shell.print_result(done, _extract_told(done))
 
 
 def _extract_told(done: Extracted) -> str:
@@ -184,11 +161,10 @@ def _extract_told(done: Extracted) -> str:
     return "\n".join([*said, *done.notes])
 
 
-@click.command("condense", epilog=examples("condense weekly", "condense weekly --apply"))
+@shell.command("condense", "condense weekly", "condense weekly --apply")
 @click.argument("period", type=click.Choice(["daily", "weekly", "monthly"]))
-@apply_option
-@json_option
-def condense_command(period: str, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def condense_command(period: str, apply: bool) -> None:
     """Condense journals and MEMORY.md.
 
     daily: extracts knowledge from closed conversations and shortens long journals. weekly: moves the best lines of each
@@ -199,14 +175,14 @@ def condense_command(period: str, apply: bool, as_json: bool) -> None:
     from mcp_server.knowledge.condense import Period, condense
 
     async def act(memory: Memory) -> Condensed:
-        with working("Condensing …"):
+        with shell.progress("Condensing"):
             done = await condense(memory, cast(Period, period), dry_run=not apply)
             if apply:
                 await catch_up(memory)
         return done
 
-    done = with_memory(act)
-    print_result(done, _condense_told(done), as_json)
+    done = shell.with_memory(act)
+    shell.print_result(done, _condense_told(done))
 
 
 def _condense_told(done: Condensed) -> str:
@@ -221,25 +197,23 @@ def _condense_told(done: Condensed) -> str:
     return "\n".join([*said, *done.notes])
 
 
-@click.group("jobs", epilog=examples("jobs list", "jobs run --due"))
+@shell.group("jobs", "jobs list", "jobs run --due")
 def jobs_command() -> None:
     """List and run the scheduled jobs. A server runs them, or `jobs run --due` from cron."""
 
 
 @jobs_command.command("list")
-@json_option
-def list_(as_json: bool) -> None:
+def list_() -> None:
     """List the jobs with their times and their last runs."""
     from mcp_server.jobs.scheduler import JOBS, planned
 
-    print_list(
-        with_memory(lambda memory: planned(memory, JOBS)),
-        as_json,
+    shell.print_list(
+        shell.with_memory(lambda memory: planned(memory, JOBS)),
         "",
         ("job", "times", "due (UTC)", "last (UTC)", "what it does"),
         lambda one: (
-            *(one.name, one.schedule or "never by itself", one.problem or moment(one.due) or "no"),
-            *(moment(one.last) or "never", one.what),
+            *(one.name, one.schedule or "never by itself", one.problem or shell.moment(one.due) or "no"),
+            *(shell.moment(one.last) or "never", one.what),
         ),
     )
 
@@ -247,8 +221,7 @@ def list_(as_json: bool) -> None:
 @jobs_command.command("run")
 @click.argument("names", nargs=-1, metavar="[JOB]...")
 @click.option("--due", is_flag=True, help="Those that are due, and no others.")
-@json_option
-def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
+def run(names: tuple[str, ...], due: bool) -> None:
     """Run the named jobs, or those that are due."""
     from mcp_server.jobs.scheduler import JOBS, run_due, run_now
 
@@ -256,11 +229,11 @@ def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
         raise click.UsageError("name jobs (jobs list shows them), or give --due")
 
     async def act(memory: Memory) -> list[Ran]:
-        with working("Running jobs …"):
+        with shell.progress("Running jobs"):
             return await run_due(memory, JOBS) if due else [await run_now(memory, JOBS, name) for name in names]
 
-    done = with_memory(act, fresh=True)
+    done = shell.with_memory(act, fresh=True)
     said = "\n".join(f"{ran.name}: {ran.outcome}" for ran in done)
-    print_result(done, said or "Nothing is due.", as_json)
+    shell.print_result(done, said or "Nothing is due.")
     if not all(ran.ok for ran in done):
         click.get_current_context().exit(1)

@@ -8,18 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    choice_option,
-    examples,
-    json_option,
-    limit_option,
-    moment,
-    print_json,
-    print_list,
-    print_result,
-    say_not_applied,
-)
+from mcp_server.cli import shell
 from mcp_server.errors import NotFound, Unavailable
 from mcp_server.home import team_address
 from mcp_server.storage.members import ROLES, Member, Members, Role
@@ -41,7 +30,7 @@ def _members() -> Iterator[Members]:
         yield members
 
 
-@click.group("members", epilog=examples("members list", "members add anna --role reader", "members log"))
+@shell.group("members", "members list", "members add anna --role reader", "members log")
 def members_command() -> None:
     """List, add and remove the members of a team's workspace, which they reach over HTTP; show what they did.
 
@@ -50,14 +39,12 @@ def members_command() -> None:
 
 
 @members_command.command("list")
-@json_option
-def list_(as_json: bool) -> None:
+def list_() -> None:
     """List the members with their roles."""
     with _members() as members:
         found = members.all(members.workspace)
-    print_list(
+    shell.print_list(
         found,
-        as_json,
         "No members yet: members add SUBJECT.",
         ("subject", "name", "role", "issuer", "own workspace"),
         lambda one: (one.subject, one.name, one.role, one.issuer, one.personal),
@@ -66,47 +53,40 @@ def list_(as_json: bool) -> None:
 
 @members_command.command("add")
 @click.argument("subject")
-@choice_option("--role", values=ROLES, default="writer", about="reader: search and read; owner: also forget.")
-@json_option
-def add(subject: str, role: Role, as_json: bool) -> None:
+@shell.choice_option("--role", values=ROLES, default="writer", about="reader: search and read; owner: also forget.")
+def add(subject: str, role: Role) -> None:
     """Let SUBJECT use the workspace, or change the role."""
     with _members() as members:
         members.add(members.workspace, os.environ.get(ISSUER), subject, role)
-        print_result(_one(members, subject), f"{subject} is a member of {members.workspace}: {role}.", as_json)
+        shell.print_result(_one(members, subject), f"{subject} is a member of {members.workspace}: {role}.")
 
 
 @members_command.command("remove")
 @click.argument("subject")
-@apply_option
-@json_option
-def remove(subject: str, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def remove(subject: str, apply: bool) -> None:
     """Refuse SUBJECT from the next call on."""
     with _members() as members:
         one = _one(members, subject)
         if apply:
             members.remove(members.workspace, subject)
-        if as_json:
-            print_json({"member": one, "applied": apply})
-        elif apply:
-            click.echo(f"{subject} is no member of {members.workspace} any more.")
-        else:
-            click.echo(f"{subject} would no longer be a member of {members.workspace}.")
-            say_not_applied(f"members remove {subject}")
+        how = "is no longer" if apply else "would no longer be"
+        shell.print_result({"member": one, "applied": apply}, f"{subject} {how} a member of {members.workspace}.")
+        if not apply:
+            shell.say_not_applied(f"members remove {subject}")
 
 
 @members_command.command("log")
-@limit_option(50, "How many, newest first.")
-@json_option
-def log(limit: int, as_json: bool) -> None:
+@shell.limit_option(50, "How many, newest first.")
+def log(limit: int) -> None:
     """List who read and wrote what, newest first; it has no content."""
     with _members() as members:
         found = members.log(members.workspace, limit)
-    print_list(
+    shell.print_list(
         found,
-        as_json,
         "Nobody has used this workspace over HTTP yet.",
         ("at", "who", "did", "to", "outcome"),
-        lambda one: (moment(one.at), one.principal, one.action, ", ".join(one.targets), one.outcome),
+        lambda one: (shell.moment(one.at), one.principal, one.action, ", ".join(one.targets), one.outcome),
     )
 
 

@@ -10,23 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import RenderableType
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
 
-from mcp_server.cli.command import (
-    caller,
-    console,
-    examples,
-    json_option,
-    print_json,
-    print_result,
-    print_text,
-    visible,
-    with_memory,
-)
+from mcp_server.cli import shell
+from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
     from mcp_server.context.windows import Pause
@@ -39,45 +25,43 @@ LOOKED_BACK = 5_000
 SHOWN = 12
 
 
-@click.command("last", epilog=examples("last", "last --watch", "last --session ses_1f2e --json"))
+@shell.command("last", "last", "last --watch", "last --session ses_1f2e --json")
 @click.option("--session", help="Of this conversation (default: of any).")
 @click.option("--watch", is_flag=True, help="Show each decision when it is made, until Ctrl+C.")
-@json_option
-def last_command(session: str | None, watch: bool, as_json: bool) -> None:
+def last_command(session: str | None, watch: bool) -> None:
     """Show the exact text that was last added to a prompt, and why; what its session got before; and why nothing was
     added since."""
     from mcp_server.storage import logs
 
     if watch:
-        _watch(session, as_json)
+        _watch(session)
         return
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
         found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)
         return [record for record in found if session is None or record.get("session") == session]
 
-    records = with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
+    records = shell.with_memory(ask, fresh=True)  # a hook that found no server has left its report in the queue
     added = [number for number, record in enumerate(records) if record.get("decision") == "injected"]
     last = records[added[0]] if added else None
     since = records[: added[0]] if added else records
     earlier = [records[number] for number in added[1:] if last and records[number].get("session") == last["session"]]
-    if as_json:
-        print_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]})
+    if shell.printed_as_json({"last": last, "since": since[:SHOWN], "earlier": earlier[:SHOWN]}):
         return
     if last is not None:
         _draw(last)
         click.echo()
-        print_text(str(last["text"]))
+        shell.print_text(str(last["text"]))
         _list("added earlier in this session", earlier)
         _list("since then nothing was added", since)
         return
     where = f"in session {session!r} (session list shows them)" if session else "yet"
     cause = "" if since else ": no hook has asked"
-    print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
+    shell.print_text(f"Nothing was added to a prompt {where}{cause}. `context-manager doctor` checks the hooks.")
     _list("nothing was added", since)
 
 
-def _watch(session: str | None, as_json: bool) -> None:
+def _watch(session: str | None) -> None:
     """Prints each new record of the log: a line and the added text, or one line of JSON."""
     from mcp_server.storage import logs
 
@@ -86,57 +70,64 @@ def _watch(session: str | None, as_json: bool) -> None:
         async for record in logs.follow(memory.files, "injection"):
             if session is not None and record.get("session") != session:
                 continue
-            if as_json:
+            if shell.as_json():
                 click.echo(json.dumps(record))
                 continue
-            console().print(_line(record))
+            shell.print_text(_line(record))
             if record.get("text"):
-                print_text(str(record["text"]) + "\n")
+                shell.print_text(str(record["text"]) + "\n")
 
-    with_memory(follow)
+    shell.with_memory(follow)
 
 
 def _draw(record: Mapping[str, Any]) -> None:
     """Prints when, where and why a text was added, and what else was considered. The text itself follows."""
-    to, gate = console(), record.get("gate")
-    lines = {
+    gate, size = record.get("gate"), f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
+    facts = {
         "when": f"{_when(record)} · {record.get('event')} · session {record.get('session')}",
         "project": record.get("project"),
         "prompt": record.get("prompt"),
-        "size": f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters   "
-        f"sha256 {str(record.get('sha256'))[:16]}…",
+        "size": f"{size}   sha256 {str(record.get('sha256'))[:16]}…",
         "why": _reason(record),
     }
     if gate:
         state, sign = ("open", "≥") if gate["open"] else ("closed", "<")
-        lines["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
-    to.print(Rule(Text("what was last added to a prompt", style="bold"), align="left", style="dim"))
-    for name, value in lines.items():
-        if value:
-            to.print(Text.assemble((f"{name:<9}", "dim"), visible(str(value))))
-    if considered := record.get("considered"):
-        to.print(_table(considered))
-    to.print(Text("the exact text:", style="dim"))
+        facts["gate"] = f"{state}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
+    shell.print_facts(facts)
+    considered = record.get("considered") or []
+    if considered:
+        columns = ("", "tokens", "score", "own", "what", "why")
+        shell.print_table(columns, map(_considered, considered[:SHOWN]), right=columns[1:4])
+    if len(considered) > SHOWN:
+        click.echo(f"… and {len(considered) - SHOWN} more (--json shows all)")
+    click.echo("the exact text:")
+
+
+def _considered(one: Mapping[str, Any]) -> tuple[str, ...]:
+    scores = (f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "own"))
+    what = " ".join(str(one[name]) for name in ("title", "id") if one.get(name))
+    return (
+        *("■" if one.get("included") else "·", f"{one['tokens']:,}" if one.get("tokens") else "", *scores),
+        *(what, str(one["reason"])),
+    )
 
 
 def _list(title: str, records: list[dict[str, Any]]) -> None:
     """Prints a title and one line for each record: the prompt, what was added, and why."""
     if not records:
         return
-    to = console()
-    to.print(Text(f"\n{title}: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold"))
+    shell.print_text(f"\n{title}: {counted(len(records), 'time')}")
     for record in records[:SHOWN]:
-        to.print(Text("  ") + _line(record))
+        shell.print_text(f"  {_line(record)}")
     if len(records) > SHOWN:
-        to.print(Text(f"  … and {len(records) - SHOWN} before", style="dim"))
+        click.echo(f"  … and {len(records) - SHOWN} before")
 
 
-def _line(record: Mapping[str, Any]) -> Text:
+def _line(record: Mapping[str, Any]) -> str:
     """Returns the time, the prompt, and what was added and why, in one line."""
     said = " ".join(str(record.get("prompt") or record.get("event")).split())
     tokens = f"{record['tokens']:,} tokens: " if record.get("tokens") else ""
-    why = (f"  — {tokens}{visible(_reason(record))}", "yellow")
-    return Text.assemble((f"{_when(record)}  ", "dim"), visible(said)[:60], why)
+    return f"{_when(record)}  {said[:60]}  — {tokens}{_reason(record)}"
 
 
 def _reason(record: Mapping[str, Any]) -> str:
@@ -152,25 +143,6 @@ def _reason(record: Mapping[str, Any]) -> str:
     new = f"{' and '.join(said)}, and this window did not have {'it' if len(said) == count == 1 else 'them'} yet"
     parts = [new if said else "", "the last answer is corrected" if wrong else ""]
     return "; ".join(filter(None, parts)) or str(record.get("why"))
-
-
-def _table(considered: list[dict[str, Any]]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
-    for name in ("tokens", "score", "own"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("what", overflow="fold", ratio=1)
-    table.add_column("why", overflow="fold", ratio=1)
-    for one in considered[:SHOWN]:
-        mark = Text("■", "green") if one.get("included") else Text("·", "dim")
-        title = f"{one['title']}\n" if one.get("title") else ""
-        numbers = [f"{one['tokens']:,}" if one.get("tokens") else ""]
-        numbers += [f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "own")]
-        what = Text.assemble(visible(title, keep_lines=True), (visible(str(one["id"])), "dim"))
-        table.add_row(mark, *numbers, what, Text(visible(str(one["reason"])), "" if one.get("included") else "yellow"))
-    if len(considered) > SHOWN:
-        table.add_row("", "", "", "", Text(f"… and {len(considered) - SHOWN} more (--json shows all)", "dim"), "")
-    return table
 
 
 def _when(record: Mapping[str, Any]) -> str:
@@ -191,25 +163,24 @@ def duration_of(context: click.Context, parameter: click.Parameter, value: str |
     return timedelta(days=days, hours=hours, minutes=minutes)
 
 
-@click.command("pause", epilog=examples("pause --for 2h", "pause --here", "pause --end"))
+@shell.command("pause", "pause --for 2h", "pause --here", "pause --end")
 @click.option("--project", help="Only in this project.")
 @click.option("--here", is_flag=True, help="Only in the project of this folder.")
 @click.option(
     "--for", "duration", metavar="TIME", callback=duration_of, help="How long: 30m, 2h, 1d (default: until --end)."
 )
 @click.option("--end", is_flag=True, help="Add to prompts again: end this pause, or all of them.")
-@json_option
-def pause_command(project: str | None, here: bool, duration: timedelta | None, end: bool, as_json: bool) -> None:
+def pause_command(project: str | None, here: bool, duration: timedelta | None, end: bool) -> None:
     """Add nothing to prompts, everywhere or in one project. Conversations are still recorded."""
     if not end:
-        _pause(project, here, duration, as_json)
+        _pause(project, here, duration)
     elif duration is not None:
         raise click.UsageError("--end ends a pause at once; leave out --for")
     else:
-        _resume(project, here, as_json)
+        _resume(project, here)
 
 
-def _pause(project: str | None, here: bool, duration: timedelta | None, as_json: bool) -> None:
+def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
     from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> Pause:
@@ -217,9 +188,9 @@ def _pause(project: str | None, here: bool, duration: timedelta | None, as_json:
         await briefs.refresh(memory)
         return made
 
-    made = with_memory(act)
+    made = shell.with_memory(act)
     end = "" if made.until else "; `context-manager pause --end` ends it"
-    print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}", as_json)
+    shell.print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
 
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
@@ -231,16 +202,16 @@ async def chosen(memory: Memory, project: str | None, here: bool) -> Project | N
         known = [one.slug for one in await list_projects(memory)]
         if project not in known:
             raise NotFound(f"no project {project!r} (project list shows: {', '.join(known) or 'none yet'})")
-        return await project_of(memory, caller(), project)
+        return await project_of(memory, shell.caller(), project)
     if not here:
         return None
-    found = await project_of(memory, caller())
+    found = await project_of(memory, shell.caller())
     if found.slug is None:
         raise NotFound("this folder belongs to no project; go to the project's folder, or leave out --here")
     return found
 
 
-def _resume(project: str | None, here: bool, as_json: bool) -> None:
+def _resume(project: str | None, here: bool) -> None:
     from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
@@ -248,9 +219,9 @@ def _resume(project: str | None, here: bool, as_json: bool) -> None:
         await briefs.refresh(memory)
         return lifted, await windows.pauses(memory), memory.settings.hooks.inject
 
-    lifted, left, switched_on = with_memory(act)
+    lifted, left, switched_on = shell.with_memory(act)
     said = [f"no longer {one.words}" for one in lifted]
     said = said or ["nothing was paused there" if project or here else "nothing was paused"]
     said += [f"still {one.words}" for one in left]
     said += [] if switched_on else ["nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set"]
-    print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said), as_json)
+    shell.print_result({"ended": lifted, "left": left, "hooks_inject": switched_on}, "\n".join(said))

@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
-from mcp_server.cli.command import (
-    caller,
-    choice_option,
-    examples,
-    folder,
-    json_option,
-    memory_exists,
-    print_list,
-    print_result,
-    progress,
-    with_memory,
-    working,
-)
+from mcp_server.cli import shell
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.errors import Invalid
 from mcp_server.text.destinations import Kind
@@ -36,11 +24,9 @@ if TYPE_CHECKING:
 FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
 
 
-@click.command(
-    "import", epilog=examples("import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
-)
+@shell.command("import", "import ~/.claude/projects", "import data-2026-02-16.zip", "import memory.zip")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@choice_option(
+@shell.choice_option(
     "--format",
     "format_name",
     values=FORMATS,
@@ -54,9 +40,8 @@ FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memor
 @click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
 @click.option("--anew", is_flag=True, help="Also read files that have not changed since they were imported.")
 @click.option("--merge", is_flag=True, help="An export: add the conversations and files that are missing here.")
-@json_option
 def import_command(
-    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, merge: bool, as_json: bool
+    path: Path, format_name: str, project: str | None, name: str | None, anew: bool, merge: bool
 ) -> None:
     """Import a file or a folder: conversations, notes, or what `export` wrote.
 
@@ -73,36 +58,35 @@ def import_command(
 
         from mcp_server.app import import_memory as import_whole
 
-        with working("Importing …"):
+        with shell.progress("Importing"):
             imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
-        with working("Indexing …"):
-            with_memory(catch_up)
-        print_result(imported, imported.markdown, as_json)
+        with shell.progress("Indexing"):
+            shell.with_memory(catch_up)
+        shell.print_result(imported, imported.markdown)
         return
 
     async def act(memory: Memory) -> ImportReport | Restored:
         if format_name == "memory" or (format_name == "auto" and is_export(path)):
-            with working("Importing …"):
+            with shell.progress("Importing"):
                 restored = await import_memory(memory, path)
                 await catch_up(memory)
             return restored
-        with progress("Importing") as show:
+        with shell.progress("Importing") as show:
             chosen = None if format_name == "auto" else cast(Format, format_name)
             report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=show)
-        with working("Indexing …"):
+        with shell.progress("Indexing"):
             await catch_up(memory)
         return report
 
-    report = with_memory(act, if_missing="create")
-    print_result(report, report.markdown, as_json)
+    report = shell.with_memory(act, if_missing="create")
+    shell.print_result(report, report.markdown)
     if isinstance(report, ImportReport) and report.nothing_read:
         click.get_current_context().exit(1)
 
 
-@click.command("export", epilog=examples("export memory.zip", "export /media/usb/memory", "import memory.zip"))
+@shell.command("export", "export memory.zip", "export /media/usb/memory", "import memory.zip")
 @click.argument("target", type=click.Path(path_type=Path))
-@json_option
-def export_command(target: Path, as_json: bool) -> None:
+def export_command(target: Path) -> None:
     """Write the whole memory to TARGET, a new folder or a .zip, which `import` reads.
 
     It has all files, the state and the history, so that a memory moves to another machine, to a team's PostgreSQL, or
@@ -113,11 +97,11 @@ def export_command(target: Path, as_json: bool) -> None:
     from mcp_server.app import export_memory
 
     place = target.expanduser().absolute()
-    with working("Exporting …"):
+    with shell.progress("Exporting"):
         done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
     left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
     said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"
-    print_result(done, "\n".join((said, *left_out)), as_json)
+    shell.print_result(done, "\n".join((said, *left_out)))
 
 
 def given_or_piped(argument: str | None, name: str) -> str:
@@ -140,10 +124,11 @@ def given_or_piped(argument: str | None, name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-@click.command(
+@shell.command(
     "init",
-    epilog=examples("init", "--workspace ~/work-memory init")
-    + """
+    "init",
+    "--workspace ~/work-memory init",
+    more="""
 
 \b
 Completion in your shell (add the line to ~/.bashrc or ~/.zshrc):
@@ -154,20 +139,19 @@ In fish:
     > ~/.config/fish/completions/context-manager.fish""",
 )
 @click.option("--adopt", is_flag=True, help="Also in a folder with other files or a git repository.")
-@json_option
-def init_command(adopt: bool, as_json: bool) -> None:
+def init_command(adopt: bool) -> None:
     """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
 
-    place, existed = folder(), memory_exists()
+    place, existed = shell.folder(), shell.memory_exists()
 
     async def nothing(_: Memory) -> None:
         return None
 
-    with_memory(nothing, if_missing="adopt" if adopt else "create")
+    shell.with_memory(nothing, if_missing="adopt" if adopt else "create")
     made = "Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE"
     made = f"Created the memory in {place}.\n{made}"
     said = f"The memory in {place} exists already; nothing was changed." if existed else made
-    print_result({"workspace": place, "created": not existed}, said, as_json)
+    shell.print_result({"workspace": place, "created": not existed}, said)
 
 
 def time_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -178,29 +162,27 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z") from None
 
 
-@click.command(
-    "observe",
-    epilog=examples("observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"),
+@shell.command(
+    "observe", "observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"
 )
 @click.argument("content", required=False)
-@choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
+@shell.choice_option("--role", values=["user", "agent", "assistant", "system"], about="Who said it.", default="user")
 @click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="The speaker's name.")
 @click.option("--at", metavar="TIME", callback=time_of, help="When it was said (ISO; default: now).")
 @click.option("--project", help="Its project (default: that of the folder).")
-@choice_option(
+@shell.choice_option(
     "--kind", values=["main", "shared", "subagent"], about="shared: others can read it. Fixed for a session."
 )
-@choice_option(
+@shell.choice_option(
     "--delivery", values=["add", "replace"], about="replace: the compiled context is the prompt. Fixed for a session."
 )
 @click.option("--model", help="Which model answers.")
 @click.option("--channel", help="Where it was said (default: context-manager).")
 @click.option("--context-tokens", type=click.IntRange(0), help="Tokens in the client's context, as the client says.")
 @click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
-@json_option
-def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
+def observe_command(content: str | None, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
     from mcp_server.conversations.observe import NewTurn, observe
 
@@ -208,29 +190,27 @@ def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
 
-    done = with_memory(lambda memory: observe(memory, turn, caller()), if_missing="create")
-    print_result(done, done.markdown, as_json)
+    done = shell.with_memory(lambda memory: observe(memory, turn, shell.caller()), if_missing="create")
+    shell.print_result(done, done.markdown)
 
 
 KINDS = get_args(Kind)
 
 
-@click.command(
+@shell.command(
     "remember",
-    epilog=examples(
-        "remember 'Ana is allergic to nuts.' --kind person",
-        "remember 'Deploy on Tuesdays.' --kind rule --project global",
-    ),
+    "remember 'Ana is allergic to nuts.' --kind person",
+    "remember 'Deploy on Tuesdays.' --kind rule --project global",
 )
 @click.argument("content", required=False)
-@choice_option(
+@shell.choice_option(
     "--kind", values=KINDS, about=f"Chooses file and section: {', '.join(KINDS)}.", default="fact", metavar="KIND"
 )
 @click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
 @click.option("--session", help="The conversation it comes from.")
 @click.option("--path", help="Another file than that of the kind.")
 @click.option("--section", help="Another heading than that of the kind.")
-@choice_option(
+@shell.choice_option(
     "--action",
     values=["append", "replace", "edit", "create"],
     about="replace: the section; edit: --old-text only; create: a new file.",
@@ -238,8 +218,7 @@ KINDS = get_args(Kind)
 )
 @click.option("--old-text", help="The text that `edit` replaces.")
 @click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
-@json_option
-def remember_command(content: str | None, as_json: bool, **options: Any) -> None:
+def remember_command(content: str | None, **options: Any) -> None:
     """Write CONTENT (or standard input) into the file of its kind, and show the change."""
     from mcp_server.app import catch_up
     from mcp_server.context import briefs
@@ -248,22 +227,21 @@ def remember_command(content: str | None, as_json: bool, **options: Any) -> None
     fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
 
     async def act(memory: Memory) -> Remembered:
-        done = await remember(memory, fact, caller())
+        done = await remember(memory, fact, shell.caller())
         if done.diff:  # without a server a hook reads index and brief from disk
             await catch_up(memory)
             await briefs.refresh(memory)
         return done
 
-    done = with_memory(act, if_missing="create")
-    print_result(done, done.markdown, as_json)
+    done = shell.with_memory(act, if_missing="create")
+    shell.print_result(done, done.markdown)
 
 
-@click.command("anchor", epilog=examples("anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off"))
+@shell.command("anchor", "anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off")
 @click.argument("item", required=False)
 @click.option("--note", help="Why it is kept.")
 @click.option("--off", is_flag=True, help="Remove the anchor.")
-@json_option
-def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool) -> None:
+def anchor_command(item: str | None, note: str | None, off: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
     from mcp_server.knowledge.anchor import anchor, anchors
 
@@ -271,13 +249,15 @@ def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool)
         return anchors(memory)
 
     if item is not None:
-        done = with_memory(lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create")
+        done = shell.with_memory(
+            lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create"
+        )
         said = {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed}
-        print_result(said, done.markdown, as_json)
+        shell.print_result(said, done.markdown)
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in with_memory(listed)]
+    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in shell.with_memory(listed)]
     columns = ("anchor", "kind", "since", "note")
     row = itemgetter("item", "kind", "at", "note")
-    print_list(held, as_json, "Nothing is anchored. (anchor ITEM)", columns, row)
+    shell.print_list(held, "Nothing is anchored. (anchor ITEM)", columns, row)

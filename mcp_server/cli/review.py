@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    examples,
-    json_option,
-    moment,
-    print_json,
-    print_table,
-    print_text,
-    visible,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -27,32 +17,25 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 
-MOST_ROWS = 200
-
-
-@click.command(
-    "forget", epilog=examples("forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
-)
+@shell.command("forget", "forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
 @click.argument("text", required=False)
 @click.option("--turn", help="One message: SESSION#NUMBER; `session show` lists them.")
 @click.option("--session", help="A whole conversation.")
 @click.option("--path", help="A file.")
 @click.option("--lines", help="Only these lines of the file: A-B, or A.")
 @click.option("--secrets", is_flag=True, help="All stored secrets; `doctor --secrets` lists them.")
-@apply_option
+@shell.apply_option
 @click.option("--history", is_flag=True, help="Also rewrite git's history, after a backup next to the workspace.")
-@json_option
-def forget_command(
-    text: str | None, lines: str | None, apply: bool, history: bool, as_json: bool, **options: Any
-) -> None:
+def forget_command(text: str | None, lines: str | None, apply: bool, history: bool, **options: Any) -> None:
     """Delete TEXT (or a message, a conversation, a file) and all copies of it.
 
     Without --apply, shows every copy and what would happen to it. `forget --apply` without a target, or the next start
     of a server, finishes a deletion that was interrupted.
     """
-    from mcp_server.cli.command import working
+    from mcp_server.cli.shell import progress
     from mcp_server.forgetting.forget import finish, forget, plan_forget
     from mcp_server.forgetting.target import ForgetTarget
+    from mcp_server.forgetting.words import ADD_HISTORY, as_text
 
     target = ForgetTarget(text=text, lines=_range(lines), **options)
     nothing_named = not any((text, options["turn"], options["session"], options["path"], options["secrets"]))
@@ -66,14 +49,16 @@ def forget_command(
             return [await forget(memory, target, history=history)]
         return [await plan_forget(memory, target)]
 
-    with working("Looking for copies …" if not apply else "Forgetting …"):
-        done = with_memory(act)
-    if as_json:
-        print_json(done[0] if not nothing_named else done)
-    elif not done:
+    with progress("Looking for copies" if not apply else "Forgetting"):
+        done = shell.with_memory(act)
+    if shell.printed_as_json(done[0] if not nothing_named else done):
+        return
+    if not done:
         click.echo("No deletion was interrupted; there is nothing to finish.")
-    for receipt in () if as_json else done:
-        _print(receipt, history)
+    for receipt in done:
+        shell.print_text(as_text(receipt, history, ADD_HISTORY))
+        if not (receipt.done or receipt.nothing):
+            click.echo("Nothing is deleted yet; --json lists every place. Add --apply to do it.")
 
 
 def _range(lines: str | None) -> tuple[int, int] | None:
@@ -85,52 +70,13 @@ def _range(lines: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2] or found[1])
 
 
-def _print(receipt: Receipt, history: bool) -> None:
-    from mcp_server.forgetting.words import ELSEWHERE, git_sentences
-
-    if receipt.nothing and not receipt.done:
-        click.echo("No copy was found: nothing would change.")
-        _print_similar(receipt)
-        return
-    rows: list[tuple[str, object, str]] = []
-    for copy in receipt.copies:
-        rows += [(copy.path, place.line, place.what) for place in copy.places]
-        if copy.new_path:
-            rows.append((copy.path, "", f"renamed to {copy.new_path.rsplit('/', 1)[-1]}"))
-        if copy.stuck:
-            rows.append((copy.path, "", f"STAYS: {copy.stuck}; delete it with --path"))
-    if receipt.state_rows:
-        rows.append(("state", "", f"{receipt.state_rows} rows cleaned"))
-    rows.append(("search index", "", "rebuilt from the files"))
-    title = f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"
-    print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",), whole=("where",))
-    if len(rows) > MOST_ROWS:
-        click.echo(f"… and {len(rows) - MOST_ROWS:,} more places (--json lists all)")
-    _print_similar(receipt)
-    for sentence in receipt.left:
-        print_text(f"Not deleted: {sentence}")
-    for sentence in git_sentences(receipt, history):
-        print_text(sentence)
-    print_text(ELSEWHERE)
-    if not receipt.done:
-        click.echo("Nothing is deleted yet. Add --apply to do it.")
-
-
-def _print_similar(receipt: Receipt) -> None:
-    if receipt.similar:
-        listed = ", ".join(visible(place) for place in receipt.similar[:10])
-        more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
-        print_text(f"Also inside longer words, left alone: {listed}{more}")
-
-
-@click.command("approve", epilog=examples("approve", "approve ID --apply", "approve --all --reject --apply"))
+@shell.command("approve", "approve", "approve ID --apply", "approve --all --reject --apply")
 @click.argument("proposal", required=False)
 @click.option("--all", "every", is_flag=True, help="All proposals, instead of one.")
 @click.option("--reject", is_flag=True, help="Delete the proposal instead of writing it.")
-@apply_option
+@shell.apply_option
 @click.option("--anyway", is_flag=True, help="Also if the file has changed since.")
-@json_option
-def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool, as_json: bool) -> None:
+def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool) -> None:
     """Show what agents want to write into identity and topics; accept or reject it."""
     from mcp_server.knowledge import review as actions
 
@@ -157,20 +103,19 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
                 done.append(f"{number}: {written.action}: {written.path}")
         return found, done
 
-    found, done = with_memory(act)
-    if as_json:
-        print_json({"proposals": found, "done": done})
+    found, done = shell.with_memory(act)
+    if shell.printed_as_json({"proposals": found, "done": done}):
         return
     if not found:
         click.echo("Nothing waits for approval.")
     for one in found:
         named = one.proposal
-        said = [f"{named.id}  {named.path}, proposed {moment(named.at)} by {named.by or 'an agent'}"]
+        said = [f"{named.id}  {named.path}, proposed {shell.moment(named.at)} by {named.by or 'an agent'}"]
         said += ["  the file has changed since; this is what it would do now"] if one.changed else []
         said += [f"  cannot be written: {one.problem}"] if one.problem else []
-        print_text("\n".join([*said, *(f"    {line}" for line in one.diff.splitlines())]))
+        shell.print_text("\n".join([*said, *(f"    {line}" for line in one.diff.splitlines())]))
     for line in done:
-        click.echo(visible(line))
+        click.echo(shell.visible(line))
     if found and not done:
         click.echo("Write one: context-manager approve ID --apply. Delete it: ID --reject --apply. All of them: --all.")
 
@@ -179,9 +124,8 @@ KEYS = "[k]eep  [e]dit  [m]ove  [f]orget  [s]kip  keep [a]ll  [q]uit"
 PROPOSAL_KEYS = "[k]eep (write it)  [f]orget (delete it)  [s]kip  [q]uit"
 
 
-@click.command("review", epilog=examples("review"))
-@json_option
-def review_command(as_json: bool) -> None:
+@shell.command("review", "review")
+def review_command() -> None:
     """Go through new lines of the pages, and what agents propose, one key each.
 
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
@@ -196,8 +140,8 @@ def review_command(as_json: bool) -> None:
         ]
         return {"lines": lines, "proposals": await review.waiting(memory)}
 
-    if as_json:
-        print_json(with_memory(listed))
+    if shell.as_json():
+        shell.print_json(shell.with_memory(listed))
         return
     if not sys.stdin.isatty():
         raise click.UsageError("review asks in a terminal; --json, `approve` and `page` work without one")
@@ -207,11 +151,11 @@ def review_command(as_json: bool) -> None:
         for proposal in await review.waiting(memory):
             by = proposal.proposal.by or "an agent"
             shown = (f"{proposal.proposal.path}, proposed by {by}", *proposal.diff.split("\n"))
-            key = _asked(visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
+            key = _asked(shell.visible("\n  ".join(shown), keep_lines=True), PROPOSAL_KEYS, "kfsq")
             if key == "q":
                 return
             if key == "k" and proposal.problem:
-                click.echo(f"  not written: {visible(proposal.problem)}")
+                click.echo(f"  not written: {shell.visible(proposal.problem)}")
             elif key == "k":
                 await review.approve(memory, proposal.proposal.id, anyway=True)
             elif key == "f":
@@ -230,7 +174,7 @@ def review_command(as_json: bool) -> None:
             done += await _decided(memory, line, key)
         click.echo(f"{done} reviewed." if done or lines else "There is nothing new to review.")
 
-    with_memory(act)
+    shell.with_memory(act)
 
 
 async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
@@ -265,7 +209,7 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
         else:
             return False
     except ContextManagerError as error:
-        click.echo(f"  {visible(str(error))}")
+        click.echo(f"  {shell.visible(str(error))}")
         return False
     return True
 
@@ -286,4 +230,4 @@ def _words(line: Unreviewed) -> str:
     page = line.path.removeprefix("knowledge/").removesuffix(".md")
     source = line.entry.sources[0]
     said = f"{page} › {line.entry.section}  {line.entry.date}\n  {line.entry.said}\n  from {source}"
-    return visible(said, keep_lines=True)
+    return shell.visible(said, keep_lines=True)

@@ -6,56 +6,43 @@ from typing import Any, get_args
 
 import click
 
-from mcp_server.cli.command import (
-    caller,
-    choice_option,
-    examples,
-    json_option,
-    limit_option,
-    moment,
-    print_json,
-    print_result,
-    print_table,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.model import Category
 
 CATEGORIES = get_args(Category)
 
 
-@click.command(
+@shell.command(
     "search",
-    epilog=examples(
-        "search 'pump seal'", "search '\"winter berth\" -price since:2026-01-01'", "search boiler --session ses_1f2e"
-    ),
+    "search 'pump seal'",
+    "search '\"winter berth\" -price since:2026-01-01'",
+    "search boiler --session ses_1f2e",
 )
 @click.argument("query")
-@limit_option(10, "Passages at most.", 100)
-@choice_option(
+@shell.limit_option(10, "Passages at most.", 100)
+@shell.choice_option(
     "--category", values=CATEGORIES, about=f"Only this kind of file: {', '.join(CATEGORIES)}.", metavar="CATEGORY"
 )
-@choice_option("--scope", values=["project", "all"], about="project: this one and what is global.", default="all")
-@choice_option(
+@shell.choice_option("--scope", values=["project", "all"], about="project: this one and what is global.", default="all")
+@shell.choice_option(
     "--mode", values=["hybrid", "keyword", "vector"], about="By words, by meaning, or both.", default="hybrid"
 )
 @click.option("--session", help="Only this conversation.")
 @click.option("--project", help="As from this project (default: the folder's own).")
 @click.option("--since", help="Only what is as new as this date.")
 @click.option("--until", help="Only what is as old as this date.")
-@json_option
-def search_command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
+def search_command(query: str, project: str | None, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
     from mcp_server.conversations.projects import project_asked
     from mcp_server.memory import Memory
     from mcp_server.search.search import SearchAnswer, SearchRequest, search
 
     async def ask(memory: Memory) -> SearchAnswer:
-        found = await project_asked(memory, caller(), project)
+        found = await project_asked(memory, shell.caller(), project)
         return await search(memory, SearchRequest(query=query, project=found, **options), max_tokens=1_000_000)
 
-    answer = with_memory(ask, fresh=True)
-    if as_json:
-        print_json(answer)
+    answer = shell.with_memory(ask, fresh=True)
+    if shell.printed_as_json(answer):
         return
     for note in answer.notes:
         click.echo(note, err=True)
@@ -66,24 +53,23 @@ def search_command(query: str, project: str | None, as_json: bool, **options: An
     for place, (hit, snippet) in enumerate(zip(answer.hits, answer.snippets, strict=True), start=1):
         found = hit.passage
         lines = f"{found.start}" if found.end == found.start else f"{found.start}-{found.end}"
-        where, when = f"{place}. {found.path}:{lines}", moment(found.at)
+        where, when = f"{place}. {found.path}:{lines}", shell.moment(found.at)
         if found.turn:
             said = f"{found.speaker or found.role}: {snippet}"
             rows.append((f"{where} #{found.turn}", f"{hit.score:.3f}", when, said))
         else:
             rows.append((where, f"{hit.score:.3f}", when[:10], snippet))
-    print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
+    shell.print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
 
 
-@click.command("read", epilog=examples("read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01"))
+@shell.command("read", "read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01")
 @click.argument("path")
 @click.option("--start", type=click.IntRange(1), help="First line.")
 @click.option("--end", type=click.IntRange(1), help="Last line.")
 @click.option("--at", help="As it was at a commit, a tag or a date.")
-@json_option
-def read_command(path: str, start: int | None, end: int | None, at: str | None, as_json: bool) -> None:
+def read_command(path: str, start: int | None, end: int | None, at: str | None) -> None:
     """Print a file of the memory; PATH is as `search` shows it."""
     from mcp_server.conversations.read import read
 
-    answer = with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
-    print_result(answer, answer.markdown, as_json)
+    answer = shell.with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
+    shell.print_result(answer, answer.markdown)

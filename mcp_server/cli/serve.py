@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from mcp_server.cli.command import examples
+from mcp_server.cli.shell import examples
 
 
 @click.command("serve", epilog=examples("serve --http", "serve --http --port 0 --tools full"))

@@ -7,21 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.command import (
-    apply_option,
-    examples,
-    json_option,
-    limit_option,
-    moment,
-    plain,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    say_not_applied,
-    with_memory,
-)
+from mcp_server.cli import shell
 from mcp_server.text.prose import counted
 
 if TYPE_CHECKING:
@@ -29,16 +15,15 @@ if TYPE_CHECKING:
     from mcp_server.relevance.chunks import ColdRecord
 
 
-@click.group("session", epilog=examples("session list --open", "session show ses_1f2e", "session drops --recoverable"))
+@shell.group("session", "session list --open", "session show ses_1f2e", "session drops --recoverable")
 def session_command() -> None:
     """List, show and end conversations; list what left their contexts."""
 
 
 @session_command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
-@limit_option(50, "How many, newest first.")
-@json_option
-def session_list(open_only: bool, limit: int, as_json: bool) -> None:
+@shell.limit_option(50, "How many, newest first.")
+def session_list(open_only: bool, limit: int) -> None:
     """List the conversations, newest first."""
     from mcp_server.conversations.projects import names_of
     from mcp_server.conversations.sessions import list_sessions
@@ -47,13 +32,12 @@ def session_list(open_only: bool, limit: int, as_json: bool) -> None:
     async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
         return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)
 
-    rows, name = with_memory(ask, fresh=True)
-    print_list(
+    rows, name = shell.with_memory(ask, fresh=True)
+    shell.print_list(
         rows,
-        as_json,
         "No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE",
         ("session", "", "turns", "last (UTC)", "project", "title"),
-        lambda one: (one.session, one.status, one.turns, moment(one.last_at), name(one.project), one.title),
+        lambda one: (one.session, one.status, one.turns, shell.moment(one.last_at), name(one.project), one.title),
         right=("turns",),
         whole=("session",),
     )
@@ -67,8 +51,7 @@ def session_list(open_only: bool, limit: int, as_json: bool) -> None:
     is_flag=True,
     help="Also turns that are hidden because the session was wound back to a checkpoint.",
 )
-@json_option
-def show(session: str, everything: bool, as_json: bool) -> None:
+def show(session: str, everything: bool) -> None:
     """Show one conversation with its messages."""
     from mcp_server.conversations.sessions import SessionShown, everything_said, show_session
     from mcp_server.model import Turn
@@ -77,30 +60,31 @@ def show(session: str, everything: bool, as_json: bool) -> None:
         found = await show_session(memory, session)
         return found, await everything_said(memory, found)
 
-    shown, said = with_memory(ask, fresh=True)
-    if as_json:
-        turns = [{**plain(turn), "beside": beside} for turn, beside in said]
-        print_json({**plain(shown), "turns": turns})
+    shown, said = shell.with_memory(ask, fresh=True)
+    if shell.as_json():
+        turns = [{**shell.plain(turn), "beside": beside} for turn, beside in said]
+        shell.print_json({**shell.plain(shown), "turns": turns})
         return
     others = list(dict.fromkeys(path for _, path in said if path))
-    print_text(
+    shell.print_text(
         f"{shown.row.title}\n{session}, {shown.row.status}, {counted(len(said), 'turn')}, "
         + ", ".join([*shown.paths, *others])
     )
     if others:
-        print_text(f"This conversation was continued on two machines: turns marked with * are in {', '.join(others)}")
+        shell.print_text(
+            f"This conversation was continued on two machines: turns marked with * are in {', '.join(others)}"
+        )
     for turn, beside in said:
         if everything or beside or shown.seen is None or turn.number <= shown.seen:
             mark = "*" if beside else ""
-            print_text(f"\n#{turn.number}{mark} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
+            shell.print_text(f"\n#{turn.number}{mark} {shell.moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
     if shown.wound_back:
-        print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
+        shell.print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
 
 
 @session_command.command("end")
 @click.argument("session")
-@json_option
-def end(session: str, as_json: bool) -> None:
+def end(session: str) -> None:
     """Close a conversation and commit its transcript."""
     from mcp_server.conversations.sessions import SessionEnded, end_session
     from mcp_server.knowledge.extract import extract_pending
@@ -111,25 +95,23 @@ def end(session: str, as_json: bool) -> None:
             await extract_pending(memory)
         return ended
 
-    ended = with_memory(act)
+    ended = shell.with_memory(act)
     commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
-    print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}", as_json)
+    shell.print_result(ended, f"{ended.session} is closed: {ended.path}, {commit}")
 
 
-@click.group("project", epilog=examples("project list", "project rename bakery ovens --apply"))
+@shell.group("project", "project list", "project rename bakery ovens --apply")
 def project_command() -> None:
     """List, rename and merge projects. Transcripts keep their keys: only the map changes, and can be changed back."""
 
 
 @project_command.command("list")
-@json_option
-def project_list(as_json: bool) -> None:
+def project_list() -> None:
     """List the projects with their keys and numbers of conversations."""
     from mcp_server.conversations.projects import list_projects
 
-    print_list(
-        with_memory(list_projects),
-        as_json,
+    shell.print_list(
+        shell.with_memory(list_projects),
         "No projects yet: the first message from a project's folder makes one.",
         ("project", "conversations", "keys"),
         lambda one: (one.slug, one.sessions, ", ".join(one.keys)),
@@ -140,61 +122,56 @@ def project_list(as_json: bool) -> None:
 @project_command.command("rename")
 @click.argument("old")
 @click.argument("new")
-@apply_option
-@json_option
-def rename(old: str, new: str, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def rename(old: str, new: str, apply: bool) -> None:
     """Give OLD the name NEW; its folder moves along."""
     from mcp_server.conversations.projects import rename_project
 
     if not apply:
-        _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}", as_json)
+        _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}")
         return
-    slug = with_memory(lambda memory: rename_project(memory, old, new))
-    print_result({"old": old, "new": slug}, f"{old} is now {slug}.", as_json)
+    slug = shell.with_memory(lambda memory: rename_project(memory, old, new))
+    shell.print_result({"old": old, "new": slug}, f"{old} is now {slug}.")
 
 
 @project_command.command("merge")
 @click.argument("source")
 @click.argument("into")
-@apply_option
-@json_option
-def merge(source: str, into: str, apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def merge(source: str, into: str, apply: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
     from mcp_server.conversations.projects import merge_projects
 
     if not apply:
-        _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}", as_json)
+        _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}")
         return
-    done: object = with_memory(lambda memory: merge_projects(memory, source, into))
-    print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.", as_json)
+    done: object = shell.with_memory(lambda memory: merge_projects(memory, source, into))
+    shell.print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")
 
 
-def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
+def _show_change(command: str, slug: str, change: str) -> None:
     """Prints what a change of a project would affect. Raises NotFound if there is no such project."""
     from mcp_server.conversations.projects import list_projects
     from mcp_server.errors import NotFound
 
-    known = {project.slug: project for project in with_memory(list_projects)}
+    known = {project.slug: project for project in shell.with_memory(list_projects)}
     if slug not in known:
         raise NotFound(f"no project {slug!r} (project list shows: {', '.join(known) or 'none yet'})")
-    if as_json:
-        print_json({"project": known[slug], "change": change, "applied": False})
-    else:
-        click.echo(f"{change}: {counted(known[slug].sessions, 'conversation')}.")
-        say_not_applied(command)
+    said = f"{change}: {counted(known[slug].sessions, 'conversation')}."
+    shell.print_result({"project": known[slug], "change": change, "applied": False}, said)
+    shell.say_not_applied(command)
 
 
 @session_command.command("drops")
 @click.option("--session", help="Of this conversation (default: of all).")
-@limit_option(50, "How many, newest first.")
+@shell.limit_option(50, "How many, newest first.")
 @click.option(
     "--recoverable", is_flag=True, help="Only what can be recovered, with the original texts, and until when."
 )
-@json_option
-def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) -> None:
+def drops_(session: str | None, limit: int, recoverable: bool) -> None:
     """List what left the live contexts, when and why, newest first."""
     if recoverable:
-        _cold_storage(session, limit, as_json)
+        _cold_storage(session, limit)
         return
     from mcp_server.pressure.cold import Drop, drops
     from mcp_server.pressure.health import mirror_note
@@ -203,10 +180,9 @@ def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) ->
         found = await drops(memory, session, limit)
         return found, await mirror_note(memory, {one.session_id for one in found})
 
-    found, note = with_memory(ask)
-    print_list(
+    found, note = shell.with_memory(ask)
+    shell.print_list(
         found,
-        as_json,
         "Nothing was dropped. (`status gauges` says how full the conversations are.)",
         ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"),
         lambda one: (
@@ -220,12 +196,10 @@ def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) ->
         right=("tokens",),
         whole=("chunk",),
     )
-    if as_json or not found:
-        return
     if back := next((one for one in found if one.recoverable), None):
-        click.echo(f"Bring one back: context-manager recover {back.chunk_id} --apply")
-    if note:
-        click.echo(note)
+        shell.hint(f"Bring one back: context-manager recover {back.chunk_id} --apply")
+    if found and note:
+        shell.hint(note)
 
 
 def _under(score: float, threshold: float | None) -> str:
@@ -233,7 +207,7 @@ def _under(score: float, threshold: float | None) -> str:
     return f" ≤ {threshold:.2f}" if threshold is not None and score <= threshold else ""
 
 
-def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
+def _cold_storage(session: str | None, limit: int) -> None:
     from mcp_server.pressure.cold import cold_records, one_line
     from mcp_server.pressure.health import mirror_note
 
@@ -241,31 +215,24 @@ def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
         records = await cold_records(memory, session)
         return records, await mirror_note(memory, {record.session_id for record in records})
 
-    records, note = with_memory(ask)
+    records, note = shell.with_memory(ask)
     tokens = sum(record.tokens for record in records)
-    if as_json:
-        print_json({"records": len(records), "tokens": tokens, "list": records[:limit]})
+    if shell.printed_as_json({"records": len(records), "tokens": tokens, "list": records[:limit]}):
         return
-    if not records:
-        click.echo("Cold storage is empty.")
-        return
-    rows = [
-        (
-            record.chunk_id,
-            record.session_id,
-            record.turn or "",
-            f"{record.tokens:,}",
-            moment(record.timestamp),
-            record.drop_reason.replace("_", " "),
-            f"{record.relevance_score:.2f}",
-            f"{record.recoverable_until:%Y-%m-%d}",
-            one_line(record),
-        )
-        for record in records[:limit]
-    ]
-    columns = ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what")
-    print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
-    more = f", {limit} of them shown" if len(records) > limit else ""
-    click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
-    if note:
+    shell.print_list(
+        records[:limit],
+        "Cold storage is empty.",
+        ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what"),
+        lambda one: (
+            *(one.chunk_id, one.session_id, one.turn or "", f"{one.tokens:,}", shell.moment(one.timestamp)),
+            *(one.drop_reason.replace("_", " "), f"{one.relevance_score:.2f}", f"{one.recoverable_until:%Y-%m-%d}"),
+            one_line(one),
+        ),
+        right=("turn", "tokens", "score"),
+        whole=("chunk", "session"),
+    )
+    if records:
+        more = f", {limit} of them shown" if len(records) > limit else ""
+        click.echo(f"{len(records):,} in cold storage{more}, {tokens:,} tokens. Recover one: recover ID --apply")
+    if records and note:
         click.echo(note)

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-from rich import box
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from mcp_server.cli.command import (
-    console,
-    examples,
-    json_option,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    visible,
-    with_memory,
-    working,
-)
+from mcp_server.cli import shell
 from mcp_server.cli.install import this_machine
+from mcp_server.text.prose import clipped
 
 if TYPE_CHECKING:
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.pressure.health import Health
-    from mcp_server.pressure.log import LogStats, Tuning
+    from mcp_server.pressure.log import Tuning
     from mcp_server.status.doctor import Check
     from mcp_server.storage.llm_ledger import Spent
 
@@ -47,18 +32,21 @@ VIEWS = {
 }
 
 
-@click.group(
+@shell.group(
     "status",
+    "status",
+    "status gauges --notify-if-pct 0.5",
+    "status costs --days 7",
+    "status index --json",
     invoke_without_command=True,
-    epilog=examples("status", "status gauges --notify-if-pct 0.5", "status costs --days 7", "status index --json"),
+    params=[shell.JSON],
 )
-@json_option
 @click.pass_context
-def status_command(context: click.Context, as_json: bool) -> None:
+def status_command(context: click.Context) -> None:
     """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
     if context.invoked_subcommand is None:
-        _report("all", None, as_json)
-    elif as_json:
+        _report("all", None)
+    elif shell.as_json():
         raise click.UsageError(f"--json comes after the view: status {context.invoked_subcommand} --json")
 
 
@@ -66,25 +54,26 @@ for name, about in VIEWS.items():
 
     @status_command.command(name, help=about)
     @click.option("--session", help="Only this conversation.")
-    @json_option
-    def show(session: str | None, as_json: bool, view: str = name) -> None:
-        _report(view, session, as_json)
+    def show(session: str | None, view: str = name) -> None:
+        _report(view, session)
 
 
-def _report(view: str, session: str | None, as_json: bool) -> None:
+def _report(view: str, session: str | None) -> None:
     from mcp_server.pressure.health import health
     from mcp_server.status.status import StatusReport, status
 
     async def ask(memory: Memory) -> tuple[StatusReport, list[Health]]:
         report = await status(memory, view=view, session=session, max_tokens=100_000)
-        return report, await health(memory) if view == "all" and not as_json else []
+        return report, await health(memory) if view == "all" and not shell.as_json() else []
 
-    report, contexts = with_memory(ask, fresh=True)
-    print_result(report, report.markdown, as_json)
+    report, contexts = shell.with_memory(ask, fresh=True)
+    shell.print_result(report, report.markdown)
     if contexts:
         click.echo("\n## How full the open conversations are\n")
     for one in contexts[:GAUGES_SHOWN]:
-        print_text(f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {visible(_short(one.title))}")
+        shell.print_text(
+            f"{_gauge(one.highest_pct, one.current_tokens, one.limit)}  {clipped(one.title, LONGEST_TITLE)}"
+        )
 
 
 HEALTH_BAR = 10
@@ -104,21 +93,19 @@ LONGEST_TITLE = 40
     metavar="SHARE",
     help="Say something only about those that are fuller, such as 0.5: for cron, which mails what is printed.",
 )
-@json_option
-def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> None:
+def gauges(session: str | None, notify_if_pct: float | None) -> None:
     """Show how full each open conversation's context is."""
     from mcp_server.pressure.health import health
 
-    found = with_memory(lambda memory: health(memory, session), fresh=session is None)
+    found = shell.with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
-    if notify_if_pct is not None and not as_json:
+    if notify_if_pct is not None and not shell.as_json():
         for one in found:
-            print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
+            shell.print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
         return
-    print_list(
+    shell.print_list(
         found,
-        as_json,
         "No conversation is open. (session list shows those that have ended.)",
         ("session", "live", "client's own", "chunks", "cold", "what comes next", "title"),
         lambda one: (
@@ -128,15 +115,11 @@ def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> N
             one.memcached_chunks,
             one.cold_storage_chunks,
             one.next_step,
-            _short(one.title),
+            clipped(one.title, LONGEST_TITLE),
         ),
         right=("chunks", "cold"),
         whole=("session", "live", "client's own"),
     )
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1].rstrip() + "…"
 
 
 def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
@@ -148,25 +131,25 @@ def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
 
 @status_command.command("costs")
 @click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="So far back.")
-@json_option
-def costs_(days: int, as_json: bool) -> None:
+def costs_(days: int) -> None:
     """Show the costs of LLM calls by purpose and day."""
     from mcp_server.llm.metered import costs
 
-    found = with_memory(lambda memory: costs(memory, days))
-    if as_json:
-        print_json(found)
-    elif not found.days and found.provider == "none":
+    found = shell.with_memory(lambda memory: costs(memory, days))
+    if shell.printed_as_json(found):
+        return
+    if not found.days and found.provider == "none":
         click.echo("Nothing: no LLM is asked (llm.provider is none), and everything works without one.")
     elif not found.days:
         click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
     else:
+        columns = ("calls", "failed", "tokens in", "tokens out", "cost")
         for title, of_title in (("purpose", found.purposes), ("day", found.days)):
-            table = _table(title, ("calls", "failed", "tokens in", "tokens out", "cost"))
-            for name, spent in of_title.items():
-                counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
-                table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
-            console().print(table)
+            rows = []
+            for name, one in of_title.items():
+                counts = (one.calls, one.failed, one.input_tokens, one.output_tokens)
+                rows.append((name, *map("{:,}".format, counts), _money(one, found)))
+            shell.print_table((title, *columns), rows, right=columns)
         today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
         if found.priced:
             of_day = f"{_money(found.today, found)} of ${found.daily_usd:g}"
@@ -175,22 +158,8 @@ def costs_(days: int, as_json: bool) -> None:
             click.echo(f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known.")
 
 
-def _table(first: str, numbers: Sequence[str], title: str = "", last: Sequence[str] = ()) -> Table:
-    """Returns a table with a column of names, columns of numbers, and the columns `last`."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold") if title else None, title_justify="left"
-    )
-    for name in (first, *numbers, *last):
-        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=bool(title))
-    return table
-
-
 def _money(spent: Spent, found: Costs) -> str:
     return f"${spent.usd:.4f}" if found.priced else "not known"
-
-
-LOGS_BAR = 40
-"""Characters of the longest bar."""
 
 
 def start_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -208,8 +177,7 @@ def start_of(context: click.Context, parameter: click.Parameter, value: str | No
 @status_command.command("logs")
 @click.option("--session", help="Only of this conversation.")
 @click.option("--since", metavar="DATE", callback=start_of, help="From then on (UTC): 2026-03-01, yesterday, 7d.")
-@json_option
-def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
+def logs_(session: str | None, since: datetime | None) -> None:
     """Show why chunks were dropped, and what that saved.
 
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
@@ -222,96 +190,75 @@ def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
         found = await tuning(memory, session, since)
         return found, await mirror_note(memory, found.sessions)
 
-    found, note = with_memory(ask)
-    if as_json:
-        print_json(found)
-    elif not any(found.lines.values()):
+    found, note = shell.with_memory(ask)
+    if shell.printed_as_json(found):
+        return
+    if not any(found.lines.values()):
         click.echo(
             "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
         )
     else:
-        for part in _page(found):
-            console().print(part)
+        _print_tuning(found)
         if note:
             click.echo(note)
 
 
-def _page(found: Tuning) -> Iterator[RenderableType]:
+def _print_tuning(found: Tuning) -> None:
     stats = found.stats
     first, last = ((stamp or "")[:16].replace("T", " ") for stamp in (stats.first, stats.last))
-    yield Text.assemble(
-        ("logs  ", "dim"),
-        f"{first} to {last}: ",
-        ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count),
-    )
-    yield from _chart("Why chunks were dropped", stats.reasons)
+    lines = ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count)
+    shell.print_facts({"logs": f"{first} to {last}: {lines}"})
+    _print_counts("Why chunks were dropped", stats.reasons)
     if any(one.count for one in stats.scores):
-        marks = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
-        yield from _chart("Scores of what was dropped", marks)
-        cut = ", ".join(f"{threshold:g}" for threshold in stats.thresholds)
-        yield Text(f"  threshold used: {cut or 'none'}", "dim")
-    yield from _savings(stats)
-    yield from _chart("What came back", stats.recovered)
+        bins = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
+        _print_counts("Scores of what was dropped", bins)
+        click.echo(f"threshold used: {', '.join(f'{threshold:g}' for threshold in stats.thresholds) or 'none'}")
+    saved = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
+    if saved:
+        columns = ("times", "total", "least", "median", "mean", "most")
+        numbers = [[one.count, one.total, one.least, one.median, one.mean, one.most] for _, one in saved]
+        rows = [(name, *map("{:,.0f}".format, of)) for (name, _), of in zip(saved, numbers, strict=True)]
+        shell.print_table(("", *columns), rows, title="Tokens saved", right=columns)
+        if stats.summarised:
+            click.echo(f"{stats.summarised:,} chunks were summarised, their originals are in cold storage")
+    _print_counts("What came back", stats.recovered)
     if stats.dropped and stats.recovered:
         came, soon = sum(stats.recovered.values()) / stats.dropped, stats.soon / stats.dropped
-        yield Text(
-            f"  {came:.0%} of what was dropped came back, {soon:.0%} within ten exchanges: too early a drop", "dim"
-        )
+        click.echo(f"{came:.0%} of what was dropped came back, {soon:.0%} within ten exchanges: too early a drop")
     knobs = ", ".join(f"{name} {value:g}" for name, value in found.knobs.items())
-    yield Text(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}", "dim")
+    click.echo(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}")
 
 
-def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
-    if not counts:
-        return
-    most, total = max(counts.values()), sum(counts.values())
-    table = _table("", ("count", "share"), title, ("",))
-    for name, count in counts.items():
-        bar = Text("█" * max(1 if count else 0, round(LOGS_BAR * count / most)) if most else "", "cyan")
-        table.add_row(visible(name), f"{count:,}", f"{count / total:.0%}" if total else "", bar)
-    yield table
-
-
-def _savings(stats: LogStats) -> Iterator[RenderableType]:
-    rows = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
-    if not rows:
-        return
-    table = _table("", ("times", "total", "least", "median", "mean", "most"), "Tokens saved", ("",))
-    highest = max(one.total for _, one in rows)
-    for name, one in rows:
-        numbers = (f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
-        bar = "█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0)
-        table.add_row(name, *numbers, Text(bar, "green"))
-    yield table
-    if stats.summarised:
-        yield Text(f"  {stats.summarised:,} chunks were summarised, their originals are in cold storage", "dim")
+def _print_counts(title: str, counts: Mapping[str, int]) -> None:
+    total = sum(counts.values()) or 1
+    rows = [(name, f"{count:,}", f"{count / total:.0%}") for name, count in counts.items()]
+    if rows:
+        shell.print_table(("", "count", "share"), rows, title=title, right=("count", "share"))
 
 
 @status_command.command("clarity")
 @click.option("--session", help="Of this conversation (default: the one with the latest message).")
 @click.option("--scores", "shown", flag_value="scores", help="Every item with its score and the terms of the score.")
 @click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
-@json_option
-def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
+def clarity(session: str | None, shown: str | None) -> None:
     """Show the subjects of a conversation, highest score first."""
     from mcp_server.relevance.clarity import COLUMNS, cells, view
 
-    found = with_memory(lambda memory: view(memory, shown or "status", session))
-    if as_json or shown != "scores":
-        print_result(found, found.markdown, as_json)
+    found = shell.with_memory(lambda memory: view(memory, shown or "status", session))
+    if shell.as_json() or shown != "scores":
+        shell.print_result(found, found.markdown)
     elif not found.data["scores"]:
         click.echo("No items yet: a user's message names them.")
     else:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")
-        print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
+        shell.print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
 
 
-@click.command("doctor", epilog=examples("doctor", "doctor --secrets"))
+@shell.command("doctor", "doctor", "doctor --secrets")
 @click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
 @click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
-@json_option
-def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
+def doctor_command(mending: bool, secrets: bool) -> None:
     """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
 
     Exits with 1 if an important check fails.
@@ -323,16 +270,16 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
 
     async def act(memory: Memory) -> tuple[Check, ...]:
         for line in await repair(memory) if mending else ():
-            click.echo(visible(f"repaired: {line}"), err=True)
-        with working("Looking …"):
+            click.echo(shell.visible(f"repaired: {line}"), err=True)
+        with shell.progress("Looking"):
             if secrets:
                 return (await examine_secrets(memory),)
             chain = await examine_chain(memory, machine) if memory.disk.here else ()
             return (*await examine(memory), *chain)
 
-    checks = with_memory(act)
-    if as_json:
-        print_json(checks)
+    checks = shell.with_memory(act)
+    if shell.as_json():
+        shell.print_json(checks)
     else:
         _print_checks(checks)
     if any(check.matters and not check.ok for check in checks):
@@ -340,16 +287,11 @@ def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
 
 
 def _print_checks(checks: tuple[Check, ...]) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    widest = max(len(check.name) for check in checks)
     for check in checks:
-        sign, style = ("ok", "green") if check.ok else ("NO", "bold red") if check.matters else ("--", "yellow")
-        said = Text(visible(check.detail))
+        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
+        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
         if check.advice:
-            said.append(f"\n→ {visible(check.advice)}", style="bold")
-        table.add_row(Text(sign, style=style), Text(check.name), said)
-    console().print(table)
+            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
     broken = sum(check.matters and not check.ok for check in checks)
     click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

@@ -7,25 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import RenderableType
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
 
-from mcp_server.cli.command import (
-    apply_option,
-    console,
-    examples,
-    json_option,
-    print_json,
-    print_list,
-    print_result,
-    print_table,
-    print_text,
-    visible,
-    with_memory,
-)
+from mcp_server.cli import shell
 
 if TYPE_CHECKING:
     from mcp_server.context.try_message import Trial
@@ -36,23 +19,27 @@ if TYPE_CHECKING:
     from mcp_server.topics.topic import Direction
 
 
-BAR = 30
-"""Cells of a score's bar, which ends at `FULL`."""
-FULL = 0.6
 AROUND = 24
 """Characters of the message that are shown before and after what matched."""
 MOST_OUT = 12
 """Topics that stay out which are shown; --all shows every one."""
 
 
-@click.command("test")
+session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
+
+
+@shell.group("topics", "topics list", "topics test 'write to the bank'", "topics tune --apply")
+def topics_command() -> None:
+    """List, try and tune the playbooks that are added automatically: the files in topics/."""
+
+
+@topics_command.command("test")
 @click.argument("message")
 @click.option("--output", "as_output", is_flag=True, help="As if an agent had said it.")
 @click.option("--file", "files", multiple=True, help="A file that the message's tools touched (for glob triggers).")
 @click.option("--text", "show_text", is_flag=True, help="Also print what would come into the context.")
 @click.option("--all", "show_all", is_flag=True, help="Show every topic that was considered.")
-@json_option
-def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool, show_all: bool, as_json: bool) -> None:
+def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool, show_all: bool) -> None:
     """Show which topics MESSAGE would activate, and why. Writes nothing.
 
     Where an LLM is set up, the gate asks it, as it would in a conversation.
@@ -61,138 +48,65 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
     direction: Direction = "output" if as_output else "input"
 
-    found = with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
-    if as_json:
-        print_json(found)
+    found = shell.with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
+    if shell.printed_as_json(found):
         return
-    for part in _parts(found, show_all=show_all):
-        console().print(part)
+    shell.print_facts({"message": found.heard.text[:500]})
+    shell.print_text("\n".join(_shown(found, show_all=show_all)))
+    if found.items:
+        rows = [(f"{one.tokens:,}" if one.included else "out", one.id, one.reason) for one in found.items]
+        title = f"What would come into the context: {found.tokens:,} tokens"
+        shell.print_table(("tokens", "what", "why"), rows, title=title, right=("tokens",))
+    else:
+        click.echo("\nNothing would come into the context.")
     if show_text and found.text:
-        print_text(f"\n{found.text}")
+        shell.print_text(f"\n{found.text}")
 
 
-def _parts(found: Trial, *, show_all: bool) -> Iterator[RenderableType]:
-    said = "an agent's answer" if found.heard.direction == "output" else "a message"
-    yield Rule(Text(f"what {said} would bring in", style="bold"), align="left", style="dim")
-    yield Text.assemble(("message  ", "dim"), visible(found.heard.text)[:500])
-    come = sum(one.active for one in found.verdicts)
-    total = len(found.verdicts) + found.others
-    yield Text.assemble(
-        ("topics   ", "dim"),
-        (f"{come} of {total}", "bold"),
-        f" come in, {len(found.verdicts) - come} were considered and stay out",
-    )
+def _shown(found: Trial, *, show_all: bool) -> Iterator[str]:
+    come = [one for one in found.verdicts if one.active]
     quiet = [one for one in found.verdicts if not one.active]
-    shown = [one for one in found.verdicts if one.active] + (quiet if show_all else quiet[:MOST_OUT])
-    for one in shown:
-        yield from _verdict(found, one)
-    if len(shown) < len(found.verdicts):
-        yield Text(f"\n… and {len(found.verdicts) - len(shown)} more that stay out (--all)", "dim")
-    for trouble in found.troubles:
-        yield Text(f"! {trouble.topic}: line {trouble.line}: {visible(trouble.what)}", "bold red")
-    for problem in found.problems:
-        yield Text(f"! {visible(problem)}", "bold red")
-    yield from _injected(found)
+    total = len(found.verdicts) + found.others
+    yield f"{len(come)} of {total} come in, {len(quiet)} were considered and stay out"
+    for one in (*come, *(quiet if show_all else quiet[:MOST_OUT])):
+        yield from _verdict(found.heard.text, one)
+    if len(quiet) > MOST_OUT and not show_all:
+        yield f"\n… and {len(quiet) - MOST_OUT} more that stay out (--all)"
+    yield from (f"! {trouble.topic}: line {trouble.line}: {trouble.what}" for trouble in found.troubles)
+    yield from (f"! {problem}" for problem in found.problems)
 
 
-def _verdict(found: Trial, one: Verdict) -> Iterator[Text]:
-    mark, style = ("●", "bold green") if one.active else ("○", "dim")
-    yield Text("")
-    yield Text.assemble(
-        (f"{mark} {one.topic}", style),
-        ("  comes in" if one.active else "  stays out", style),
-        (f"   {one.about.activation}, {one.about.priority}, {visible(one.about.path)}", "dim"),
-    )
+def _verdict(text: str, one: Verdict) -> Iterator[str]:
+    mark = f"● {one.topic}  comes in" if one.active else f"○ {one.topic}  stays out"
+    yield f"\n{mark}   {one.about.activation}, {one.about.priority}, {one.about.path}"
+    for match in one.matches:
+        line = f"   line {match.trigger.line}" if match.trigger.line else ""
+        yield f"  tier 1  {match.kind.replace('_', ' ')} {_where(text, match.start, match.end) or match.said}{line}"
     if not one.matches:
-        none = "no trigger of its own" if not one.about.triggers else "no trigger matched"
-        yield Text.assemble(("  tier 1  ", "dim"), none)
-    for place, match in enumerate(one.matches):
-        yield Text.assemble(
-            ("  tier 1  " if place == 0 else "          ", "dim"),
-            (f"{match.kind.replace('_', ' ')} ", "cyan"),
-            _where(found.heard.text, match.start, match.end) if match.end else Text(visible(match.said), "bold"),
-            (f"   line {match.trigger.line}" if match.trigger.line else "", "dim"),
-        )
-    likeness = one.decision.likeness
-    made = " · ".join(f"{name} {value:.2f}" for name, value in likeness.terms.items())
-    yield Text.assemble(
-        ("  tier 2  ", "dim"),
-        (f"{one.about.similarity} ", "cyan"),
-        bar(likeness.score, one.decision.threshold),
-        (f" {likeness.score:.3f}", "bold"),
-        f"  threshold {one.decision.threshold:g}",
-        (f"   {made}" if made else "   no word in common", "dim"),
-    )
-    yield Text.assemble(("  tier 3  ", "dim"), visible(one.decision.routed.why))
-    if one.by != "none":
-        terms = one.decision.deliberation.terms.items() if one.by == "arithmetic" else ()
-        parts = " + ".join(f"{name} {value:.3f}" for name, value in terms if value)
-        total = (f"   {parts.replace('+ meant -', '− meant ')}" if one.by == "arithmetic" else "", "dim")
-        yield Text.assemble(("          ", "dim"), (visible(one.why), "green" if one.active else "yellow"), total)
+        yield f"  tier 1  no trigger {'matched' if one.about.triggers else 'of its own'}"
+    likeness = one.likeness
+    made = " · ".join(f"{name} {value:.2f}" for name, value in likeness.terms.items()) or "no word in common"
+    yield f"  tier 2  {one.about.similarity} {likeness.score:.3f}  threshold {one.threshold:g}   {made}"
+    yield f"  tier 3  {one.routed.why}"
+    if one.by == "arithmetic":
+        terms = one.deliberation.terms.items()
+        summed = " + ".join(f"{name} {value:.3f}" for name, value in terms if value).replace("+ meant -", "− meant ")
+        yield f"          {one.why}   {summed}"
+    elif one.by != "none":
+        yield f"          {one.why}"
 
 
-def _where(text: str, start: int, end: int) -> Text:
-    """Returns the match with a few characters around it."""
+def _where(text: str, start: int, end: int) -> str:
+    """Returns the match with a few characters around it; "" if it is not in the text."""
     before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
-    return Text.assemble(
-        ("…" if start > AROUND else "") + visible(before),
-        ("[", "dim"),
-        (visible(text[start:end][:100]), "bold"),
-        ("]", "dim"),
-        visible(after) + ("…" if end + AROUND < len(text) else ""),
-        (f"   at {start}–{end}", "dim"),
-    )
-
-
-def bar(score: float, threshold: float) -> Text:
-    """Returns a score as a bar, with a mark at its threshold."""
-    filled, mark = (min(BAR - 1, round(BAR * value / FULL)) for value in (score, threshold))
-    cells = ["━" if place < filled else "·" for place in range(BAR)]
-    cells[mark] = "┃"
-    drawn = Text()
-    for place, cell in enumerate(cells):
-        drawn.append(cell, "bold" if place == mark else "green" if place < filled else "dim")
-    return drawn
-
-
-def _injected(found: Trial) -> Iterator[RenderableType]:
-    if not found.items:
-        yield Text("\nNothing would come into the context.", "dim")
-        return
-    table = Table(
-        title=Text(f"What would come into the context: {found.tokens:,} tokens", "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    table.add_column("tokens", justify="right", no_wrap=True)
-    for column in ("what", "why"):
-        table.add_column(column, overflow="fold")
-    for one in found.items:
-        table.add_row(
-            f"{one.tokens:,}" if one.included else "out",
-            Text(visible(one.id)),
-            Text(visible(one.reason)),
-            style="" if one.included else "dim",
-        )
-    yield Text("")
-    yield table
-
-
-STYLES = {"active": "bold green", "off": "dim", "waiting": ""}
-
-session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
-
-
-@click.group("topics", epilog=examples("topics list", "topics test 'write to the bank'", "topics tune --apply"))
-def topics_command() -> None:
-    """List, try and tune the playbooks that are added automatically: the files in topics/."""
+    left, right = "…" * (start > AROUND), "…" * (end + AROUND < len(text))
+    around = " ".join(f"{left}{before}[{text[start:end][:100]}]{after}{right}".split())
+    return f"{around}   at {start}–{end}" if end else ""
 
 
 @topics_command.command("list")
 @session_option
-@json_option
-def list_(session: str | None, as_json: bool) -> None:
+def list_(session: str | None) -> None:
     """List the topics with their triggers and states."""
     from mcp_server.errors import NotFound
     from mcp_server.relevance.clarity import session_meant
@@ -207,16 +121,8 @@ def list_(session: str | None, as_json: bool) -> None:
             meant = None
         return await list_topics(memory, meant)
 
-    found = with_memory(ask)
-    if as_json:
-        print_json(found)
-        return
-    if found.topics:
-        console().print(_table(found))
-    else:
-        click.echo("No topic yet. (topics/NAME.md in the memory's folder)")
-    for problem in found.problems:
-        print_text(f"! {problem}")
+    found = shell.with_memory(ask)
+    shell.print_result(found, found.markdown)
 
 
 for verb, on, about in (
@@ -227,32 +133,15 @@ for verb, on, about in (
     @topics_command.command(verb, help=about)
     @click.argument("name")
     @session_option
-    @json_option
-    def switch_(name: str, session: str | None, as_json: bool, on: bool = on) -> None:
+    def switch_(name: str, session: str | None, on: bool = on) -> None:
         from mcp_server.relevance.clarity import session_meant
         from mcp_server.topics.listing import switch
 
         async def act(memory: Memory) -> Switched:
             return await switch(memory, name, await session_meant(memory, session), on=on)
 
-        done = with_memory(act)
-        print_result(done, done.markdown, as_json)
-
-
-topics_command.add_command(test)
-
-
-def _table(view: TopicsView) -> Table:
-    title = f"topics in session {view.session}" if view.session else "topics"
-    table = Table(title=Text(visible(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("topic", "state", "set off by", "activation", "priority", "triggers"):
-        table.add_column(column, overflow="fold", no_wrap=column == "topic")
-    for row in view.topics:
-        name = Text(visible(row.name)) + Text(" !" if row.problem else "", "bold red")
-        cells = (row.activation, row.priority, row.triggers)
-        state = f"active, {row.left} more" if row.state == "active" and row.left is not None else row.state
-        table.add_row(name, Text(state, STYLES[row.state]), visible(row.by), *cells)
-    return table
+        done = shell.with_memory(act)
+        shell.print_result(done, done.markdown)
 
 
 USEFUL = {True: "yes", False: "no", None: ""}
@@ -262,8 +151,7 @@ USEFUL = {True: "yes", False: "no", None: ""}
 @click.option("--topic", help="Only of this topic.")
 @click.option("--session", help="Only of this conversation.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most decisions shown.")
-@json_option
-def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> None:
+def log(topic: str | None, session: str | None, limit: int) -> None:
     """List the last decisions about topics, newest first."""
     from mcp_server.topics.gate_log import decisions
 
@@ -275,9 +163,8 @@ def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> No
         )
         return list(islice(found, limit))
 
-    print_list(
-        with_memory(ask),
-        as_json,
+    shell.print_list(
+        shell.with_memory(ask),
         "No decision is logged. (`context-manager topics test MESSAGE` shows how one comes about)",
         ("at (UTC)", "topic", "", "score", "matched", "why", "useful"),
         lambda line: (
@@ -294,22 +181,20 @@ def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> No
 
 
 @topics_command.command("tune")
-@apply_option
-@json_option
-def tune(apply: bool, as_json: bool) -> None:
+@shell.apply_option
+def tune(apply: bool) -> None:
     """Propose thresholds that would have decided better.
 
     Writes nothing unless --apply is given.
     """
     from mcp_server.topics.gate_log import tune as run
 
-    found = with_memory(lambda memory: run(memory, apply=apply))
-    if as_json:
-        print_json(found)
+    found = shell.with_memory(lambda memory: run(memory, apply=apply))
+    if shell.printed_as_json(found):
         return
     click.echo(f"{found.logged:,} decisions logged, {found.known:,} of them with a known use")
     for one in found.nuisances:
-        print_text(
+        shell.print_text(
             f"! {one.topic}: {one.matched} brought it in {one.times} times, never of use: "
             "narrow the trigger, or say in `not_for` what is not meant"
         )
@@ -322,9 +207,9 @@ def tune(apply: bool, as_json: bool) -> None:
     ]
     rows.append(("all topics", found.known, "", "", *_change(found.before, found.after)))
     numbers = ("known", "threshold", "proposed")
-    print_table(("topic", *numbers, "precision", "recall"), rows, right=numbers, title="Thresholds")
+    shell.print_table(("topic", *numbers, "precision", "recall"), rows, right=numbers, title="Thresholds")
     if found.written:
-        print_text(f"written: {', '.join(found.written)}")
+        shell.print_text(f"written: {', '.join(found.written)}")
     else:
         click.echo("Nothing is written. `topics tune --apply` puts them into the topics' files.")
 

@@ -17,10 +17,11 @@ from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import Considered
 from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.words import bounded
 from mcp_server.topics.judge import Verdict, decided, weigh
 from mcp_server.topics.topic import Correction, Direction, Match, TopicActivation, Trouble, WatchedMessage
 from mcp_server.topics.topic_context import as_texts
-from mcp_server.topics.watch import describe_trigger, first_tier
+from mcp_server.topics.watch import LONGEST_WATCHED, describe_trigger, first_tier
 
 SLOTS = ("topics", "corrections")
 
@@ -70,8 +71,8 @@ class Trial:
         lines = [f"{come} of {len(self.verdicts) + self.others} topics come in ({self.tokens:,} tokens)."]
         for one in self.verdicts:
             said = ", ".join(f"{match.kind} {match.said[:60]!r}" for match in one.matches) or "no trigger matched"
-            tier2 = f"{one.about.similarity} {one.score:.3f} (threshold {one.decision.threshold:g})"
-            gate = one.why if one.by == "none" else f"{one.decision.routed.why}; {one.why}"
+            tier2 = f"{one.about.similarity} {one.score:.3f} (threshold {one.threshold:g})"
+            gate = one.why if one.by == "none" else f"{one.routed.why}; {one.why}"
             lines.append(f"- **{one.topic}** {'comes in' if one.active else 'stays out'}: {said} · {tier2} · {gate}")
         lines += [f"- {one.topic}: line {one.line}: {one.what}" for one in self.troubles]
         return neutralise("\n".join(lines))
@@ -81,7 +82,7 @@ async def try_message(
     memory: Memory, message: str, *, direction: Direction = "input", paths: Sequence[str] = ()
 ) -> Trial:
     """Returns what a message would activate. `direction` is `output` for an agent's message, which touched `paths`."""
-    heard = WatchedMessage(message, direction, tuple(paths))
+    heard = WatchedMessage(bounded(message, LONGEST_WATCHED), direction, tuple(paths))
     topics = await run_sync(memory.topics.read)
     tier1 = await run_sync(first_tier, memory, topics, heard)
     weighed = await run_sync(weigh, memory, heard, topics, tier1)
@@ -129,7 +130,6 @@ def _corrections(heard: WatchedMessage, verdicts: Sequence[Verdict]) -> tuple[Co
 
 
 def _verdict(one: Verdict) -> Mapping[str, Any]:
-    decision = one.decision
     return {
         "topic": one.topic,
         "path": one.about.path,
@@ -139,18 +139,18 @@ def _verdict(one: Verdict) -> Mapping[str, Any]:
         "tier1": [_match(match) for match in one.matches],
         "tier2": {
             "method": one.about.similarity,
-            "score": decision.likeness.score,
-            "threshold": decision.threshold,
-            "terms": dict(decision.likeness.terms),
+            "score": one.likeness.score,
+            "threshold": one.threshold,
+            "terms": dict(one.likeness.terms),
         },
         "tier3": {
-            "way": decision.routed.way,
-            "table": decision.routed.why,
+            "way": one.routed.way,
+            "table": one.routed.why,
             "decided_by": one.by,
             "why": one.why,
-            "value": decision.deliberation.value,
-            "needed": decision.deliberation.needed,
-            "terms": dict(decision.deliberation.terms),
+            "value": one.deliberation.value,
+            "needed": one.deliberation.needed,
+            "terms": dict(one.deliberation.terms),
         },
     }
 

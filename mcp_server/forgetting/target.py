@@ -66,7 +66,7 @@ async def resolve_target(memory: Memory, target: ForgetTarget) -> tuple[Forgotte
         return await run_sync(_file, memory, request, target.path, target.lines)
     session, number = _named(target)
     row = await sessions.require(memory, session)
-    chain = await run_sync(_transcripts, memory, row.session)
+    chain = await run_sync(transcripts, memory, row.session)
     if number is None:
         return await run_sync(_conversation, memory, request, row.session, chain)
     return await run_sync(_turn, memory, request, row.session, number, chain)
@@ -99,7 +99,8 @@ def _named(target: ForgetTarget) -> tuple[str, int | None]:
     return session, int(number)
 
 
-def _transcripts(memory: Memory, session: str) -> list[tuple[str, Transcript]]:
+def transcripts(memory: Memory, session: str) -> list[tuple[str, Transcript]]:
+    """Returns the readable transcripts of a session, with their paths."""
     found: list[tuple[str, Transcript]] = []
     for path in memory.transcripts.find(session):
         try:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting.forget import Receipt, plan_forget
-from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.forgetting.target import ForgetTarget, transcripts
 from mcp_server.memory import Memory
-from mcp_server.text.prose import counted
+from mcp_server.text.prose import clipped, counted
 
 ELSEWHERE = (
     "Out of reach: the client's own records of the conversation (a new import leaves the forgotten words out), "
@@ -23,18 +22,18 @@ ADD_HISTORY = "Add --history to rewrite the history."
 IN_A_TERMINAL = "`context-manager forget`, in a terminal, rewrites the history with --history."
 
 
-def as_text(receipt: Receipt) -> str:
-    """Returns the receipt in markdown. It contains forgotten words only as parts of old file names."""
+def as_text(receipt: Receipt, history: bool = False, advice: str = IN_A_TERMINAL) -> str:
+    """Returns the receipt in markdown. It contains forgotten words only as parts of old file names. `history` and
+    `advice` as in `git_sentences`."""
+    more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
+    similar = [f"Also inside longer words, left alone: {', '.join(receipt.similar[:10])}{more}"] * bool(receipt.similar)
     if receipt.nothing and not receipt.done:
-        return "\n".join(["No copy was found: nothing would change.", *_similar(receipt)])
-    lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"]
-    lines += places(receipt)
-    if receipt.state_rows:
-        lines.append(f"- the state: {receipt.state_rows} rows")
-    lines += _similar(receipt)
+        return "\n".join(["No copy was found: nothing would change.", *similar])
+    lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:", *places(receipt)]
+    lines += [f"- the state: {receipt.state_rows} rows"] if receipt.state_rows else []
+    lines += similar
     lines += [f"Not deleted: {sentence}" for sentence in receipt.left]
-    lines += git_sentences(receipt, history=False, advice=IN_A_TERMINAL)
-    return "\n".join([*lines, ELSEWHERE])
+    return "\n".join([*lines, *git_sentences(receipt, history, advice), ELSEWHERE])
 
 
 def places(receipt: Receipt) -> list[str]:
@@ -44,11 +43,10 @@ def places(receipt: Receipt) -> list[str]:
         parts = [place.what if place.line is None else f"line {place.line}: {place.what}" for place in copy.places[:5]]
         parts += [f"and {len(copy.places) - 5:,} more places"] if len(copy.places) > 5 else []
         parts += [f"renamed to {copy.new_path.rsplit('/', 1)[-1]}"] if copy.new_path else []
-        parts += [f"STAYS: {copy.stuck}"] if copy.stuck else []
+        parts += [f"STAYS: {copy.stuck}; delete it with its path"] if copy.stuck else []
         lines.append(f"- `{copy.path}`: {'; '.join(parts)}")
-    if len(receipt.copies) > MOST_FILES:
-        lines.append(f"- and {len(receipt.copies) - MOST_FILES:,} more files")
-    return lines
+    more = len(receipt.copies) - MOST_FILES
+    return [*lines, f"- and {more:,} more files"] if more > 0 else lines
 
 
 def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) -> list[str]:
@@ -97,15 +95,8 @@ async def question(memory: Memory, target: ForgetTarget) -> str:
     receipt = await plan_forget(memory, target)
     if receipt.nothing:
         return ""
-    files = counted(len(receipt.copies), "file")
-    return "\n".join(
-        [
-            f"An agent wants to delete this from your memory, permanently: {await _named(memory, target)}",
-            "",
-            f"It is in {files}:",
-            *places(receipt),
-        ]
-    )
+    asked = f"An agent wants to delete this from your memory, permanently: {await _named(memory, target)}"
+    return "\n".join([asked, "", f"It is in {counted(len(receipt.copies), 'file')}:", *places(receipt)])
 
 
 async def _named(memory: Memory, target: ForgetTarget) -> str:
@@ -113,35 +104,18 @@ async def _named(memory: Memory, target: ForgetTarget) -> str:
     if target.secrets:
         return "every secret that is stored"
     if target.text is not None:
-        return _short(target.text)
+        return repr(clipped(target.text, LONGEST_NAMED))
     if target.path is not None:
         lines = f", lines {target.lines[0]} to {target.lines[1]}" if target.lines else ""
-        return f"the file {_short(target.path)}{lines}"
+        return f"the file {target.path!r}{lines}"
     session, _, number = (target.session or target.turn or "").partition("#" if target.turn else "\0")
     row = await sessions.require(memory, session)
     if not number:
-        return f"the whole conversation {_short(row.title or row.session)}"
+        return f"the whole conversation {row.title or row.session!r}"
     said = await run_sync(_turn, memory, row.session, int(number))
-    return f"message {number} of {_short(row.title or row.session)}: {_short(said)}"
+    return f"message {number} of {row.title or row.session!r}: {clipped(said, LONGEST_NAMED)!r}"
 
 
 def _turn(memory: Memory, session: str, number: int) -> str:
-    for path in memory.transcripts.find(session):
-        try:
-            turns = memory.transcripts.read(path).turns
-        except ContextManagerError:
-            continue
-        for placed in turns:
-            if placed.turn.number == number:
-                return placed.turn.content
-    return ""
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return repr(plain if len(plain) <= LONGEST_NAMED else plain[: LONGEST_NAMED - 1] + "…")
-
-
-def _similar(receipt: Receipt) -> list[str]:
-    more = f" and {len(receipt.similar) - 10} more" if len(receipt.similar) > 10 else ""
-    return [f"Also inside longer words, left alone: {', '.join(receipt.similar[:10])}{more}"] if receipt.similar else []
+    turns = (placed.turn for _, whole in transcripts(memory, session) for placed in whole.turns)
+    return next((turn.content for turn in turns if turn.number == number), "")

@@ -29,7 +29,6 @@ from mcp_server.settings import Settings
 from mcp_server.storage import logs
 from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import Event
-from mcp_server.topics.topic import Cron
 from mcp_server.topics.watch import fire
 
 log = logging.getLogger(__name__)
@@ -274,10 +273,10 @@ async def fire_due(memory: Memory) -> tuple[str, ...]:
     now = memory.clock()
     topics = await run_sync(memory.topics.read)
     planned = {
-        f"{topic.name} {one.schedule}": (topic.name, one.schedule)
+        f"{topic.name} {one.match[0]}": (topic.name, one.match[0])
         for topic in topics.topics.values()
         for one in topic.triggers
-        if isinstance(one, Cron) and topic.activation != "manual"
+        if one.kind == "cron" and topic.activation != "manual"
     }
     done = await activations.last_ran(memory.state)
     if gone := done.keys() - planned.keys():

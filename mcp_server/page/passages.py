@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.text.entries import sources_of, without_sources
+from mcp_server.text.prose import clipped
 from mcp_server.text.transcript import PlacedTurn
 
 CONVERSATIONS = "raw/conversations/"
@@ -68,7 +69,7 @@ class Passages:
         text = "\n".join(chosen)
         source = next((str(one) for one in sources_of(text)), "")
         rows = [_BULLET.sub("", without_sources(row)) for row in chosen if row.strip() and not row.startswith("#")]
-        return Words(_flat(" ".join(rows)) or title or path, path, first, last, source=source)
+        return Words(clipped(" ".join(rows), LONGEST) or title or path, path, first, last, source=source)
 
     def text(self, place: str) -> str:
         """Returns the whole text at `PATH:FIRST-LAST`. Raises NotFound if it no longer exists."""
@@ -124,7 +125,7 @@ def _part(placed: PlacedTurn, first: int, last: int) -> str:
 
 def _said(path: str, placed: PlacedTurn, text: str) -> Words:
     turn = placed.turn
-    return Words(_flat(text), path, placed.start, placed.end, turn.name or turn.role, f"{turn.at:%Y-%m-%d}")
+    return Words(clipped(text, LONGEST), path, placed.start, placed.end, turn.name or turn.role, f"{turn.at:%Y-%m-%d}")
 
 
 def largest_first(terms: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -166,8 +167,3 @@ _KINDS = {
 def kind_of(source: str, slot: str) -> str:
     """Returns the kind of a source for display, as in `conversations`."""
     return next((kind for prefix, kind in _KINDS.items() if source.startswith(prefix)), slot or "other")
-
-
-def _flat(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"

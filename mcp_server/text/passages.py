@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -99,39 +100,16 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
         own, own_line, derived = _apart(section)
         trail = [part for part in (*section.trail, section.title) if part]
         title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
+        whole = partial(Passage, path=path, title=title, category=category_of(path), project=project_of(path))
         for line, text in derived:
-            passages.append(
-                Passage(
-                    path=path,
-                    unit=f"{path}#{line}",
-                    part=0,
-                    ordinal=ordinal,
-                    start=line,
-                    end=line,
-                    text=text,
-                    title=title,
-                    category=category_of(path),
-                    project=project_of(path),
-                    at=_day_of(text) or moment(_date_in_name(path)) or at,
-                )
-            )
+            day = _day_of(text) or moment(_date_in_name(path)) or at
+            unit = f"{path}#{line}"
+            passages.append(whole(unit=unit, part=0, ordinal=ordinal, start=line, end=line, text=text, at=day))
             ordinal += 1
         for part, (start, end, text) in enumerate(split(own, section.start)):
-            passages.append(
-                Passage(
-                    path=path,
-                    unit=f"{path}#{own_line}",
-                    part=part,
-                    ordinal=ordinal,
-                    start=start,
-                    end=end,
-                    text=text if ordinal or part or not description else f"{description}\n\n{text}",
-                    title=title,
-                    category=category_of(path),
-                    project=project_of(path),
-                    at=at,
-                )
-            )
+            unit = f"{path}#{own_line}"
+            text = text if ordinal or part or not description else f"{description}\n\n{text}"
+            passages.append(whole(unit=unit, part=part, ordinal=ordinal, start=start, end=end, text=text, at=at))
         ordinal += 1
     return tuple(passages)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -90,11 +90,11 @@ def secrets(text: str) -> tuple[SecretSpan, ...]:
     found = [
         *_private_keys(text),
         *_of_known_form(shown),
-        *_in_urls(text),
-        *_after_scheme(shown),
+        *_marked(text, ("://",), _URL_PASSWORD, "url-password", lambda value: not _is_placeholder(value)),
+        *_marked(shown, ("bearer", "authorization"), _SCHEME, "bearer-token", lambda v: mixed(v) or _is_login(v)),
         *_assigned(text, shown),
         *_in_cookies(text),
-        *_in_auth_fields(shown),
+        *_marked(shown, ("auth",), _AUTH_FIELD, "password", _is_login),  # as Docker and npm store it
     ]
     found.sort(key=lambda secret: (secret.start, -secret.end))
     apart: list[SecretSpan] = []
@@ -234,28 +234,21 @@ def _end_of_lines(text: str, position: int) -> int:
 
 
 _URL_PASSWORD = re.compile(r"://[^\s/:@\"'<>]{0,100}:([^\s/\"'<>]{1,200})@(?=[A-Za-z0-9\[])")
-
-
-def _in_urls(text: str) -> Iterator[SecretSpan]:
-    if "://" in text:
-        for match in _URL_PASSWORD.finditer(text):
-            if not _is_placeholder(match.group(1)):
-                yield SecretSpan("url-password", *match.span(1))
-
-
 _SCHEME = re.compile(
     r"\b(?:bearer|authorization\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?(?:basic|token|api-?key|bot))"
     r"[ \t]{1,4}([A-Za-z0-9._~+/-]{16,4000}=*)",
     re.IGNORECASE,
 )
+_AUTH_FIELD = re.compile(r"\b_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?([A-Za-z0-9+/]{8,2000}={0,2})")
 
 
-def _after_scheme(text: str) -> Iterator[SecretSpan]:
+def _marked(
+    text: str, needles: tuple[str, ...], pattern: re.Pattern[str], kind: str, accept: Callable[[str], bool]
+) -> Iterator[SecretSpan]:
+    """Yields the accepted values of a pattern, which is only tried in texts with one of the lower-case needles."""
     lower = text.lower()
-    if "bearer" in lower or "authorization" in lower:
-        for match in _SCHEME.finditer(text):
-            if mixed(match.group(1)) or _is_login(match.group(1)):
-                yield SecretSpan("bearer-token", *match.span(1))
+    if any(needle in lower for needle in needles):
+        yield from (SecretSpan(kind, *found.span(1)) for found in pattern.finditer(text) if accept(found[1]))
 
 
 _COOKIES = re.compile(
@@ -273,17 +266,6 @@ def _in_cookies(text: str) -> Iterator[SecretSpan]:
             for match in _COOKIE.finditer(text, *header.span(1)):
                 if _random(match.group(1)):
                     yield SecretSpan("cookie", *match.span(1))
-
-
-_AUTH_FIELD = re.compile(r"\b_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?([A-Za-z0-9+/]{8,2000}={0,2})")
-
-
-def _in_auth_fields(text: str) -> Iterator[SecretSpan]:
-    """Yields base64 of `user:password` after `auth`, as Docker and npm store it."""
-    if "auth" in text:
-        for match in _AUTH_FIELD.finditer(text):
-            if _is_login(match.group(1)):
-                yield SecretSpan("password", *match.span(1))
 
 
 def _is_login(value: str) -> bool:

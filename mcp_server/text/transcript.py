@@ -152,18 +152,13 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Tail):
     """A whole transcript. Bytes after `complete_bytes` are the rest of an append that was never acknowledged.
 
-    `next_line` and `last_at` are as in Tail. From `parse`, `head.slug` is empty: only the file's name has it.
+    From `parse`, `head.slug` is empty: only the file's name has it.
     """
 
     head: TranscriptHead
-    turns: tuple[PlacedTurn, ...]
-    placed_changes: tuple[PlacedChange, ...]
-    complete_bytes: int
-    next_line: int
-    last_at: datetime | None
 
     @property
     def changes(self) -> tuple[KnowledgeChange, ...]:
@@ -267,7 +262,7 @@ def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = Non
     head = head_from_fields(fields, where, unescape_line(title.group(1).rstrip("\r")) if title else "")
     tail = parse_tail(text, body_line + text.count("\n", body, start), 0, head.started, start)
     complete = size_in_bytes(text, 0, start) + tail.complete_bytes
-    return Transcript(head, tail.turns, tail.placed_changes, complete, tail.next_line, tail.last_at)
+    return Transcript(tail.turns, tail.placed_changes, complete, tail.next_line, tail.last_at, head)
 
 
 def _front_matter(text: str) -> tuple[str, int, int]:

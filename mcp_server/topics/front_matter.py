@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from mcp_server.errors import Invalid
 from mcp_server.text.markdown import Lines, located, split_front_matter, yaml_line
+from mcp_server.text.passages import moment
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -24,18 +25,8 @@ if TYPE_CHECKING:
 TOPICS = "topics/"
 
 
-def _moment(value: object) -> object:
-    """Returns a day as the moment of its start, because people write days where the format has moments."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime.combine(value, time(), UTC)
-    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-        return datetime.combine(date.fromisoformat(value), time(), UTC)
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
-
-
-Moment = Annotated[datetime, BeforeValidator(_moment)]
+Moment = Annotated[datetime, BeforeValidator(lambda value: moment(value) or value)]
+"""People write days where the format has moments: a day means its start."""
 
 
 class KnowledgeFields(BaseModel):

@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
@@ -27,6 +28,8 @@ from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import WatchedMessage
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from mcp_server.topics.judge import Verdict
 
 
@@ -43,24 +46,24 @@ NUISANCE = 3
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A logged decision. `fixed`: the table or an LLM decided. `matched`: the first match of tier 1."""
+    """A logged decision with a known outcome; the fields are those of the log."""
 
-    topic: str
-    tier1: bool
-    score: float
+    topic_name: str
+    tier1_matched: bool
+    tier2_score: float
     value: float
     threshold: float
     margin: float
-    active: bool
-    useful: bool
-    fixed: bool
-    matched: str = ""
+    gate_result: bool
+    was_useful: bool
+    decided_by: str = ""
+    matched: tuple[str, ...] = ()
 
     def at(self, threshold: float) -> bool:
         """Returns whether the topic would have been activated with this threshold."""
-        if not self.tier1 and self.score < threshold:
+        if not self.tier1_matched and self.tier2_score < threshold:
             return False
-        return self.active if self.fixed else self.value >= threshold + self.margin
+        return self.value >= threshold + self.margin if self.decided_by == "arithmetic" else self.gate_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,13 @@ def proposals(past: Sequence[Past]) -> list[Proposal]:
     """Returns a proposal for each topic that would be better with a threshold other than its last one, sorted by
     name."""
     found: list[Proposal] = []
-    for topic in sorted({one.topic for one in past}):
-        known = [one for one in past if one.topic == topic]
+    for topic in sorted({one.topic_name for one in past}):
+        known = [one for one in past if one.topic_name == topic]
         if len(known) < LEAST_KNOWN:
             continue
         now = known[-1].threshold
-        before = quality((one.at(now), one.useful) for one in known)
-        tried = [quality((one.at(step / 100), one.useful) for one in known) for step in range(STEPS + 1)]
+        before = quality((one.at(now), one.was_useful) for one in known)
+        tried = [quality((one.at(step / 100), one.was_useful) for one in known) for step in range(STEPS + 1)]
         best = _middle(tried, now)
         if tried[best].f >= before.f + WORTH:
             found.append(Proposal(topic, len(known), now, best / 100, before, tried[best]))
@@ -136,19 +139,14 @@ def _middle(tried: Sequence[Quality], now: float) -> int:
 
 def nuisances(past: Iterable[Past]) -> list[Nuisance]:
     """Returns matches that repeatedly activated a topic for nothing, the most frequent first."""
-    useless: Counter[tuple[str, str]] = Counter()
-    useful: set[tuple[str, str]] = set()
-    for one in past:
-        if one.active and one.matched:
-            key = one.topic, one.matched.casefold()
-            if one.useful:
-                useful.add(key)
-            else:
-                useless[key] += 1
-    counted = [Nuisance(topic, matched, times) for (topic, matched), times in useless.items() if times >= NUISANCE]
-    return sorted(
-        (one for one in counted if (one.topic, one.matched) not in useful), key=lambda one: (-one.times, one.topic)
-    )
+    matched = [one for one in past if one.gate_result and one.matched]
+    counted = Counter((one.topic_name, one.matched[0].casefold(), one.was_useful) for one in matched)
+    found = [
+        Nuisance(topic, matched, times)
+        for (topic, matched, useful), times in counted.items()
+        if not useful and times >= NUISANCE and (topic, matched, True) not in counted
+    ]
+    return sorted(found, key=lambda one: (-one.times, one.topic))
 
 
 FIELD = "similarity_threshold"
@@ -167,24 +165,20 @@ class GateTuning:
     nuisances: tuple[Nuisance, ...]
     written: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
-        return asdict(self)
-
 
 async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
     """Returns proposals from the decisions in `gate.jsonl`; with `apply`, writes them into the topics' files. Raises
     Conflict or Unavailable if a file cannot be changed."""
     lines = await run_sync(lambda: list(decisions(memory)))
-    past = [one for one in map(_past, reversed(lines)) if one is not None]
+    past = [one for line in reversed(lines) if (one := validated(Past, line))]
     topics = (await run_sync(memory.topics.read)).topics
-    past = [one for one in past if one.topic in topics]
+    past = [one for one in past if one.topic_name in topics]
     proposed = proposals(past)
     written: tuple[str, ...] = ()
     if apply and proposed:
         written = await _written(memory, {topics[one.topic].path: one.proposed for one in proposed})
     new = {one.topic: one.proposed for one in proposed}
-    now = {one.topic: one.threshold for one in past}  # of a topic's decisions the last one's
+    now = {one.topic_name: one.threshold for one in past}  # of a topic's decisions the last one's
     return GateTuning(
         logged=len(lines),
         known=len(past),
@@ -197,7 +191,7 @@ async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
 
 
 def _quality(past: Sequence[Past], thresholds: Mapping[str, float]) -> Quality:
-    return quality((one.at(thresholds[one.topic]), one.useful) for one in past)
+    return quality((one.at(thresholds[one.topic_name]), one.was_useful) for one in past)
 
 
 async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str, ...]:
@@ -214,29 +208,6 @@ async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str
         with contextlib.suppress(Unavailable):  # without git the files are still changed
             await run_sync(memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `topics tune`")
     return tuple(thresholds)
-
-
-def _past(line: Mapping[str, Any]) -> Past | None:
-    """Returns a decision with a known outcome; None for any other line."""
-    useful = line.get("was_useful")
-    if not isinstance(useful, bool):
-        return None
-    matched = line.get("matched")
-    try:
-        return Past(
-            topic=str(line["topic_name"]),
-            tier1=line["tier1_matched"] is True,
-            score=float(line["tier2_score"]),
-            value=float(line["value"]),
-            threshold=float(line["threshold"]),
-            margin=float(line["margin"]),
-            active=line["gate_result"] is True,
-            useful=useful,
-            fixed=line.get("decided_by") != "arithmetic",
-            matched=str(matched[0]) if isinstance(matched, list) and matched else "",
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 KIND = "gate"
@@ -270,11 +241,8 @@ async def decided(
         return fresh
 
     fresh = await run_sync(work)
-    waiting = await _expired(memory, session, exchange)
-    again = {one.topic for one in fresh if one.active}
-    kept = [
-        one for one in waiting if not (one.active and one.topic in again)
-    ]  # the newer decision replaces the older one
+    again = {one.topic for one in fresh if one.active}  # the newer decision replaces the older one
+    kept = [one for one in await _expired(memory, session, exchange) if not (one.active and one.topic in again)]
     await _store(memory, session, [*kept, *fresh])
 
 
@@ -326,12 +294,11 @@ def message_hash(message: str) -> str:
 
 
 def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
-    decision = one.decision
     return {
         "message_hash": mark,
         "topic_name": one.topic,
         "tier1_matched": bool(one.matches),
-        "tier2_score": decision.likeness.score,
+        "tier2_score": one.likeness.score,
         "gate_result": one.active,
         "was_useful": None,
         "turn": turn,
@@ -339,12 +306,12 @@ def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: i
         "direction": heard.direction,
         "priority": one.about.priority,
         "activation": one.about.activation,
-        "way": decision.routed.way,
+        "way": one.routed.way,
         "decided_by": one.by,
         "why": one.why,
-        "threshold": decision.threshold,
-        "margin": decision.margin,
-        "value": decision.deliberation.value,
+        "threshold": one.threshold,
+        "margin": one.margin,
+        "value": one.deliberation.value,
         "matched": [f"{match.kind}: {match.said[:LONGEST_SAID]}" for match in one.matches[:5]],
         "digest": one.about.digest[:16],
     }
@@ -372,8 +339,7 @@ async def _expired(memory: Memory, session: str, exchange: int) -> list[Pending]
 
 async def _pending(memory: Memory, session: str) -> list[Pending]:
     stored = await memory.state.get(NAMESPACE, session)
-    found = [pending(one) for one in stored] if isinstance(stored, list) else []
-    return [one for one in found if one is not None]
+    return list(validated(tuple[Pending, ...], stored) or ())
 
 
 async def _store(memory: Memory, session: str, waiting: Sequence[Pending]) -> None:
@@ -415,17 +381,19 @@ class Pending:
     unsaid: tuple[str, ...] = ()
 
 
-def pending(stored: Any) -> Pending | None:
-    """Returns the stored value, or None if it cannot be read."""
-    if not isinstance(stored, Mapping):
-        return None
+def validated(kind: Any, stored: object) -> Any:
+    """Returns a stored value as an instance of this kind, or None if it is none."""
     try:
-        unsaid = tuple(str(stem) for stem in stored["unsaid"])
-        return Pending(
-            str(stored["topic"]), str(stored["message"]), int(stored["exchange"]), stored["active"] is True, unsaid
-        )
-    except (KeyError, TypeError, ValueError):
+        return _validator(kind).validate_python(stored)
+    except ValueError:
         return None
+
+
+@cache
+def _validator(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:

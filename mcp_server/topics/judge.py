@@ -23,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -46,30 +45,15 @@ Decider = Literal["llm", "cache", "arithmetic", "none"]
 """Who decided; `none` if no gate was needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the table: the way of a topic of this `priority` that tier 1 matched, with a score from `least` to below
-    `below`."""
+TABLE: Mapping[Priority, tuple[float, Way, Way]] = {
+    "critical": (0.0, "activate", "activate"),
+    "high": (0.3, "activate", "gate"),
+    "medium": (0.2, "gate", "drop"),
+    "low": (0.3, "gate", "drop"),
+}
+"""After a match: a score, and the way of a `gated` topic of this priority from that score on, and below it."""
 
-    priority: Priority
-    least: float
-    below: float
-    way: Way
-
-
-ANY = 2.0
-"""Above every score."""
-
-TABLE: tuple[Row, ...] = (
-    Row("critical", 0.0, ANY, "activate"),
-    Row("high", 0.3, ANY, "activate"),
-    Row("high", 0.0, 0.3, "gate"),
-    Row("medium", 0.2, ANY, "gate"),
-    Row("medium", 0.0, 0.2, "drop"),
-    Row("low", 0.3, ANY, "gate"),
-    Row("low", 0.0, 0.3, "drop"),
-)
-"""The way of a `gated` topic after a match."""
+REASONS = {"activate": "sure enough without the gate", "gate": "the gate decides", "drop": "not sure enough"}
 
 TOLD = 0.1
 MOST_TOLD = 2
@@ -105,16 +89,11 @@ def route(topic: Topic, matches: Iterable[Match], score: float, threshold: float
         return Routed("activate", "a correction needs no gate")
     if topic.activation == "auto":
         return Routed("activate", "auto: a match is enough")
-    row = next(row for row in TABLE if row.priority == topic.priority and row.least <= score < row.below)
-    return Routed(row.way, _said(row, score))
-
-
-def _said(row: Row, score: float) -> str:
-    if row.least == 0 and row.below == ANY:
-        return f"{row.priority}: a match is enough"
-    side, limit = ("≥", row.least) if row.below == ANY else ("<", row.below)
-    what = {"activate": "sure enough without the gate", "gate": "the gate decides", "drop": "not sure enough"}[row.way]
-    return f"{row.priority}, score {score:.3f} {side} {limit:g}: {what}"
+    least, above, below = TABLE[topic.priority]
+    if not least:
+        return Routed(above, f"{topic.priority}: a match is enough")
+    way, sign = (above, "≥") if score >= least else (below, "<")
+    return Routed(way, f"{topic.priority}, score {score:.3f} {sign} {least:g}: {REASONS[way]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,39 +115,6 @@ def deliberate(score: float, things: int, threshold: float, margin: float, meant
     terms["told"] = round(TOLD * min(MOST_TOLD, max(0, things - 1)), DIGITS)
     value, needed = round(math.fsum(terms.values()), DIGITS), round(threshold + margin, DIGITS)
     return Deliberation(value >= needed, value, needed, terms)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The decision about a topic and a message without an LLM: its way, and the result of the arithmetic gate.
-
-    `threshold` is the topic's own, else the setting's; `things` as in `deliberate`.
-    """
-
-    likeness: Likeness
-    threshold: float
-    margin: float
-    things: int
-    routed: Routed
-    deliberation: Deliberation
-
-    def with_meant(self, meant: float | None) -> Decision:
-        """Returns a copy that includes what the embeddings say."""
-        said = deliberate(self.likeness.score, self.things, self.threshold, self.margin, meant)
-        return replace(self, deliberation=said)
-
-
-def decide(topic: Topic, matches: Sequence[Match], likeness: Likeness, threshold: float, margin: float) -> Decision:
-    """Returns the decision about a topic for a message; the arguments as in `route` and `deliberate`."""
-    things = count_distinct(matches)
-    return Decision(
-        likeness,
-        threshold,
-        margin,
-        things,
-        route(topic, matches, likeness.score, threshold),
-        deliberate(likeness.score, things, threshold, margin),
-    )
 
 
 def count_distinct(matches: Iterable[Match]) -> int:
@@ -196,11 +142,16 @@ _PLACE = re.compile(r"\{(message|topic|description|not_for)\}")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about one topic and one message, with all its inputs. `note` says why an LLM gave no answer."""
+    """The decision about one topic and one message, with all its inputs: `threshold` is the topic's own, else the
+    setting's; `deliberation` is the result without an LLM. `note` says why an LLM gave no answer."""
 
     about: Topic
     matches: tuple[Match, ...]
-    decision: Decision
+    likeness: Likeness
+    threshold: float
+    margin: float
+    routed: Routed
+    deliberation: Deliberation
     by: Decider = "none"
     note: str = ""
     active: bool = False
@@ -213,16 +164,16 @@ class Verdict:
     @property
     def score(self) -> float:
         """Tier 2, 0..1."""
-        return self.decision.likeness.score
+        return self.likeness.score
 
     @property
     def why(self) -> str:
         """The decider and its reason, in a few words."""
         match self.by:
             case "none":
-                return self.decision.routed.why
+                return self.routed.why
             case "arithmetic":
-                said = self.decision.deliberation
+                said = self.deliberation
                 shown = f"gate without LLM: {said.value:.3f} {'≥' if self.active else '<'} {said.needed:.3f}"
                 return f"{shown} ({self.note})" if self.note else shown
             case _:
@@ -250,7 +201,7 @@ async def judge(
     if not _candidates(heard, topics, tier1):
         return ()
     weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
-    weighed = [one for one in weighed if one.decision.routed.way != "not asked"]
+    weighed = [one for one in weighed if one.routed.way != "not asked"]
     verdicts = await decided(memory, heard, topics, weighed, alone=quiet)
     if verdicts and not quiet:
         await gate_log.decided(memory, session, heard, topics, verdicts, exchange, turn)
@@ -262,12 +213,10 @@ async def decided(
 ) -> tuple[Verdict, ...]:
     """Returns the weighed topics with the gate's answers, in the order of `judge`. `alone`: uses only cached answers of
     an LLM."""
-    waiting = [one for one in weighed if one.decision.routed.way == "gate"]
+    waiting = [one for one in weighed if one.routed.way == "gate"]
     most = 0 if alone else memory.settings.watchers.gate_calls
     answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
-    verdicts = [
-        one if one.decision.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed
-    ]
+    verdicts = [one if one.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed]
     return tuple(sorted(verdicts, key=_order))
 
 
@@ -279,23 +228,21 @@ def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1)
         return []
     tier2 = similarity(memory, topics)
     likenesses = tier2.likenesses(heard.text, names)
-    found: list[Verdict] = []
-    for name in names:
-        topic, matches = topics.topics[name], tuple(tier1.matches.get(name, ()))
-        threshold = topic.similarity_threshold
-        decision = decide(
-            topic,
-            matches,
-            likenesses[name],
-            knobs.similarity_threshold if threshold is None else threshold,
-            knobs.gate_margin,
-        )
-        found.append(Verdict(topic, matches, decision, active=decision.routed.way == "activate"))
-    asked = [one for one in found if one.decision.routed.way == "gate"]
-    meant = tier2.meant(heard.text, [one.topic for one in asked]) if asked else {}
-    return [
-        replace(one, decision=one.decision.with_meant(meant[one.topic])) if one.topic in meant else one for one in found
-    ]
+    found = {name: (topics.topics[name], tuple(tier1.matches.get(name, ())), likenesses[name]) for name in names}
+    own = {name: topic.similarity_threshold for name, (topic, _, _) in found.items()}
+    thresholds = {name: knobs.similarity_threshold if one is None else one for name, one in own.items()}
+    routes = {
+        name: route(topic, matches, likeness.score, thresholds[name])
+        for name, (topic, matches, likeness) in found.items()
+    }
+    asked = [name for name, routed in routes.items() if routed.way == "gate"]
+    meant = tier2.meant(heard.text, asked) if asked else {}
+    verdicts: list[Verdict] = []
+    for name, (topic, matches, likeness) in found.items():
+        about = (likeness.score, count_distinct(matches), thresholds[name], knobs.gate_margin, meant.get(name))
+        weighed = (likeness, thresholds[name], knobs.gate_margin, routes[name], deliberate(*about))
+        verdicts.append(Verdict(topic, matches, *weighed, active=routes[name].way == "activate"))
+    return verdicts
 
 
 def _candidates(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
@@ -313,7 +260,7 @@ async def _asked(
 ) -> Mapping[str, Verdict]:
     """Returns the gate's answers by topic, with at most `most` calls of the LLM."""
     knobs = memory.settings.watchers
-    known = topics.derived("gate answers", Answers)
+    known: dict[str, bool] = topics.derived("gate answers", dict)
     answered: dict[str, Verdict] = {}
 
     async def ask(one: Verdict, key: str) -> None:
@@ -323,7 +270,9 @@ async def _asked(
         except Unavailable as error:
             answered[one.topic] = _by_arithmetic(one, f"no answer from the LLM: {error}")
         else:
-            known.keep(key, said)
+            known[key] = said
+            if len(known) > ANSWERS_KEPT:
+                del known[next(iter(known))]
             answered[one.topic] = replace(one, active=said, by="llm")
 
     calls = 0
@@ -350,7 +299,7 @@ def _order(one: Verdict) -> tuple[bool, int, float, str]:
 
 
 def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
-    return replace(one, active=one.decision.deliberation.open, by="arithmetic", note=note)
+    return replace(one, active=one.deliberation.open, by="arithmetic", note=note)
 
 
 async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
@@ -375,24 +324,3 @@ def _prompt(template: str, message: str, topic: Topic) -> str:
 def cache_key(message: str, topic: Topic) -> str:
     """Returns a SHA-256 (hex) of the message's first characters and the topic file."""
     return hashlib.sha256(f"{message[:MESSAGE_SHOWN]}\0{topic.digest}".encode("utf-8", "replace")).hexdigest()
-
-
-class Answers:
-    """An LRU cache of an LLM's answers about messages and topics."""
-
-    def __init__(self, most: int = ANSWERS_KEPT) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, bool] = OrderedDict()
-
-    def get(self, key: str) -> bool | None:
-        """Returns the cached answer, if any."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
-
-    def keep(self, key: str, said: bool) -> None:
-        """Stores an answer."""
-        self._kept[key] = said
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
@@ -44,17 +43,9 @@ class TopicRow:
 class TopicsView:
     """All topics, active ones first; `session` is the conversation that `state` refers to, if any."""
 
+    session: str | None
     topics: tuple[TopicRow, ...]
     problems: tuple[str, ...]
-    session: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns JSON values."""
-        return {
-            "session": self.session,
-            "topics": [asdict(row) for row in self.topics],
-            "problems": list(self.problems),
-        }
 
     @property
     def markdown(self) -> str:
@@ -101,7 +92,7 @@ async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
         for name, topic in topics.topics.items()
     ]
     rows.sort(key=lambda row: (row.state != "active", -PRIORITIES[topics.topics[row.name].priority], row.name))
-    return TopicsView(tuple(rows), await problems(memory), session)
+    return TopicsView(session, tuple(rows), await problems(memory))
 
 
 async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switched:

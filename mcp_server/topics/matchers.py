@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -73,13 +73,18 @@ def _one(token: str) -> str:
 
 
 _TURKISH = {"İ": "i", "ı": "i"}
-_GAPS = frozenset("dwsDWS")
-_EMPTY = frozenset("bBAZ")
 _BLANKS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _QUANTIFIER = re.compile(r"(?:([?*+])|\{(\d*)(?:,(\d*))?\})[?+]?")
 _FLAGS = re.compile(r"\(\?[ims]+\)")
-_OPENING = re.compile(r"\((?:\?(?::|>|P?<(?![=!])\w+>|[ims]+:))?(?!\?)")
-_LOOKING = re.compile(r"\(\?<?[=!]")
+_ATOM = re.compile(
+    r"(?P<around>\(\?<?[=!])"
+    r"|(?P<group>\((?:\?(?::|>|P?<(?![=!])\w+>|[ims]+:))?(?!\?))"
+    r"|(?P<empty>[\^$]|\\[bBAZ])"
+    r"|(?P<gap>\.|\\[dwsDWS]|\[\^?(?:\\.|[^\[\\])(?:\\.|[^\[\\\]])*\])"
+    r"|(?P<letter>\\[ntrfv\W_]|[^\\()\[?*+{|])",
+    re.DOTALL,
+)
+"""A part of an expression: a group, a part that matches no character, a class, or a literal character."""
 
 
 class _Unclear(Exception):
@@ -100,139 +105,54 @@ def required(expression: str, flags: str = "") -> frozenset[str]:
     if "x" in flags:
         return frozenset()
     start = _FLAGS.match(expression)
-    reader = _Reader(expression, start.end() if start else 0)
     try:
-        found = reader.alternatives()
-        return found if found is not None and reader.place == len(expression) else frozenset()
+        found, end = _branches(expression, start.end() if start else 0)
     except (_Unclear, RecursionError):
         return frozenset()
+    return found if end == len(expression) else frozenset()
 
 
-@dataclass(slots=True)
-class _Sequence:
-    """A branch while it is read: the current run of literal characters, and sets of which one literal each is
-    required."""
-
-    run: str = ""
-    wanted: list[frozenset[str]] = field(default_factory=list)
-
-    def end_run(self) -> None:
-        if self.run:
-            self.wanted.append(frozenset((folded(self.run),)))
-        self.run = ""
-
-    def best(self) -> frozenset[str] | None:
-        """Returns the set whose shortest literal is the longest: it excludes the most texts."""
-        self.end_run()
-        return max(self.wanted, key=lambda literals: (min(map(len, literals)), -len(literals)), default=None)
+def _branches(text: str, place: int) -> tuple[frozenset[str], int]:
+    """Reads branches up to a closing bracket or the end. Returns literals of which every match has one, and the end;
+    no literals if one branch requires nothing."""
+    found: list[frozenset[str]] = []
+    while not found or text[place : place + 1] == "|":
+        best, place = _sequence(text, place + bool(found))
+        found.append(best)
+    return frozenset().union(*found) if all(found) else frozenset(), place
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads an expression from `place` on. A result of None means that nothing is required."""
-
-    text: str
-    place: int
-
-    def alternatives(self) -> frozenset[str] | None:
-        """Reads branches up to a closing bracket or the end. Requires nothing if one branch requires nothing."""
-        branches = [self.sequence()]
-        while self._next() == "|":
-            self.place += 1
-            branches.append(self.sequence())
-        known = [one for one in branches if one]
-        return frozenset().union(*known) if len(known) == len(branches) else None
-
-    def sequence(self) -> frozenset[str] | None:
-        read = _Sequence()
-        while (c := self._next()) not in ("", "|", ")"):
-            if c == "(":
-                self._group(read)
-            elif c == "[":
-                self._class()
-                self._optional()
-                read.end_run()
-            elif c == ".":
-                self.place += 1
-                self._optional()
-                read.end_run()
-            elif c in "^$":
-                self.place += 1
-            elif c in "?*+{":
+def _sequence(text: str, place: int) -> tuple[frozenset[str], int]:
+    """Reads a branch. Returns, of its required literals, those whose shortest is the longest, because they exclude the
+    most texts; and the end."""
+    wanted: list[frozenset[str]] = []
+    run = ""  # the current run of literal characters
+    while place < len(text) and text[place] not in "|)":
+        atom = _ATOM.match(text, place)
+        if atom is None:
+            raise _Unclear
+        place, inside = atom.end(), frozenset[str]()
+        if atom["around"] or atom["group"]:
+            inside, place = _branches(text, place)
+            if text[place : place + 1] != ")":
                 raise _Unclear
-            elif c == "\\":
-                self._escape(read)
-            else:
-                self.place += 1
-                self._literal(read, c)
-        return read.best()
-
-    def _next(self) -> str:
-        return self.text[self.place : self.place + 1]
-
-    def _literal(self, read: _Sequence, c: str) -> None:
-        quantified, optional = self._optional()
-        if not optional:
-            read.run += c
-        if quantified:
-            read.end_run()
-
-    def _optional(self) -> tuple[bool, bool]:
-        """Skips a quantifier; returns whether there was one, and whether it allows zero repetitions."""
-        match = _QUANTIFIER.match(self.text, self.place)
-        if match is None:
-            if self._next() == "{":  # fuzzy matching, or a literal bracket
-                raise _Unclear
-            return False, False
-        self.place = match.end()
-        if match[1]:
-            return True, match[1] in "?*"
-        return True, not match[2] or int(match[2]) == 0
-
-    def _group(self, read: _Sequence) -> None:
-        looking = _LOOKING.match(self.text, self.place)
-        opening = looking or _OPENING.match(self.text, self.place)
-        if opening is None:
+            place += 1
+        quantifier = _QUANTIFIER.match(text, place)
+        if quantifier is None and text[place : place + 1] in ("?", "*", "+", "{"):  # fuzzy matching, a literal bracket
             raise _Unclear
-        self.place = opening.end()
-        inside = self.alternatives()
-        if self._next() != ")":
-            raise _Unclear
-        self.place += 1
-        _, optional = self._optional()
-        if looking:
-            return
-        read.end_run()
-        if inside and not optional:
-            read.wanted.append(inside)
-
-    def _class(self) -> None:
-        start = self.place + 1 + (self.text[self.place + 1 : self.place + 2] == "^")
-        end = start + 1  # a bracket right at the beginning is literal
-        if self.text[start : start + 1] == "\\":
-            end += 1
-        while (c := self.text[end : end + 1]) != "]":
-            if c in ("", "["):
-                raise _Unclear
-            end += 2 if c == "\\" else 1
-        if "[" in self.text[start:end]:
-            raise _Unclear
-        self.place = end + 1
-
-    def _escape(self, read: _Sequence) -> None:
-        c = self.text[self.place + 1 : self.place + 2]
-        self.place += 2
-        if c in _EMPTY and c:
-            return
-        if c in _GAPS and c:
-            self._optional()
-            read.end_run()
-        elif c in _BLANKS:
-            self._literal(read, _BLANKS[c])
-        elif c and not c.isalnum():
-            self._literal(read, c)
-        else:
-            raise _Unclear
+        place = quantifier.end() if quantifier else place
+        least = 1 if quantifier is None or quantifier[1] == "+" else int(quantifier[2] or 0)
+        letter = (atom["letter"] or "")[-1:]
+        if letter and least:
+            run += _BLANKS.get(letter, letter) if atom[0][0] == "\\" else letter
+        if run and (quantifier or atom["gap"] or atom["group"]):
+            wanted.append(frozenset((folded(run),)))
+            run = ""
+        if inside and atom["group"] and least:
+            wanted.append(inside)
+    if run:
+        wanted.append(frozenset((folded(run),)))
+    return max(wanted, key=lambda literals: (min(map(len, literals)), -len(literals)), default=frozenset()), place
 
 
 _WORD = re.compile(r"['’](?:s|t|d|m|re|ve|ll)\b|(?:[^\W_][\u0300-\u036f]*)+", re.IGNORECASE)
@@ -348,35 +268,24 @@ _INDENTED = re.compile(r"(?:\A|(?<=\n)[ \t]*\n)(?P<body>(?:(?: {4}|\t)[^\n]*\S[^
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 
 ALIASES: Mapping[str, str] = {
-    "py": "python",
-    "python3": "python",
-    "python2": "python",
-    "py3": "python",
-    "js": "javascript",
-    "jsx": "javascript",
-    "mjs": "javascript",
-    "node": "javascript",
-    "ts": "typescript",
-    "tsx": "typescript",
-    "sh": "shell",
-    "bash": "shell",
-    "zsh": "shell",
-    "console": "shell",
-    "rs": "rust",
-    "golang": "go",
-    "c++": "cpp",
-    "cc": "cpp",
-    "h": "c",
-    "cs": "csharp",
-    "c#": "csharp",
-    "rb": "ruby",
-    "kt": "kotlin",
-    "yml": "yaml",
-    "htm": "html",
-    "postgres": "sql",
-    "postgresql": "sql",
-    "mysql": "sql",
-    "sqlite": "sql",
+    alias: name
+    for name, aliases in {
+        "python": "py python2 python3 py3",
+        "javascript": "js jsx mjs node",
+        "typescript": "ts tsx",
+        "shell": "sh bash zsh console",
+        "rust": "rs",
+        "go": "golang",
+        "cpp": "c++ cc",
+        "c": "h",
+        "csharp": "cs c#",
+        "ruby": "rb",
+        "kotlin": "kt",
+        "yaml": "yml",
+        "html": "htm",
+        "sql": "postgres postgresql mysql sqlite",
+    }.items()
+    for alias in aliases.split()
 }
 """Other names of languages after a fence."""
 

@@ -15,31 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import chain
 
 from mcp_server.topics import matchers
 from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
-from mcp_server.topics.topic import (
-    Code,
-    Cron,
-    Direction,
-    Glob,
-    Keywords,
-    Language,
-    Match,
-    Mention,
-    Pattern,
-    SentimentShift,
-    TextTrigger,
-    Topic,
-    Trouble,
-    Url,
-    WatchedMessage,
-    Webhook,
-)
-
-LONGEST_READ = 40_000
-"""Characters of a message that are read, half of them from its end."""
+from mcp_server.topics.topic import Direction, Kind, Match, Topic, Trigger, Trouble, WatchedMessage
 
 MOST_SAID = 5
 """Matches of one trigger that are returned."""
@@ -64,7 +44,7 @@ class Senses:
     """Functions that need libraries or files: `compile_regex` compiles a pattern, `language` returns a text's language
     (ISO 639-1) and the certainty (0..1), `people` are the names of the people that have a file."""
 
-    compile_regex: Callable[[Pattern], Search]
+    compile_regex: Callable[[Trigger], Search]
     language: Callable[[str], tuple[str, float]] = lambda text: ("", 0.0)
     people: Sequence[str] = ()
 
@@ -88,13 +68,13 @@ class _Entry:
 
     topic: str
     place: int
-    trigger: TextTrigger
+    trigger: Trigger
     critical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """A word or phrase of a trigger: the words after its first two, and whether an `@` must precede it."""
+    """A word or phrase of a trigger: the words after its first one, and whether an `@` must precede it."""
 
     entry: _Entry
     rest: tuple[str, ...]
@@ -109,7 +89,6 @@ class _Regex:
     """
 
     entry: _Entry
-    pattern: Pattern
     wanted: frozenset[str]
     search: Search | None = None
     cut_off: int = 0
@@ -150,16 +129,6 @@ class _Message:
     def __init__(self, heard: WatchedMessage) -> None:
         self.paths = heard.paths
         self.text = heard.text
-        self._tail = 0
-        if len(heard.text) > LONGEST_READ:
-            half = LONGEST_READ // 2
-            self.text = f"{heard.text[:half]}\n{heard.text[-half:]}"
-            self._tail = len(heard.text) - len(self.text)
-
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """Returns a span of the read text as a span of the whole message."""
-        shift = self._tail if start > LONGEST_READ // 2 else 0
-        return start + shift, end + shift
 
     def is_called(self, start: int) -> bool:
         """Returns whether an `@` precedes the word at `start`, and is not part of an e-mail address."""
@@ -192,49 +161,39 @@ class _Side:
     def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
         self._senses = senses
         self._words: dict[str, list[_Phrase]] = defaultdict(list)
-        self._phrases: dict[tuple[str, str], list[_Phrase]] = defaultdict(list)
         self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._unspaced: list[tuple[str, _Entry]] = []
         self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
         self._always: list[_Regex] = []
         self._globs: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
-        self._others: dict[type, list[_Entry]] = defaultdict(list)
+        self._others: dict[Kind, list[_Entry]] = defaultdict(list)
         for topic in topics:
             for place, trigger in enumerate(topic.triggers):
-                if not isinstance(trigger, Webhook | Cron) and trigger.scope in (direction, "both"):
+                if trigger.kind not in ("webhook", "cron") and trigger.scope in (direction, "both"):
                     self._add(_Entry(topic.name, place, trigger, topic.priority == "critical"))
 
     def _add(self, entry: _Entry) -> None:
-        match entry.trigger:
-            case Pattern() as pattern:
-                self._add_regex(_Regex(entry, pattern, matchers.required(pattern.match, pattern.flags)))
-            case Keywords(words=words):
-                for said in words:
-                    self._add_phrase(said, entry)
-            case Mention(names=names):
-                for said in names or self._senses.people:
-                    self._add_phrase(said, entry)
-                if not names:
-                    self._others[Mention].append(entry)
-            case Url(sites=sites) if sites:
-                for site in sites:
-                    self._sites[matchers.host_of(site)].append((site, entry))
-            case Glob(paths=paths):
-                for pattern_ in paths:
-                    self._globs[matchers.suffix(pattern_)].append((pattern_, entry))
-            case _:
-                self._others[type(entry.trigger)].append(entry)
+        kind, wanted = entry.trigger.kind, entry.trigger.match
+        if kind == "pattern":
+            self._add_regex(_Regex(entry, matchers.required(wanted[0], entry.trigger.flags)))
+        elif kind == "glob":
+            for pattern in wanted:
+                self._globs[matchers.suffix(pattern)].append((pattern, entry))
+        elif kind == "url" and wanted:
+            for site in wanted:
+                self._sites[matchers.host_of(site)].append((site, entry))
+        elif kind == "keywords" or kind == "mention":
+            for said in wanted or self._senses.people:
+                self._add_phrase(said, entry)
+        if kind in ("code", "language", "sentiment_shift") or (kind in ("mention", "url") and not wanted):
+            self._others[kind].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
         if has_no_spaces(said):
             self._unspaced.append((matchers.folded(said.strip()), entry))
             return
-        words = tuple(spoken(said).words)
-        phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
-        if len(words) == 1:
-            self._words[words[0]].append(phrase)
-        elif words:
-            self._phrases[words[0], words[1]].append(phrase)
+        if words := spoken(said).words:
+            self._words[words[0]].append(_Phrase(entry, tuple(words[1:]), said.lstrip().startswith("@")))
 
     def _add_regex(self, regex: _Regex) -> None:
         if not regex.wanted:
@@ -268,28 +227,26 @@ class _Side:
         for entry, spans in fired:
             for span in list(dict.fromkeys(spans))[:MOST_SAID]:
                 said = span if isinstance(span, str) else message.text[slice(*span)]
-                place = () if isinstance(span, str) else message.span(*span)
+                place = () if isinstance(span, str) else span
                 found[entry.topic].append(Match(entry.topic, entry.place, entry.trigger, said, *place))
         return {name: _ordered(ones) for name, ones in found.items()}
 
     def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
-        if self._words or self._phrases:
-            words, spans = message.spoken.words, message.spoken.spans
-            for place, (word, after) in enumerate(zip_longest(words, words[1:], fillvalue="")):
-                for size, phrases in ((1, self._words.get(word)), (2, self._phrases.get((word, after)))):
-                    for phrase in phrases or ():
-                        end = place + size + len(phrase.rest)
-                        if phrase.rest and tuple(words[place + size : end]) != phrase.rest:
-                            continue
-                        start = spans[place][0]
-                        if not phrase.at or message.is_called(start):
-                            said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
+        words, spans = (message.spoken.words, message.spoken.spans) if self._words else ((), ())
+        for place, word in enumerate(words):
+            for phrase in self._words.get(word, ()):
+                end = place + 1 + len(phrase.rest)
+                if phrase.rest and tuple(words[place + 1 : end]) != phrase.rest:
+                    continue
+                start = spans[place][0]
+                if not phrase.at or message.is_called(start):
+                    said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
         for literal, entry in self._unspaced:
             if literal in message.folded and (start := message.text.lower().find(literal)) >= 0:
                 said[entry].setdefault(literal, (start, start + len(literal)))
         for entry, found in said.items():
-            if not isinstance(entry.trigger, Keywords) or len(found) >= entry.trigger.least:
+            if len(found) >= entry.trigger.least:
                 yield entry, sorted(found.values())
 
     def _by_paths(self, message: _Message) -> Iterator[tuple[_Entry, list[str]]]:
@@ -306,20 +263,18 @@ class _Side:
         yield from found.items()
 
     def _by_kind(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
-        for entry in self._others.get(Code, ()) if message.code else ():
-            wanted = (
-                {matchers.plain(name) for name in entry.trigger.languages} if isinstance(entry.trigger, Code) else ()
-            )
+        for entry in self._others.get("code", ()) if message.code else ():
+            wanted = {matchers.plain(name) for name in entry.trigger.match}
             spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
             if spans:
                 yield entry, spans
-        for entry in self._others.get(Url, ()) if message.urls else ():  # a trigger without sites: any link
+        for entry in self._others.get("url", ()) if message.urls else ():  # a trigger without sites: any link
             yield entry, [(one.start, one.end) for one in message.urls]
         yield from self._by_site(message)
-        for entry in self._others.get(SentimentShift, ()):
-            if isinstance(entry.trigger, SentimentShift) and len(message.voice) >= entry.trigger.least:
+        for entry in self._others.get("sentiment_shift", ()):
+            if len(message.voice) >= entry.trigger.least:
                 yield entry, message.voice
-        for entry in self._others.get(Mention, ()):
+        for entry in self._others.get("mention", ()):
             named = [(start - 1, end) for start, end in message.spoken.spans if message.is_called(start)]
             if named:
                 yield entry, named
@@ -336,12 +291,12 @@ class _Side:
         yield from ((entry, sorted(spans)) for entry, spans in found.items())
 
     def _by_language(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[str]]]:
-        entries = self._others.get(Language, ())
+        entries = self._others.get("language", ())
         if not entries or sum(map(str.isalpha, message.text)) < LEAST_LETTERS:
             return
         language, sure = self._senses.language(message.text)
         for entry in entries if sure >= LEAST_SURE else ():
-            if isinstance(entry.trigger, Language) and language in entry.trigger.languages:
+            if language in entry.trigger.match:
                 yield entry, (language,)
 
     def _by_regex(
@@ -359,7 +314,7 @@ class _Side:
                 troubles.append(replace(_trouble(regex, what), fault=False))
                 continue
             if regex.search is None:
-                regex.search = self._senses.compile_regex(regex.pattern)
+                regex.search = self._senses.compile_regex(regex.entry.trigger)
             began = limits.clock()
             try:
                 span = regex.search(message.text, limit)
@@ -396,5 +351,6 @@ def _ordered(matches: Iterable[Match]) -> tuple[Match, ...]:
 
 
 def _trouble(regex: _Regex, what: str) -> Trouble:
-    shown = regex.pattern.match if len(regex.pattern.match) <= 60 else f"{regex.pattern.match[:60]}…"
+    (pattern,) = regex.entry.trigger.match
+    shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"
     return Trouble(regex.entry.topic, regex.entry.trigger.line, f"the pattern {shown!r} {what}")

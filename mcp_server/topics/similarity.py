@@ -20,14 +20,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.text.words import ENGLISH_STOP_WORDS, words
-from mcp_server.topics.topic import Keywords, Mention, Method, Pattern, Topic
+from mcp_server.topics.topic import Method, Topic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,13 +92,12 @@ def trigger_words(topic: Topic) -> str:
     """Returns the words of a topic's triggers for users' messages; of regular expressions the literal letters."""
     found: list[str] = []
     for one in topic.triggers:
-        if isinstance(one, Keywords) and one.scope != "output":
-            found += one.words
-        elif isinstance(one, Mention) and one.scope != "output":
-            found += one.names
-        elif isinstance(one, Pattern) and one.scope != "output":
-            literal = _OPTIONAL_SIGN.sub("", _ESCAPE.sub(" ", one.match)).replace("?", "")
-            found += _LETTERS.findall(literal)
+        if one.scope == "output":
+            continue
+        if one.kind in ("keywords", "mention"):
+            found += one.match
+        elif one.kind == "pattern":
+            found += _LETTERS.findall(_OPTIONAL_SIGN.sub("", _ESCAPE.sub(" ", one.match[0])).replace("?", ""))
     return " ".join(found)
 
 
@@ -115,6 +113,12 @@ class Likeness:
 
 
 NONE = Likeness(0.0, {})
+
+
+def _likeness(term: str, value: float) -> Likeness:
+    """Returns a similarity that is a single term."""
+    score = round(value, DIGITS)
+    return Likeness(score, {term: score})
 
 
 class Weights:
@@ -138,27 +142,12 @@ class Weights:
         return {stem: weight / length for stem, weight in weighed.items()}
 
 
-class TfIdf:
-    """The vectors of topics."""
-
-    def __init__(self, profiles: Iterable[Profile], weights: Weights) -> None:
-        self._vectors = {one.topic: weights.vector(one.stems) for one in profiles}
-
-    def likenesses(self, message: Mapping[str, float], names: Iterable[str]) -> dict[str, Likeness]:
-        """Returns the similarity of a message (its TF-IDF vector) to the named topics, without those that share no
-        word."""
-        found: dict[str, Likeness] = {}
-        said = message.keys()
-        for name in names:
-            vector = self._vectors[name]
-            shared = said & vector.keys()
-            if shared:
-                cosine = math.fsum(message[stem] * vector[stem] for stem in shared)
-                found[name] = _likeness(cosine, _length(message, shared))
-        return found
-
-
-def _likeness(cosine: float, covered: float) -> Likeness:
+def tfidf(message: Mapping[str, float], topic: Mapping[str, float]) -> Likeness:
+    """Returns the similarity of a message and a topic by their TF-IDF vectors."""
+    shared = message.keys() & topic.keys()
+    if not shared:
+        return NONE
+    cosine, covered = math.fsum(message[stem] * topic[stem] for stem in shared), _length(message, shared)
     score = min(1.0, math.sqrt(cosine * covered))
     return Likeness(round(score, DIGITS), {"cosine": round(cosine, DIGITS), "covered": round(covered, DIGITS)})
 
@@ -183,43 +172,12 @@ def reduced(likeness: Likeness, against: float) -> Likeness:
 GRAM = 3
 
 
-class Jaccard:
-    """The sets of words, or of 3-grams, of every piece of all topics, indexed by their members. `term` is the method's
-    name."""
-
-    def __init__(self, pieces: Iterable[tuple[str, Iterable[str]]], term: str) -> None:
-        self._term = term
-        self._topics: list[str] = []
-        self._sizes: list[int] = []
-        self._said: dict[str, list[int]] = {}
-        for topic, piece in pieces:
-            members = set(piece)
-            for one in members:
-                self._said.setdefault(one, []).append(len(self._topics))
-            self._topics.append(topic)
-            self._sizes.append(len(members))
-
-    def likenesses(self, message: Iterable[str]) -> dict[str, Likeness]:
-        """Returns the similarity of a message to each topic that shares a member with it: that of its best piece."""
-        said = set(message)
-        shared = Counter(chain.from_iterable(self._said.get(one, ()) for one in said))
-        best: dict[str, float] = {}
-        for place, both in shared.items():
-            topic = self._topics[place]
-            best[topic] = max(best.get(topic, 0.0), both / (len(said) + self._sizes[place] - both))
-        return {
-            topic: Likeness(round(index, DIGITS), {self._term: round(index, DIGITS)}) for topic, index in best.items()
-        }
-
-
-def of_words(profiles: Iterable[Profile]) -> Jaccard:
-    """Returns the index of the topics' words."""
-    return Jaccard(((one.topic, piece) for one in profiles for piece in one.pieces), "jaccard")
-
-
-def of_grams(profiles: Iterable[Profile]) -> Jaccard:
-    """Returns the index of the topics' 3-grams."""
-    return Jaccard(((one.topic, grams(line)) for one in profiles for line in one.text.split("\n")), "ngrams")
+def jaccard(message: Set[str], pieces: Iterable[Set[str]], term: str) -> Likeness:
+    """Returns the similarity of a message to the best piece of a topic, as sets of words or 3-grams. `term` is the
+    method's name."""
+    sizes = ((len(message & piece), len(message) + len(piece)) for piece in pieces)
+    shares = [both / (size - both) for both, size in sizes if both]
+    return _likeness(term, max(shares)) if shares else NONE
 
 
 def grams(text: str) -> Iterator[str]:
@@ -259,21 +217,21 @@ class Similarity:
         self._topics = topics
         self._embedder = embedder
         self._stem = _stemmer()
+        self._meanings: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
 
     def likenesses(self, message: str, names: Iterable[str]) -> dict[str, Likeness]:
         """Returns the similarity of a message to each of the named topics, by the topic's own method."""
         text = compared_part(message)
-        said = stems(text, self._stem)
+        said = self.stems(text)
         vector = self._weights.vector(said)
         by_method: dict[Method, list[str]] = {}
         for name in names:
-            by_method.setdefault(self._method(self._topics[name]), []).append(name)
+            by_method.setdefault(self._method(name), []).append(name)
         found: dict[str, Likeness] = {}
         for method, wanted in by_method.items():
             scored = self._scored(method, text, said, vector, wanted)
             for name in wanted:
-                against = unlike(self._profiles[name], vector)
-                found[name] = reduced(scored.get(name, NONE), against)
+                found[name] = reduced(scored.get(name, NONE), unlike(self._profiles[name], vector))
         return found
 
     def meant(self, message: str, names: Iterable[str]) -> dict[str, float]:
@@ -284,7 +242,7 @@ class Similarity:
         common = COMMON if self._embedder.name == "wordllama" else None
         found: dict[str, float] = {}
         for name in names:
-            its, others = self._meaning(name)
+            its, others = self._meaning(self._embedder, name)
             gained = meant(float(its @ vector), [float(one) for one in others @ vector], common)
             if gained is not None:
                 found[name] = gained
@@ -292,14 +250,11 @@ class Similarity:
 
     def words(self, name: str, most: int) -> list[str]:
         """Returns the stems with the highest weight in a topic's profile."""
-        weighed = self._weights.vector(self._profiles[name].stems)
+        weighed = self._vectors[name]
         return sorted(weighed, key=lambda stem: (-weighed[stem], stem))[:most]
 
-    def keywords(self, name: str, most: int) -> tuple[str, ...]:
-        """Returns a topic's own keywords, or its most typical words as it first writes them."""
-        named = self._topics[name].keywords
-        if named:
-            return named[:most]
+    def typical_words(self, name: str, most: int) -> tuple[str, ...]:
+        """Returns a topic's stems with the highest weight, as it first writes them."""
         written: dict[str, str] = {}
         for word in words(self._profiles[name].text):
             written.setdefault(self._stem(word), word)
@@ -309,25 +264,31 @@ class Similarity:
         """Returns the stems of a text, as profiles have them."""
         return stems(text, self._stem)
 
-    def _method(self, topic: Topic) -> Method:
-        return "tfidf" if topic.similarity == "embedder" and self._embedder is None else topic.similarity
+    def _method(self, name: str) -> Method:
+        method = self._topics[name].similarity
+        return "tfidf" if method == "embedder" and self._embedder is None else method
 
     def _scored(
         self, method: Method, text: str, said: Sequence[str], vector: Mapping[str, float], names: Sequence[str]
     ) -> Mapping[str, Likeness]:
         match method:
             case "tfidf":
-                return self._tfidf.likenesses(vector, names)
+                return {name: tfidf(vector, self._vectors[name]) for name in names}
             case "jaccard":
-                return self._jaccard.likenesses(said)
+                return {name: jaccard({*said}, self._word_sets[name], "jaccard") for name in names}
             case "ngrams":
-                return self._grams.likenesses(grams(text))
+                parts = {*grams(text)}
+                return {name: jaccard(parts, self._gram_sets[name], "ngrams") for name in names}
             case "bm25":
-                return self._bm25.likenesses(said)
+                return self._by_bm25(list(dict.fromkeys(said)))
             case "sentiment":
-                return dict.fromkeys(names, self._unhappy(text))
+                unhappy = max(0.0, -float(self._sentiment.polarity_scores(text)["compound"]))
+                return dict.fromkeys(names, _likeness("unhappy", unhappy))
             case "embedder":
-                return self._embedded(text, names)
+                assert self._embedder is not None
+                (said_vector,) = self._embedder.embed([text])
+                near = {name: float(self._meaning(self._embedder, name)[0] @ said_vector) for name in names}
+                return {name: _likeness("cosine", max(0.0, cosine)) for name, cosine in near.items()}
 
     @cached_property
     def _profiles(self) -> dict[str, Profile]:
@@ -337,24 +298,36 @@ class Similarity:
     def _weights(self) -> Weights:
         return Weights(self._profiles.values())
 
-    def _of(self, method: Method) -> list[Profile]:
-        return [self._profiles[name] for name, topic in self._topics.items() if self._method(topic) == method]
+    @cached_property
+    def _vectors(self) -> dict[str, dict[str, float]]:
+        return {name: self._weights.vector(one.stems) for name, one in self._profiles.items()}
 
     @cached_property
-    def _tfidf(self) -> TfIdf:
-        return TfIdf(self._of("tfidf"), self._weights)
+    def _word_sets(self) -> dict[str, list[frozenset[str]]]:
+        return {name: [frozenset(piece) for piece in one.pieces] for name, one in self._profiles.items()}
 
     @cached_property
-    def _jaccard(self) -> Jaccard:
-        return of_words(self._of("jaccard"))
+    def _gram_sets(self) -> dict[str, list[frozenset[str]]]:
+        profiles = self._profiles.items()
+        return {name: [frozenset(grams(line)) for line in one.text.split("\n")] for name, one in profiles}
 
     @cached_property
-    def _grams(self) -> Jaccard:
-        return of_grams(self._of("ngrams"))
+    def _bm25(self) -> tuple[list[Profile], Any]:
+        from rank_bm25 import BM25Okapi
 
-    @cached_property
-    def _bm25(self) -> Bm25:
-        return Bm25(self._of("bm25"), self._weights)
+        profiles = [one for name, one in self._profiles.items() if self._method(name) == "bm25"]
+        return profiles, BM25Okapi([list(one.stems) or [""] for one in profiles])
+
+    def _by_bm25(self, said: Sequence[str]) -> dict[str, Likeness]:
+        """Returns BM25 of the topics with this method, as a share of the highest value that the message can reach."""
+        if not said:
+            return {}
+        profiles, scorer = self._bm25
+        # Its own IDF is negative for what most topics say, and with one topic for everything.
+        scorer.idf = {stem: self._weights.idf(stem) for stem in said}
+        most = sum(scorer.idf.values()) * (scorer.k1 + 1)
+        scores = zip(profiles, scorer.get_scores(said), strict=True)
+        return {one.topic: _likeness("bm25", min(1.0, float(score) / most)) for one, score in scores if score > 0}
 
     @cached_property
     def _sentiment(self) -> Any:
@@ -362,57 +335,13 @@ class Similarity:
 
         return SentimentIntensityAnalyzer()
 
-    def _unhappy(self, text: str) -> Likeness:
-        score = round(max(0.0, -float(self._sentiment.polarity_scores(text)["compound"])), DIGITS)
-        return Likeness(score, {"unhappy": score})
-
-    @cached_property
-    def _meanings(self) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        return {}
-
-    def _meaning(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _meaning(self, embedder: Embedder, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns the vectors of a topic and of its `not_for`, computed on first use."""
         if name not in self._meanings:
-            assert self._embedder is not None
             phrases = self._topics[name].not_for[:MOST_PHRASES]
-            vectors = self._embedder.embed([self._profiles[name].text, *phrases])
+            vectors = embedder.embed([self._profiles[name].text, *phrases])
             self._meanings[name] = vectors[0], vectors[1:]
         return self._meanings[name]
-
-    def _embedded(self, text: str, names: Sequence[str]) -> dict[str, Likeness]:
-        assert self._embedder is not None
-        vector = self._embedder.embed([text])[0]
-        found: dict[str, Likeness] = {}
-        for name in names:
-            cosine = round(max(0.0, float(self._meaning(name)[0] @ vector)), DIGITS)
-            found[name] = Likeness(cosine, {"cosine": cosine})
-        return found
-
-
-class Bm25:
-    """BM25 of the topics' profiles, as a share of the highest value that the message's words can reach."""
-
-    def __init__(self, profiles: Sequence[Profile], weights: Weights) -> None:
-        from rank_bm25 import BM25Okapi
-
-        self._topics = [one.topic for one in profiles]
-        self._weights = weights
-        self._scorer = BM25Okapi([list(one.stems) or [""] for one in profiles]) if profiles else None
-
-    def likenesses(self, message: Sequence[str]) -> dict[str, Likeness]:
-        """Returns the similarity of a message of these stems to each topic."""
-        said = list(dict.fromkeys(message))
-        if self._scorer is None or not said:
-            return {}
-        # Its own IDF is negative for what most topics say, and with one topic for everything.
-        self._scorer.idf = {stem: self._weights.idf(stem) for stem in said}
-        most = sum(self._scorer.idf.values()) * (self._scorer.k1 + 1)
-        found: dict[str, Likeness] = {}
-        for topic, score in zip(self._topics, self._scorer.get_scores(said), strict=True):
-            if score > 0:
-                share = round(min(1.0, float(score) / most), DIGITS)
-                found[topic] = Likeness(share, {"bm25": share})
-        return found
 
 
 @lru_cache(maxsize=1)

@@ -8,10 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_server.model import SourceFile
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 MOST_PAYLOADS = 3
 """Payloads of webhooks that a topic keeps."""
@@ -118,13 +122,17 @@ class Activations:
     def from_json(cls, stored: Any) -> Activations:
         """Returns the stored activations; empty if they cannot be read."""
         try:
-            return cls(
-                {str(name): _activation(str(name), one) for name, one in stored["topics"].items()},
-                tuple(Correction(str(c["topic"]), str(c["hint"]), int(c["turn"])) for c in stored["corrections"]),
-                tuple(map(str, stored["ahead"])),
-            )
+            topics = {name: {**one, "name": name} for name, one in stored["topics"].items()}
+            return _validator().validate_python({**stored, "topics": topics})
         except (AttributeError, KeyError, TypeError, ValueError):
             return cls()
+
+
+@cache
+def _validator() -> TypeAdapter[Activations]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Activations)
 
 
 PIECE = 1_000_000
@@ -158,19 +166,6 @@ def _again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
     )
 
 
-def _activation(name: str, stored: Any) -> TopicActivation:
-    return TopicActivation(
-        name=name,
-        fired=int(stored["fired"]),
-        by=str(stored["by"]),
-        score=None if stored["score"] is None else float(stored["score"]),
-        manual=stored["manual"] is True,
-        off=stored["off"] is True,
-        people=tuple(map(str, stored["people"])),
-        payloads=tuple(Payload(str(p["sender"]), str(p["at"]), str(p["text"])) for p in stored["payloads"]),
-    )
-
-
 Activation = Literal["auto", "gated", "manual"]
 Priority = Literal["low", "medium", "high", "critical"]
 Method = Literal["tfidf", "bm25", "jaccard", "ngrams", "sentiment", "embedder"]
@@ -181,116 +176,40 @@ PRIORITIES: Mapping[Priority, int] = MappingProxyType({"critical": 3, "high": 2,
 """Higher numbers come first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trigger:
-    """`line` is the trigger's line in its file; 0 if it was not read from one."""
+Kind = Literal[
+    "pattern", "glob", "keywords", "code", "language", "mention", "url", "sentiment_shift", "webhook", "cron"
+]
+"""The value of a trigger's `type:` in the file. The first eight look at messages: they are tier 1.
 
-    line: int = 0
+pattern           `match` is a regular expression with `flags` (letters of `imsx`)
+glob              path patterns (`*.py`, `docs/**/*.md`) for the files of tool calls and loaded chunks
+keywords          words and phrases, compared after folding; fires if `least` different ones occur as whole words
+code              code in fences or indented blocks in one of these languages
+language          the natural language of a text, as ISO 639-1 codes (`de`)
+mention           names, as `@name` or as whole words; without names, any `@name`
+url               links to these hosts, or hosts with the beginning of a path (`github.com/*/*/pull/`)
+sentiment_shift   a raised voice: runs of `!`, words in capitals, words of alarm; fires from `least` such marks on
+webhook           a POST of another program to `/webhook/{match}/{event}`; without `event`, every event of the source
+cron              times by a cron expression, in the user's time zone
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TextTrigger(_Trigger):
-    """`scope` are the messages in which the trigger looks; `correction` is told to the agent whose answer fires it."""
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger of a topic. `match` has the values that it looks for; without any, any code, name or link fires it.
 
+    `scope` are the messages in which it looks; `correction` is told to the agent whose answer fires it. `line` is its
+    line in the topic's file, 0 if it was not read from one.
+    """
+
+    kind: Kind
+    match: tuple[str, ...] = ()
+    flags: str = "i"
+    least: int = 1
+    event: str = ""
     scope: Scope = "input"
     correction: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern(_TextTrigger):
-    """A regular expression. `flags` are letters of `imsx`."""
-
-    match: str
-    flags: str = "i"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glob(_TextTrigger):
-    """Path patterns (`*.py`, `docs/**/*.md`) for the files of tool calls and loaded chunks."""
-
-    paths: tuple[str, ...]
-    scope: Scope = "both"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keywords(_TextTrigger):
-    """Words and phrases, compared after folding; fires if `least` different ones occur as whole words."""
-
-    words: tuple[str, ...]
-    least: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code(_TextTrigger):
-    """Code in fences or indented blocks in one of `languages` (lower case), or in any language if there are none."""
-
-    languages: tuple[str, ...] = ()
-    scope: Scope = "both"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Language(_TextTrigger):
-    """The natural language of a text, as ISO 639-1 codes (`de`)."""
-
-    languages: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention(_TextTrigger):
-    """Names, as `@name` or as whole words; without names, any `@name`."""
-
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Url(_TextTrigger):
-    """Links. `sites` are hosts, or hosts with the beginning of a path (`github.com/*/*/pull/`); any link if empty."""
-
-    sites: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentimentShift(_TextTrigger):
-    """A raised voice: runs of `!`, words in capitals, words of alarm; fires from `least` such marks on."""
-
-    least: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook(_Trigger):
-    """A POST of another program to `/webhook/{source}/{event}`. An empty `event` means every event of the source."""
-
-    source: str
-    event: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cron(_Trigger):
-    """Times by a cron expression, in the user's time zone."""
-
-    schedule: str
-
-
-TextTrigger = Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift
-"""The triggers of tier 1."""
-
-Trigger = TextTrigger | Webhook | Cron
-
-KINDS: Mapping[type, str] = MappingProxyType(
-    {
-        Pattern: "pattern",
-        Glob: "glob",
-        Keywords: "keywords",
-        Code: "code",
-        Language: "language",
-        Mention: "mention",
-        Url: "url",
-        SentimentShift: "sentiment_shift",
-        Webhook: "webhook",
-        Cron: "cron",
-    }
-)
-"""The value of a trigger's `type:` in the file."""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +262,7 @@ class Match:
 
     topic: str
     place: int
-    trigger: TextTrigger
+    trigger: Trigger
     said: str
     start: int = 0
     end: int = 0
@@ -351,7 +270,7 @@ class Match:
     @property
     def kind(self) -> str:
         """`pattern`, `glob`, …"""
-        return KINDS[type(self.trigger)]
+        return self.trigger.kind
 
     @property
     def correction(self) -> str:

@@ -100,7 +100,7 @@ def _items(topic: Topic) -> frozenset[str]:
 def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iterator[str]:
     """Yields the keywords of each topic's file; if it has none, the words that are most typical of the topic."""
     for topic in active:
-        yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).keywords(topic.name, OWN_WORDS)
+        yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).typical_words(topic.name, OWN_WORDS)
 
 
 def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: TopicActivation) -> ActiveTopic:

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
@@ -14,9 +15,9 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from mcp_server.errors import Invalid
 from mcp_server.model import slugify
 from mcp_server.text.markdown import Lines, marked_line, sections, without_comments
-from mcp_server.topics import front_matter, topic
+from mcp_server.topics import front_matter
 from mcp_server.topics.front_matter import Checked
-from mcp_server.topics.topic import KINDS, Activation, Method, Priority, Scope, Topic, Trigger
+from mcp_server.topics.topic import Activation, Method, Priority, Scope, Topic, Trigger
 
 LONGEST_PATTERN = 2000
 CRON_FIELDS = 5
@@ -45,19 +46,12 @@ Some = Annotated[Texts, Field(min_length=1)]
 class _Fields(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
-    def made(self, line: int) -> Trigger:
-        """Returns the trigger, which is on `line` of its file."""
-        raise NotImplementedError
-
 
 class _TextFields(_Fields):
     """The fields of all triggers on texts."""
 
     scope: Scope = "input"
     correction_hint: Annotated[str, Field(max_length=2000)] = ""
-
-    def _common(self, line: int) -> dict[str, Any]:
-        return {"scope": self.scope, "correction": " ".join(self.correction_hint.split()), "line": line}
 
 
 class Pattern(_TextFields):
@@ -79,10 +73,6 @@ class Pattern(_TextFields):
             raise ValueError(f"no regular expression: {str(error) or 'it is too deep'}") from error
         return value
 
-    def made(self, line: int) -> Trigger:
-        expression, flags = _taken_apart(self.match)
-        return topic.Pattern(match=expression, flags=flags, **self._common(line))
-
 
 def _taken_apart(match: str) -> tuple[str, str]:
     """Returns expression and flags: `/…/flags` has its own flags, anything else ignores case."""
@@ -95,26 +85,17 @@ class Glob(_TextFields):
     match: Annotated[Some, Field(validation_alias=AliasChoices("match", "paths", "path"))]
     scope: Scope = "both"
 
-    def made(self, line: int) -> Trigger:
-        return topic.Glob(paths=self.match, **self._common(line))
-
 
 class Keywords(_TextFields):
     type: Literal["keywords", "keyword"]
     match: Annotated[Some, Field(validation_alias=AliasChoices("match", "words", "keywords"))]
     at_least: Annotated[int, Field(ge=1, validation_alias=AliasChoices("at_least", "least", "min"))] = 1
 
-    def made(self, line: int) -> Trigger:
-        return topic.Keywords(words=self.match, least=min(self.at_least, len(self.match)), **self._common(line))
-
 
 class Code(_TextFields):
     type: Literal["code"]
     match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "languages", "language"))] = ()
     scope: Scope = "both"
-
-    def made(self, line: int) -> Trigger:
-        return topic.Code(languages=tuple(name.lower() for name in self.match), **self._common(line))
 
 
 class Language(_TextFields):
@@ -130,32 +111,20 @@ class Language(_TextFields):
         _require("py3langid", "language")
         return tuple(code.lower() for code in value)
 
-    def made(self, line: int) -> Trigger:
-        return topic.Language(languages=self.match, **self._common(line))
-
 
 class Mention(_TextFields):
     type: Literal["mention"]
     match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "names", "name"))] = ()
-
-    def made(self, line: int) -> Trigger:
-        return topic.Mention(names=self.match, **self._common(line))
 
 
 class Url(_TextFields):
     type: Literal["url"]
     match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "sites", "hosts", "host", "url"))] = ()
 
-    def made(self, line: int) -> Trigger:
-        return topic.Url(sites=self.match, **self._common(line))
-
 
 class SentimentShift(_TextFields):
     type: Literal["sentiment_shift"]
     at_least: Annotated[int, Field(ge=1, le=100, validation_alias=AliasChoices("at_least", "least", "min"))] = 1
-
-    def made(self, line: int) -> Trigger:
-        return topic.SentimentShift(least=self.at_least, **self._common(line))
 
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")]
@@ -165,9 +134,6 @@ class Webhook(_Fields):
     type: Literal["webhook"]
     source: Name
     event: Annotated[str, Field(max_length=100, pattern=r"^(?:\*|[\w.:-]*)$")] = ""
-
-    def made(self, line: int) -> Trigger:
-        return topic.Webhook(source=self.source, event=self.event.strip("*"), line=line)
 
 
 class Cron(_Fields):
@@ -189,14 +155,28 @@ class Cron(_Fields):
             raise ValueError("no cron expression that comes true; five fields, as in '0 8 * * *'") from error
         return value
 
-    def made(self, line: int) -> Trigger:
-        return topic.Cron(schedule=" ".join(self.schedule.split()), line=line)
+
+OneOf = Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift | Webhook | Cron
+TriggerFields = Annotated[OneOf, Field(discriminator="type")]
 
 
-TriggerFields = Annotated[
-    Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift | Webhook | Cron,
-    Field(discriminator="type"),
-]
+def _trigger(fields: OneOf, line: int) -> Trigger:
+    """Returns the trigger of these fields, which is on `line` of its file."""
+    match fields:
+        case Webhook():
+            return Trigger("webhook", (fields.source,), event=fields.event.strip("*"), line=line)
+        case Cron():
+            return Trigger("cron", (" ".join(fields.schedule.split()),), line=line)
+        case Pattern():
+            expression, flags = _taken_apart(fields.match)
+            found = Trigger("pattern", (expression,), flags)
+        case Keywords():
+            found = Trigger("keywords", fields.match, least=min(fields.at_least, len(fields.match)))
+        case SentimentShift():
+            found = Trigger("sentiment_shift", least=fields.at_least)
+        case _:
+            found = Trigger(fields.type, fields.match)
+    return replace(found, scope=fields.scope, correction=" ".join(fields.correction_hint.split()), line=line)
 
 
 def _some(value: object) -> object:
@@ -288,14 +268,14 @@ def parse_topic(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
     if not name:
         line = checked.lines.get(("name",), 1)
         raise Invalid(f"{path}: line {line}: `name`: {named!r} has no letter or digit to know the topic by")
-    triggers = tuple(one.made(checked.lines.get(("triggers", place), 1)) for place, one in enumerate(known.triggers))
+    lines = [checked.lines.get(("triggers", place), 1) for place in range(len(known.triggers))]
     topic = Topic(
         name=name,
         path=path,
         instructions=checked.body,
         description=(known.description.strip() or _first_paragraph(checked.body))[:LONGEST_DESCRIPTION],
         keywords=known.keywords,
-        triggers=triggers,
+        triggers=tuple(map(_trigger, known.triggers, lines)),
         subscriptions=known.subscriptions,
         activation=known.activation,
         priority=known.priority,
@@ -338,6 +318,6 @@ def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
 
 def describe_triggers(topic: Topic) -> str:
     """Returns the kinds of a topic's triggers in few words: `2 × pattern, cron`; `likeness` if it has none."""
-    kinds = [KINDS[type(one)] for one in topic.triggers]
+    kinds = [one.kind for one in topic.triggers]
     counted = [f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]
     return ", ".join(counted) or "likeness"

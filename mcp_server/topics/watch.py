@@ -37,14 +37,12 @@ from mcp_server.topics.topic import (
     Activations,
     Correction,
     Match,
-    Mention,
-    Pattern,
     Payload,
     Topic,
     TopicActivation,
+    Trigger,
     Trouble,
     WatchedMessage,
-    Webhook,
     fingerprint,
 )
 
@@ -115,7 +113,7 @@ def _firing(events: Sequence[Event], exchange: int, ttl: int) -> activations.Cha
 
 def _listens(topic: Topic, source: str, event: str) -> bool:
     return topic.activation != "manual" and any(
-        isinstance(one, Webhook) and one.source == source and one.event in ("", event) for one in topic.triggers
+        one.kind == "webhook" and one.match == (source,) and one.event in ("", event) for one in topic.triggers
     )
 
 
@@ -140,11 +138,11 @@ def senses(people: tuple[str, ...]) -> Senses:
     return Senses(compile_regex, language, [name for name in names if not name.startswith("_")])
 
 
-def compile_regex(pattern: Pattern) -> Search:
+def compile_regex(pattern: Trigger) -> Search:
     """Returns a search that raises TimeoutError after its time limit."""
     import regex
 
-    compiled = regex.compile(pattern.match, flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
+    compiled = regex.compile(pattern.match[0], flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
 
     def search(text: str, seconds: float) -> tuple[int, int] | None:
         found = compiled.search(text, timeout=seconds)
@@ -421,7 +419,7 @@ async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None
 
 
 def _people(matches: Sequence[Match]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.said.lstrip("@") for one in matches if isinstance(one.trigger, Mention)))
+    return tuple(dict.fromkeys(one.said.lstrip("@") for one in matches if one.kind == "mention"))
 
 
 def _notes(before: Activations, after: Activations, exchange: int, ttl: int) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from benchmarks.topics import (
     measure_topics_speed,
 )
 from benchmarks.workbench import Workbench
-from mcp_server.cli.command import plain
+from mcp_server.cli.shell import plain
 from mcp_server.errors import Invalid, NotFound
 from tests.conftest import KEYWORDS_ONLY
 

@@ -1,4 +1,4 @@
-"""The explain view: true to the receipt, readable without colours, harmless on any terminal."""
+"""The explain view: true to the receipt, harmless on any terminal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
-from mcp_server.cli.compile import budget_bar, segments, show
+from mcp_server.cli.compile import show
 from mcp_server.context.sections import Considered, Receipt, SlotAccount
 from mcp_server.model import GateSignal
-
-NAMES = ("safety", "identity", "memory", "knowledge", "history")
 
 
 def receipt(**changes: Any) -> dict[str, Any]:
@@ -79,33 +75,6 @@ def test_a_closed_gate_and_no_gate_are_told() -> None:
     assert "closed: nothing here is about this" in shown(closed)
     assert "not asked" in shown(receipt(gate=None))
     assert "128" in shown(receipt(too_small=True))
-
-
-def test_without_colours_each_slot_has_its_letter() -> None:
-    text = budget_bar(receipt(), 50, coloured=False).plain.strip()
-    assert len(text) == 50
-    assert text[0] == "S"
-    assert set(text) == {"S", "I", "K", "·"}
-
-
-def test_with_colours_the_bar_is_coloured() -> None:
-    assert "\x1b[" in shown(receipt(), force_terminal=True, color_system="truecolor")
-    assert "\x1b[" not in shown(receipt())
-
-
-amounts = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 5000)), max_size=5, unique_by=lambda pair: pair[0])
-
-
-@given(amounts, st.integers(0, 4000), st.integers(20, 120))
-def test_the_bar_is_always_as_wide_as_asked_and_shows_every_slot_that_took_something(
-    slots: list[tuple[str, int]], free: int, width: int
-) -> None:
-    used = sum(tokens for _, tokens in slots)
-    account = {"budget": used + free, "tokens": used, "slots": [{"name": n, "tokens": t} for n, t in slots]}
-    parts = segments(account, width)
-    assert sum(cells for _, cells in parts) == width
-    assert [name for name, _ in parts if name] == [name for name, tokens in slots if tokens]
-    assert all(cells > 0 for name, cells in parts if name)
 
 
 @pytest.mark.parametrize("bad", ["\x1b[2J", "\x07", "\u202e", "\ud800", "[bold red]"])

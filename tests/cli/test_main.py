@@ -12,8 +12,8 @@ import click
 import pytest
 
 from mcp_server.cli import main as entry
-from mcp_server.cli.command import print_json
 from mcp_server.cli.main import COMMANDS, GROUPS, cli, main
+from mcp_server.cli.shell import print_json
 from mcp_server.errors import NotFound
 
 HEAVY = {"mcp", "numpy", "rich", "pydantic", "tiktoken", "wordllama", "git", "aiosqlite", "anyio"}

@@ -29,9 +29,9 @@ def test_topics_are_listed_and_switched(run: Run, workspace: Path) -> None:
 
     said = run("observe", "Please go through my inbox and sort the unread mails", "--session", "s")
     assert "topics now active: email-triage (pattern “go through my inbox" in said
-    table = run("topics", "list")
-    assert "topics in session s" in table
-    assert "active, 3 more" in table
+    listed = run("topics", "list")
+    assert "# Topics: 5, 1 active in s" in listed
+    assert "for 3 more exchanges" in listed
     assert "deployment is active now, until you deactivate it (session s)" in run("topics", "activate", "Deployment")
     assert json.loads(run("topics", "deactivate", "deployment", "--json"))["changed"] is True
     assert "was deactivated already" in run("topics", "deactivate", "deployment")
@@ -40,6 +40,6 @@ def test_topics_are_listed_and_switched(run: Run, workspace: Path) -> None:
     }
 
     (workspace / "topics" / "bad.md").write_text("---\ntriggers:\n  - type: patern\n---\n", encoding="utf-8")
-    assert "! topics/bad.md: line 3: `triggers.0`: 'patern' is no kind of trigger" in run("topics", "list")
+    assert "- topics/bad.md: line 3: `triggers.0`: 'patern' is no kind of trigger" in run("topics", "list")
     assert "did you mean 'email-triage'?" in run("topics", "activate", "emial", code=1)
     assert "no session 'x'" in run("topics", "list", "--session", "x", code=1)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mcp_server.topics import judge
 from mcp_server.topics.judge import Way
-from mcp_server.topics.similarity import COMMON, Likeness, meant
-from mcp_server.topics.topic import Activation, Keywords, Match, Pattern, Priority, Topic
+from mcp_server.topics.similarity import COMMON, meant
+from mcp_server.topics.topic import Activation, Match, Priority, Topic, Trigger
 
-TRIGGER = Keywords(words=("invoice",))
+TRIGGER = Trigger("keywords", ("invoice",))
 TOPIC = Topic("expenses", "topics/expenses.md", "Keep receipts.", triggers=(TRIGGER,))
 MATCH = Match("expenses", 0, TRIGGER, "invoice", 4, 11)
 
@@ -57,7 +57,7 @@ def test_after_a_match_the_table_alone_decides(priority: Priority, score: float,
     ],
 )
 def test_activation_says_who_is_asked(
-    activation: Activation, matches: list[Match], triggers: tuple[Keywords, ...], score: float, way: Way
+    activation: Activation, matches: list[Match], triggers: tuple[Trigger, ...], score: float, way: Way
 ) -> None:
     topic = replace(TOPIC, activation=activation, triggers=triggers, priority="critical")
     assert judge.route(topic, matches, score, 0.15).way == way
@@ -68,7 +68,7 @@ def test_a_critical_topic_that_comes_by_likeness_alone_meets_the_gate_too() -> N
 
 
 def test_a_correction_needs_no_gate_but_a_manual_topic_gives_none() -> None:
-    trigger = Pattern(match="print ", scope="output", correction="print is a function")
+    trigger = Trigger("pattern", ("print ",), scope="output", correction="print is a function")
     match = Match("expenses", 0, trigger, "print ", 0, 6)
     low = replace(TOPIC, priority="low", triggers=(trigger,))
     assert judge.route(low, [match], 0.0, 0.15).way == "activate"
@@ -105,7 +105,7 @@ def test_an_embedder_whose_common_cosine_is_unknown_only_compares_with_what_a_to
 
 
 def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
-    other = Match("expenses", 1, Pattern(match="INVOICE"), "INVOICE", 4, 11)
+    other = Match("expenses", 1, Trigger("pattern", ("INVOICE",)), "INVOICE", 4, 11)
     assert judge.count_distinct([MATCH, other, replace(MATCH, start=30)]) == 1
     assert judge.count_distinct([MATCH, replace(MATCH, said="receipt")]) == 2
     assert judge.count_distinct([]) == 0
@@ -131,10 +131,3 @@ def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
 )
 def test_only_a_clear_yes_or_no_is_understood(answer: str, means: bool | None) -> None:
     assert judge.parse_answer(answer) is means
-
-
-def test_a_decision_takes_in_what_the_embeddings_say() -> None:
-    decision = judge.decide(TOPIC, [MATCH], Likeness(0.22, {}), 0.15, 0.13)
-    assert decision.routed.way == "gate"
-    assert not decision.deliberation.open
-    assert decision.with_meant(0.2).deliberation.open

@@ -24,10 +24,10 @@ from mcp_server.topics.gate_log import (
     decisions,
     message_hash,
     nuisances,
-    pending,
     proposals,
     quality,
     used,
+    validated,
 )
 from mcp_server.topics.listing import switch
 from tests.conftest import KEYWORDS_ONLY
@@ -164,16 +164,16 @@ def write(memory: Memory, number: int, value: float, useful: bool | None) -> Non
 def past(value: float, useful: bool, **given_: object) -> Past:
     """A decision of the gate without an LLM, at threshold .15 and margin .13."""
     fields: dict[str, object] = {
-        "topic": "mail",
-        "tier1": True,
-        "score": value,
+        "topic_name": "mail",
+        "tier1_matched": True,
+        "tier2_score": value,
         "value": value,
         "threshold": 0.15,
         "margin": 0.13,
-        "active": value >= 0.28,
-        "useful": useful,
-        "fixed": False,
-        "matched": "keywords: mail",
+        "gate_result": value >= 0.28,
+        "was_useful": useful,
+        "decided_by": "arithmetic",
+        "matched": ("keywords: mail",),
         **given_,
     }
     return Past(**fields)  # type: ignore[arg-type]  # every field has its own type
@@ -196,18 +196,18 @@ def test_a_lower_threshold_is_proposed_where_what_stayed_out_was_asked_for() -> 
 
 def test_nothing_is_proposed_on_few_decisions_or_for_what_others_decided() -> None:
     assert proposals([past(0.3, False)] * 7) == []
-    assert proposals([past(0.3, False, fixed=True)] * 4 + [past(0.3, True, fixed=True)] * 8) == []
+    assert proposals([past(0.3, False, decided_by="llm")] * 4 + [past(0.3, True, decided_by="llm")] * 8) == []
     assert proposals([past(0.5, True)] * 20) == []
 
 
 def test_a_topic_without_triggers_is_out_under_its_threshold_whoever_would_decide() -> None:
-    one = past(0.3, True, tier1=False, fixed=True, active=True)
+    one = past(0.3, True, tier1_matched=False, decided_by="llm", gate_result=True)
     assert one.at(0.3)
     assert not one.at(0.31)
 
 
 def test_a_match_that_was_always_useless_is_a_nuisance() -> None:
-    known = [past(0.4, False)] * 3 + [past(0.4, False, matched="keywords: post")] * 2
+    known = [past(0.4, False)] * 3 + [past(0.4, False, matched=("keywords: post",))] * 2
     assert nuisances(known) == [Nuisance("mail", "keywords: mail", 3)]
     assert nuisances([*known, past(0.4, True)]) == []
     assert nuisances([past(0.1, False)] * 9) == [], "it never came in"
@@ -247,9 +247,9 @@ def test_an_answer_that_touched_its_file_used_a_topic(touched: str, is_its: bool
 @given(st.text(), st.text(), st.integers(), st.booleans(), st.lists(st.text()))
 def test_what_waits_survives_the_disk(topic: str, message: str, exchange: int, active: bool, said: list[str]) -> None:
     one = Pending(topic, message, exchange, active, tuple(said))
-    assert pending(asdict(one)) == one
+    assert validated(Pending, asdict(one)) == one
 
 
 @pytest.mark.parametrize("stored", [None, 3, [], {}, {"topic": "a"}, {"topic": "a", "exchange": "x", "unsaid": []}])
 def test_what_cannot_be_read_waits_for_nothing(stored: object) -> None:
-    assert pending(stored) is None
+    assert validated(Pending, stored) is None

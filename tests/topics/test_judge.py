@@ -17,7 +17,7 @@ from mcp_server.llm import Llm, LlmUnavailable, Purpose
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.topics.gate_log import decisions
-from mcp_server.topics.judge import Answers, Verdict, judge
+from mcp_server.topics.judge import Verdict, judge
 from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 from tests.conftest import KEYWORDS_ONLY
@@ -222,7 +222,7 @@ async def test_a_topic_that_chose_the_embedder_goes_by_words_where_there_is_none
 ) -> None:
     async with remembering(place, clock, week=WEEK.replace("METHOD", "similarity: embedder")) as memory:
         (one,) = await judged(memory, "Plan my goals for next week")
-        assert "covered" in one.decision.likeness.terms
+        assert "covered" in one.likeness.terms
 
 
 async def test_its_own_threshold_stands_for_a_topic(place: Path | str, clock: Callable[[], datetime]) -> None:
@@ -238,15 +238,6 @@ async def test_an_agents_own_answer_brings_in_no_topic_by_likeness(
         topics = memory.topics.read()
         heard = WatchedMessage("Choose three goals for next week, and block time in the calendar", "output")
         assert await judge(memory, "talk", heard, topics, first_tier(memory, topics, heard)) == ()
-
-
-def test_answers_are_bounded_and_the_least_recently_used_goes_first() -> None:
-    kept = Answers(most=2)
-    kept.keep("a", True)
-    kept.keep("b", False)
-    assert kept.get("a") is True
-    kept.keep("c", True)
-    assert [kept.get(key) for key in "abc"] == [True, None, True]
 
 
 def names(found: Sequence[Verdict]) -> list[str]:

@@ -7,27 +7,8 @@ from time import perf_counter
 
 import pytest
 
-from mcp_server.topics.patterns import LONGEST_READ, PATIENCE, Limits, Search, Senses, Tier1, Watchers
-from mcp_server.topics.topic import (
-    Code,
-    Cron,
-    Direction,
-    Glob,
-    Keywords,
-    Language,
-    Match,
-    Mention,
-    Pattern,
-    Priority,
-    Scope,
-    SentimentShift,
-    TextTrigger,
-    Topic,
-    Trigger,
-    Url,
-    WatchedMessage,
-    Webhook,
-)
+from mcp_server.topics.patterns import PATIENCE, Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.topic import Direction, Match, Priority, Scope, Topic, Trigger, WatchedMessage
 from mcp_server.topics.watch import compile_regex, language
 
 SECONDS = 0.05
@@ -39,7 +20,7 @@ def watchers(*triggers: Trigger, people: tuple[str, ...] = ()) -> Watchers:
     return Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(compile_regex, language, people))
 
 
-def fired(trigger: TextTrigger, heard: WatchedMessage | str, people: tuple[str, ...] = ()) -> list[str]:
+def fired(trigger: Trigger, heard: WatchedMessage | str, people: tuple[str, ...] = ()) -> list[str]:
     message = WatchedMessage(heard) if isinstance(heard, str) else heard
     found = watchers(trigger, people=people).matches(message, LIMIT).matches.get("t", ())
     for one in found:
@@ -50,67 +31,67 @@ def fired(trigger: TextTrigger, heard: WatchedMessage | str, people: tuple[str, 
 @pytest.mark.parametrize(
     ("trigger", "message", "said"),
     [
-        (Pattern(match=r"\b(email|inbox)\b"), "My Inbox is full", ["Inbox"]),
-        (Pattern(match=r"\b(email|inbox)\b"), "the emails", []),
-        (Pattern(match="Inbox", flags=""), "my inbox", []),
-        (Pattern(match=r"^to:", flags="im"), "hi\nTo: you", ["To:"]),
-        (Keywords(words=("deploy", "Roll out")), "We ROLL-OUT, then deploy.", ["ROLL-OUT", "deploy"]),
-        (Keywords(words=("deploy",)), "redeploying", []),
-        (Keywords(words=("deploy",)), "the deploy's late", ["deploy"]),
-        (Keywords(words=("šljiva",)), "dve sljive i jedna Šljiva", ["Šljiva"]),
-        (Keywords(words=("café",)), "at the cafe\u0301", ["cafe\u0301"]),
-        (Keywords(words=("a", "b", "c"), least=2), "only a", []),
-        (Keywords(words=("a", "b", "c"), least=2), "a and c", ["a", "c"]),
-        (Keywords(words=("部署",)), "请部署到生产", ["部署"]),
-        (Code(), "```go\nx\n```", ["```go\nx\n```"]),
-        (Code(languages=("py",)), "```python\nx\n```", ["```python\nx\n```"]),
-        (Code(languages=("rust",)), "```python\nx\n```", []),
-        (Language(languages=("de",)), "Kannst du bitte die Rechnung prüfen?", ["de"]),
-        (Language(languages=("de",)), "Can you check the invoice, please?", []),
-        (Language(languages=("de",)), "Danke!", []),
-        (Mention(names=("David",)), "ask david and @David", ["david"]),
-        (Mention(names=("@silas",)), "silas or @Silas", ["Silas"]),
-        (Mention(), "ask @ana-b, not ana@example.org", ["@ana"]),
-        (Mention(), "nobody is named", []),
-        (Url(), "see https://a.example/x", ["https://a.example/x"]),
-        (Url(sites=("github.com",)), "see https://a.example/x", []),
-        (Url(sites=("github.com/*/*/pull/",)), "https://github.com/a/b/pull/1", ["https://github.com/a/b/pull/1"]),
-        (SentimentShift(), "It is down!!!", ["!!!"]),
-        (SentimentShift(least=2), "It is down!!!", []),
+        (Trigger("pattern", (r"\b(email|inbox)\b",)), "My Inbox is full", ["Inbox"]),
+        (Trigger("pattern", (r"\b(email|inbox)\b",)), "the emails", []),
+        (Trigger("pattern", ("Inbox",), flags=""), "my inbox", []),
+        (Trigger("pattern", (r"^to:",), flags="im"), "hi\nTo: you", ["To:"]),
+        (Trigger("keywords", ("deploy", "Roll out")), "We ROLL-OUT, then deploy.", ["ROLL-OUT", "deploy"]),
+        (Trigger("keywords", ("deploy",)), "redeploying", []),
+        (Trigger("keywords", ("deploy",)), "the deploy's late", ["deploy"]),
+        (Trigger("keywords", ("šljiva",)), "dve sljive i jedna Šljiva", ["Šljiva"]),
+        (Trigger("keywords", ("café",)), "at the cafe\u0301", ["cafe\u0301"]),
+        (Trigger("keywords", ("a", "b", "c"), least=2), "only a", []),
+        (Trigger("keywords", ("a", "b", "c"), least=2), "a and c", ["a", "c"]),
+        (Trigger("keywords", ("部署",)), "请部署到生产", ["部署"]),
+        (Trigger("code", scope="both"), "```go\nx\n```", ["```go\nx\n```"]),
+        (Trigger("code", ("py",), scope="both"), "```python\nx\n```", ["```python\nx\n```"]),
+        (Trigger("code", ("rust",), scope="both"), "```python\nx\n```", []),
+        (Trigger("language", ("de",)), "Kannst du bitte die Rechnung prüfen?", ["de"]),
+        (Trigger("language", ("de",)), "Can you check the invoice, please?", []),
+        (Trigger("language", ("de",)), "Danke!", []),
+        (Trigger("mention", ("David",)), "ask david and @David", ["david"]),
+        (Trigger("mention", ("@silas",)), "silas or @Silas", ["Silas"]),
+        (Trigger("mention"), "ask @ana-b, not ana@example.org", ["@ana"]),
+        (Trigger("mention"), "nobody is named", []),
+        (Trigger("url"), "see https://a.example/x", ["https://a.example/x"]),
+        (Trigger("url", ("github.com",)), "see https://a.example/x", []),
+        (Trigger("url", ("github.com/*/*/pull/",)), "https://github.com/a/b/pull/1", ["https://github.com/a/b/pull/1"]),
+        (Trigger("sentiment_shift"), "It is down!!!", ["!!!"]),
+        (Trigger("sentiment_shift", least=2), "It is down!!!", []),
     ],
 )
-def test_a_trigger_fires_and_says_where(trigger: TextTrigger, message: str, said: list[str]) -> None:
+def test_a_trigger_fires_and_says_where(trigger: Trigger, message: str, said: list[str]) -> None:
     assert fired(trigger, message) == said
 
 
 def test_paths_of_tools_set_off_globs() -> None:
     heard = WatchedMessage("done", "output", ("/p/src/app.py", "README.md"))
-    assert fired(Glob(paths=("*.py", "docs/*")), heard) == ["/p/src/app.py"]
-    assert fired(Glob(paths=("*.rs",)), heard) == []
-    assert fired(Glob(paths=("*.py",)), "no paths at all, app.py is only named") == []
+    assert fired(Trigger("glob", ("*.py", "docs/*"), scope="both"), heard) == ["/p/src/app.py"]
+    assert fired(Trigger("glob", ("*.rs",), scope="both"), heard) == []
+    assert fired(Trigger("glob", ("*.py",), scope="both"), "no paths at all, app.py is only named") == []
 
 
 def test_without_names_everybody_who_has_a_file_counts_as_mentioned() -> None:
-    assert fired(Mention(), "ask ana kovac about it", people=("ana kovac", "milan")) == ["ana kovac"]
+    assert fired(Trigger("mention"), "ask ana kovac about it", people=("ana kovac", "milan")) == ["ana kovac"]
 
 
 @pytest.mark.parametrize(("scope", "hears"), [("input", "input"), ("output", "output"), ("both", "input output")])
 def test_a_scope_is_who_speaks(scope: Scope, hears: str) -> None:
-    trigger = Pattern(match="tea", scope=scope)
+    trigger = Trigger("pattern", ("tea",), scope=scope)
     for direction in DIRECTIONS:
         assert bool(fired(trigger, WatchedMessage("tea", direction))) is (direction in hears)
 
 
 def test_events_are_never_set_off_by_words() -> None:
-    made = watchers(Webhook(source="tea"), Cron(schedule="0 8 * * *"))
+    made = watchers(Trigger("webhook", ("tea",)), Trigger("cron", ("0 8 * * *",)))
     assert made.matches(WatchedMessage("tea at 0 8 * * *"), LIMIT) == Tier1()
 
 
 def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
     topics = [
-        Topic("one", "topics/one.md", "", triggers=(Keywords(words=("tea",)), Pattern(match="t.a"))),
-        Topic("two", "topics/two.md", "", triggers=(Keywords(words=("tea", "cup")),)),
-        Topic("three", "topics/three.md", "", triggers=(Keywords(words=("coffee",)),)),
+        Topic("one", "topics/one.md", "", triggers=(Trigger("keywords", ("tea",)), Trigger("pattern", ("t.a",)))),
+        Topic("two", "topics/two.md", "", triggers=(Trigger("keywords", ("tea", "cup")),)),
+        Topic("three", "topics/three.md", "", triggers=(Trigger("keywords", ("coffee",)),)),
     ]
     found = Watchers(topics, Senses(compile_regex)).matches(WatchedMessage("a cup of tea"), LIMIT).matches
     assert {name: [one.place for one in ones] for name, ones in found.items()} == {"one": [0, 1], "two": [0, 0]}
@@ -118,14 +99,8 @@ def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
     assert [one.kind for one in found["one"]] == ["keywords", "pattern"]
 
 
-def test_the_end_of_a_very_long_message_is_heard_and_found_where_it_stands() -> None:
-    text = "x " * LONGEST_READ + "the inbox"
-    assert fired(Pattern(match="inbox"), text) == ["inbox"]
-    assert fired(Keywords(words=("inbox",)), text) == ["inbox"]
-
-
 def test_a_catastrophic_pattern_is_cut_off_named_and_then_left_alone() -> None:
-    made = watchers(Pattern(match=r"^(a|a)*$", line=7), Keywords(words=("tea",)))
+    made = watchers(Trigger("pattern", (r"^(a|a)*$",), line=7), Trigger("keywords", ("tea",)))
     evil = WatchedMessage("a" * 60 + "! tea")
     for attempt in range(PATIENCE):
         began = perf_counter()
@@ -146,7 +121,7 @@ class Ticking:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def compile_regex(self, pattern: Pattern) -> Search:
+    def compile_regex(self, pattern: Trigger) -> Search:
         search = compile_regex(pattern)
         self.now += 5
 
@@ -174,7 +149,9 @@ def topic(name: str, *triggers: Trigger, priority: Priority = "medium") -> Topic
 
 def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
     time = Ticking()
-    made = time.watchers(topic("t", Language(languages=("de",)), Pattern(match="to"), Pattern(match="and")))
+    made = time.watchers(
+        topic("t", Trigger("language", ("de",)), Trigger("pattern", ("to",)), Trigger("pattern", ("and",)))
+    )
     found = made.matches(WatchedMessage("to and fro, to and fro"), time.limits(2))
     assert [one.said for one in found.matches["t"]] == ["to", "and"]
     assert found.troubles == ()
@@ -182,7 +159,7 @@ def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
 
 def test_a_skipped_pattern_is_named_and_tried_first_with_the_next_message() -> None:
     time = Ticking()
-    made = time.watchers(topic("a", Pattern(match=r"\w+")), topic("b", Pattern(match=r"\d+", line=3)))
+    made = time.watchers(topic("a", Trigger("pattern", (r"\w+",))), topic("b", Trigger("pattern", (r"\d+",), line=3)))
     first = made.matches(WatchedMessage("7"), time.limits(1))
     (trouble,) = first.troubles
     assert (list(first.matches), trouble.topic, trouble.line, first.skipped) == (["a"], "b", 3, True)
@@ -193,7 +170,7 @@ def test_a_skipped_pattern_is_named_and_tried_first_with_the_next_message() -> N
 
 def test_a_retry_tries_only_the_skipped_patterns_with_the_whole_limit() -> None:
     time = Ticking()
-    made = time.watchers(*(topic(name, Pattern(match=r"\w+")) for name in "abc"))
+    made = time.watchers(*(topic(name, Trigger("pattern", (r"\w+",))) for name in "abc"))
     first = made.matches(WatchedMessage("7"), time.limits(2))
     assert list(first.matches) == ["a", "b"]
     second = made.retry(WatchedMessage("7"), time.limits(2), first)
@@ -202,19 +179,21 @@ def test_a_retry_tries_only_the_skipped_patterns_with_the_whole_limit() -> None:
 
 def test_patterns_of_critical_topics_are_tried_first() -> None:
     time = Ticking()
-    made = time.watchers(topic("a", Pattern(match=r"\w+")), topic("z", Pattern(match=r"\w+"), priority="critical"))
+    made = time.watchers(
+        topic("a", Trigger("pattern", (r"\w+",))), topic("z", Trigger("pattern", (r"\w+",)), priority="critical")
+    )
     assert list(made.matches(WatchedMessage("7"), time.limits(1)).matches) == ["z"]
 
 
 def test_what_cannot_match_is_not_even_compiled() -> None:
     asked: list[str] = []
 
-    def counting(pattern: Pattern) -> Search:
-        asked.append(pattern.match)
+    def counting(pattern: Trigger) -> Search:
+        asked.extend(pattern.match)
         search: Callable[[str, float], tuple[int, int] | None] = compile_regex(pattern)
         return search
 
-    triggers = tuple(Pattern(match=rf"\bword{number:03}\b") for number in range(100))
+    triggers = tuple(Trigger("pattern", (rf"\bword{number:03}\b",)) for number in range(100))
     made = Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(counting))
     made.matches(WatchedMessage("say word007 and WORD042"), LIMIT)
     assert sorted(asked) == [r"\bword007\b", r"\bword042\b"]

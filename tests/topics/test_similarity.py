@@ -12,19 +12,18 @@ from mcp_server.topics.similarity import (
     TAIL,
     Likeness,
     Profile,
-    TfIdf,
     Weights,
     compared_part,
     grams,
-    of_grams,
-    of_words,
+    jaccard,
     profile,
     reduced,
     stems,
+    tfidf,
     trigger_words,
     unlike,
 )
-from mcp_server.topics.topic import Keywords, Mention, Pattern, Topic
+from mcp_server.topics.topic import Topic, Trigger
 
 TRAVEL = Topic(
     "travel",
@@ -44,23 +43,30 @@ def plain(word: str) -> str:
 
 PROFILES = [profile(one, plain) for one in TOPICS]
 WEIGHTS = Weights(PROFILES)
-TFIDF = TfIdf(PROFILES, WEIGHTS)
 
 
-def tfidf(message: str) -> dict[str, Likeness]:
-    return TFIDF.likenesses(WEIGHTS.vector(stems(message, plain)), ["travel", "backup"])
+def alike(message: str, topic: Profile) -> Likeness:
+    return tfidf(WEIGHTS.vector(stems(message, plain)), WEIGHTS.vector(topic.stems))
+
+
+def by_words(message: str, topic: Profile) -> Likeness:
+    return jaccard(set(stems(message, plain)), map(set, topic.pieces), "jaccard")
+
+
+def by_grams(message: str, topic: Profile) -> Likeness:
+    return jaccard(set(grams(message)), [set(grams(line)) for line in topic.text.split("\n")], "ngrams")
 
 
 def score(message: str, topic: Profile = PROFILES[0]) -> float:
     vector = WEIGHTS.vector(stems(message, plain))
-    return reduced(tfidf(message).get(topic.topic, NONE), unlike(topic, vector)).score
+    return reduced(alike(message, topic), unlike(topic, vector)).score
 
 
 def test_a_message_is_most_like_the_topic_that_it_is_about() -> None:
     assert score("Two flights and a hotel") > 0.3
     assert score("Restore the disk", PROFILES[1]) > 0.3
-    assert tfidf("Which disks do we copy tonight?").keys() == {"backup"}
-    assert tfidf("ok, thanks") == {}
+    assert [score("Which disks do we copy tonight?", one) > 0 for one in PROFILES] == [False, True]
+    assert alike("ok, thanks", PROFILES[0]) == NONE
 
 
 def test_words_that_no_topic_says_count_against_likeness() -> None:
@@ -86,12 +92,12 @@ def test_triggers_lend_a_profile_the_words_they_are_made_of() -> None:
         "topics/mail.md",
         "",
         triggers=(
-            Pattern(match=r"\b(in-?box|e-?mails?)\b"),
-            Pattern(match="print ", scope="output"),
-            Keywords(words=("unread", "newsletter")),
-            Keywords(words=("hidden",), scope="output"),
-            Mention(names=("Ada",)),
-            Mention(names=("Bob",), scope="output"),
+            Trigger("pattern", (r"\b(in-?box|e-?mails?)\b",)),
+            Trigger("pattern", ("print ",), scope="output"),
+            Trigger("keywords", ("unread", "newsletter")),
+            Trigger("keywords", ("hidden",), scope="output"),
+            Trigger("mention", ("Ada",)),
+            Trigger("mention", ("Bob",), scope="output"),
         ),
     )
     assert trigger_words(topic).split() == ["inbox", "emails", "unread", "newsletter", "Ada"]
@@ -107,28 +113,26 @@ def test_of_a_very_long_message_beginning_and_end_are_compared() -> None:
 
 def test_jaccard_is_the_share_of_words_in_common_with_the_best_piece() -> None:
     topic = Topic("soup", "topics/soup.md", "- boil water\n- carrots, onions, salt, pepper, garlic\n")
-    found = of_words([profile(topic, plain)]).likenesses(stems("boil the water quickly", plain))
-    assert found["soup"].score == pytest.approx(2 / 3)
-    assert of_words([profile(topic, plain)]).likenesses(["nothing"]) == {}
+    assert by_words("boil the water quickly", profile(topic, plain)).score == pytest.approx(2 / 3)
+    assert by_words("nothing", profile(topic, plain)) == NONE
 
 
 def test_grams_forgive_spelling_where_words_do_not() -> None:
     topic = Topic("deployment", "topics/deployment.md", "- deployment to production\n- something else entirely\n")
     one = profile(topic, plain)
     misspelt = "depolyment to prodction"
-    assert "deployment" not in of_words([one]).likenesses(stems(misspelt, plain))
-    assert of_grams([one]).likenesses(grams(misspelt))["deployment"].score > 0.2
-    assert of_grams([one]).likenesses(grams("deployment to production"))["deployment"].score == 1.0
-    assert of_grams([one]).likenesses(grams("qqqq wwww")) == {}
+    assert by_words(misspelt, one) == NONE
+    assert by_grams(misspelt, one).score > 0.2
+    assert by_grams("deployment to production", one).score == 1.0
+    assert by_grams("qqqq wwww", one) == NONE
 
 
 @given(st.text(max_size=300))
 def test_no_text_leaves_the_range_or_raises(message: str) -> None:
     said = stems(message, plain)
-    for found in (tfidf(message), of_words(PROFILES).likenesses(said), of_grams(PROFILES).likenesses(grams(message))):
-        for one in found.values():
-            assert 0 < one.score <= 1
     for one_profile in PROFILES:
+        for method in (alike, by_words, by_grams):
+            assert 0 <= method(message, one_profile).score <= 1
         assert 0 <= unlike(one_profile, WEIGHTS.vector(said)) <= 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from mcp_server.errors import Invalid
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.topics import TopicFiles, named
-from mcp_server.topics.topic import Cron, Pattern, Webhook
+from mcp_server.topics.topic import Trigger
 from mcp_server.topics.topic_file import describe_triggers, parse_topic
 from tests.topics.playbooks import EMAIL
 
@@ -25,8 +25,8 @@ def test_the_topic_of_the_seed_is_read_with_all_its_fields() -> None:
     assert warnings == ()
     assert (topic.name, topic.path, topic.first_line) == ("email-triage", "topics/email-triage.md", 18)
     assert topic.triggers == (
-        Webhook(source="email", event="new_message", line=4),
-        Pattern(match="email|inbox|mail", line=7),
+        Trigger("webhook", ("email",), event="new_message", line=4),
+        Trigger("pattern", ("email|inbox|mail",), line=7),
     )
     assert topic.subscriptions == ("knowledge/procedures/email-workflow.md", "knowledge/people/_index.md")
     assert (topic.activation, topic.priority, topic.max_context_kb) == ("gated", "high", 4)
@@ -72,14 +72,14 @@ def test_keys_of_the_topic_may_stand_inside_the_list(front: str) -> None:
 @pytest.mark.parametrize(
     ("trigger", "made"),
     [
-        ("{type: pattern, match: /a b/}", Pattern(match="a b", flags="", line=3)),
-        ("{type: pattern, match: /a b/mi}", Pattern(match="a b", flags="im", line=3)),
+        ("{type: pattern, match: /a b/}", Trigger("pattern", ("a b",), flags="", line=3)),
+        ("{type: pattern, match: /a b/mi}", Trigger("pattern", ("a b",), flags="im", line=3)),
         (
             "{type: pattern, match: print, scope: output, correction_hint: ' Use   Python 3 '}",
-            Pattern(match="print", scope="output", correction="Use Python 3", line=3),
+            Trigger("pattern", ("print",), scope="output", correction="Use Python 3", line=3),
         ),
-        ("{type: webhook, source: git, event: '*'}", Webhook(source="git", line=3)),
-        ("{type: cron, schedule: '0  8 * * *'}", Cron(schedule="0 8 * * *", line=3)),
+        ("{type: webhook, source: git, event: '*'}", Trigger("webhook", ("git",), line=3)),
+        ("{type: cron, schedule: '0  8 * * *'}", Trigger("cron", ("0 8 * * *",), line=3)),
     ],
 )
 def test_triggers_as_they_are_meant(trigger: str, made: object) -> None:

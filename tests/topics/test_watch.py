@@ -37,6 +37,12 @@ async def test_a_topic_leaves_three_exchanges_after_it_last_fired(memory: Memory
     assert (await list_topics(memory, "s")).topics[0].state == "waiting"
 
 
+async def test_the_end_of_a_very_long_message_is_read(memory: Memory) -> None:
+    write(memory, "topics/tea.md", TEA)
+    await say(memory, "x " * watch.LONGEST_WATCHED + "some tea")
+    assert await active(memory) == {"tea": "pattern “tea”"}
+
+
 async def test_a_new_or_changed_file_counts_with_the_next_message(memory: Memory) -> None:
     await say(memory, "some tea")
     write(memory, "topics/tea.md", TEA)
@@ -106,7 +112,7 @@ async def test_what_the_user_switches_stays_as_it_is(memory: Memory) -> None:
     await switch(memory, "tea", "s", on=False)
     await say(memory, "tea, tea, tea")
     assert await active(memory) == {}
-    assert (await list_topics(memory, "s")).as_dict()["topics"][-1]["state"] in ("off", "waiting")
+    assert (await list_topics(memory, "s")).topics[-1].state in ("off", "waiting")
     assert "**active**" not in (await list_topics(memory, "s")).markdown
     with pytest.raises(NotFound, match=r"no topic 'tee'; did you mean 'tea'\? \(topics list\)"):
         await switch(memory, "tee", "s", on=True)

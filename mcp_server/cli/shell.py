@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,7 +17,6 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from mcp_server.memory import Memory
     from mcp_server.model import Caller
@@ -59,7 +57,7 @@ def with_memory(
             for note in memory.startup_notes:
                 click.echo(f"context-manager: {note}", err=True)
             if fresh:
-                with working("Reading what has changed …"):
+                with progress("Reading what has changed"):
                     await catch_up(memory)
             return await act(memory)
 
@@ -125,38 +123,76 @@ def limit_option(default: int, about: str, most: int | None = None) -> Callable[
     return click.option("--limit", type=click.IntRange(1, most), default=default, show_default=True, help=about)
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
+def _keep_json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[__name__] = value
 
 
-def print_result(value: object, text: str, as_json: bool) -> None:
-    """Prints `value` as JSON if that was asked for, otherwise `text`."""
-    if as_json:
+JSON = click.Option(["--json"], is_flag=True, expose_value=False, callback=_keep_json, help="Print JSON for a program.")
+
+
+class Command(click.Command):
+    """A command with the option `--json`, which the functions below look up."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.append(JSON)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def command(name: str, *shown: str, more: str = "") -> Callable[[Callable[..., Any]], Command]:
+    """Returns a decorator for a command with `--json`. Its help ends with the examples `shown`, and with `more`."""
+    return click.command(name, cls=Command, epilog=examples(*shown) + more if shown else None)
+
+
+def group(name: str, *shown: str, **settings: Any) -> Callable[[Callable[..., Any]], Group]:
+    """Returns a decorator for a group of commands with `--json`. Its help ends with the examples `shown`."""
+    return click.group(name, cls=Group, epilog=examples(*shown), **settings)
+
+
+def as_json() -> bool:
+    """Returns whether the command was called with `--json`."""
+    return bool(click.get_current_context().meta.get(__name__))
+
+
+def printed_as_json(value: object) -> bool:
+    """Prints `value` as JSON if that was asked for, and returns whether it was."""
+    if as_json():
         print_json(value)
-    else:
+    return as_json()
+
+
+def print_result(value: object, text: str) -> None:
+    """Prints `value` as JSON if that was asked for, otherwise `text`."""
+    if not printed_as_json(value):
         print_text(text)
 
 
 def print_list(
-    found: Sequence[T],
-    as_json: bool,
-    empty: str,
-    columns: Sequence[str],
-    row: Callable[[T], Sequence[object]],
-    **table: Any,
+    found: Sequence[T], empty: str, columns: Sequence[str], row: Callable[[T], Sequence[object]], **table: Any
 ) -> None:
     """Prints a list: as JSON, as the sentence `empty` if it has no entry, or as a table with a row for each entry."""
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo(empty)
-    else:
+    if printed_as_json(found):
+        return
+    if found:
         print_table(columns, [row(one) for one in found], **table)
+    else:
+        click.echo(empty)
 
 
 def say_not_applied(command: str, options: str = "") -> None:
     """Prints how to carry out a change that was only shown. `options` come after `--apply`."""
-    click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply{options}")
+    hint(f"Nothing was changed yet; do it with: context-manager {command} --apply{options}")
+
+
+def hint(text: str) -> None:
+    """Prints a text for people, which `--json` leaves out."""
+    if not as_json():
+        print_text(text)
 
 
 def print_json(value: object) -> None:
@@ -199,6 +235,7 @@ def print_table(
     title: str = "",
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
+    to: Console | None = None,
 ) -> None:
     """Prints a table, or one paragraph per row if the terminal is too narrow.
 
@@ -209,16 +246,18 @@ def print_table(
 
     cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
     kept = [column in right or column in whole for column in columns]
-    to = console()
+    to = to or console()
+    if title:
+        to.print(Text(title, style="bold"))
     widths = (_least(column, [row[place] for row in cells], kept[place]) for place, column in enumerate(columns))
     if sum(widths) > to.width:
-        _print_records(columns, cells, title, to)
+        _print_records(columns, cells, to)
         return
     from rich import box
     from rich.table import Table
 
     headed = any(columns)
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=headed)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=headed)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if column in right else "left", no_wrap=kept[place], overflow="fold")
         if column in whole:
@@ -235,17 +274,25 @@ def _least(column: str, cells: Sequence[str], kept: bool) -> int:
     return (longest if kept else min(longest, max(len(column), readable))) + BETWEEN
 
 
-def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str, to: Console) -> None:
+def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], to: Console) -> None:
     """Prints each row as a paragraph: its first cell, and below it the others with the names of their columns."""
     from rich.padding import Padding
     from rich.text import Text
 
-    if title:
-        to.print(Text(title, style="italic"))
     for first, *others in cells:
         to.print(Text(first, style="bold"))
         named = (f"{name} {cell}".strip() for name, cell in zip(columns[1:], others, strict=True) if cell)
         to.print(Padding(Text(" · ".join(named)), (0, 0, 0, 2)))
+
+
+def print_facts(facts: Mapping[str, object], to: Console | None = None) -> None:
+    """Prints a line for each name and value, without the empty ones."""
+    from rich.text import Text
+
+    to = to or console()
+    for name, value in facts.items():
+        if value:
+            to.print(Text.assemble((f"{name:<9}", "dim"), visible(str(value))))
 
 
 def print_text(text: str) -> None:
@@ -270,25 +317,6 @@ PATIENCE = 1.0
 """Seconds that may pass in silence."""
 
 
-@contextmanager
-def working(label: str) -> Iterator[None]:
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    status = Console(stderr=True).status(label)
-    timer = threading.Timer(PATIENCE, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
-
-
 class ShowProgress(Protocol):
     """Shows how much of a work is done."""
 
@@ -297,28 +325,28 @@ class ShowProgress(Protocol):
 
 @contextmanager
 def progress(title: str) -> Iterator[ShowProgress]:
-    """Gives a function to call with the progress; a bar appears when the first second is over."""
-    bars: list[Progress] = []
-    began = time.monotonic()
-    visible = sys.stderr.isatty()
+    """Shows on a terminal that work is going on, after the first second. Gives a function that shows how far it is."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, label="", /: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=None)
+    timer = threading.Timer(PATIENCE, bar.start)
+    timer.daemon = True
+    timer.start()
 
     def update(done: float, total: float, label: str = "", /) -> None:
-        if not visible or (not bars and time.monotonic() - began < PATIENCE):
-            return
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        if not bars:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            bars.append(Progress(*columns, console=Console(stderr=True), transient=True))
-            bars[0].start()
-            bars[0].add_task(title, total=total)
         shown = escape(label if len(label) <= 40 else "…" + label[-39:])
-        bars[0].update(bars[0].task_ids[0], completed=done, total=total, description=f"{title} [dim]{shown}[/dim]")
+        bar.update(task, completed=done, total=total, description=f"{title} [dim]{shown}[/dim]")
 
     try:
         yield update
     finally:
-        for bar in bars:
-            bar.stop()
+        timer.cancel()
+        timer.join()
+        bar.stop()
