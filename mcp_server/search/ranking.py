@@ -110,7 +110,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     statements = _statements(passages, orders)
     rarity = Rarity(list(statements.values()))
     columns = {place: column for column, place in enumerate(orders)}
-    chance_of = _chances(list(statements.values()), rarity).tolist()
+    chance_of = replacement_chances(list(statements.values()), rarity).tolist()
 
     def newer_than(old: int) -> list[int]:
         if old not in orders or len(passages[old].text) > LONGEST:
@@ -148,7 +148,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     return tuple(ordered.values())
 
 
-def _chances(statements: Sequence[Statement], rarity: Rarity) -> NDArray[np.float64]:
+def replacement_chances(statements: Sequence[Statement], rarity: Rarity) -> NDArray[np.float64]:
     """Returns for each pair of statements without a known message (row: the older one, column: the newer one) what
     `replaces` returns if they are of different days and the newer one names nothing that is given up. Sums of floats
     depend on their order, so the last digits may differ. All pairs at once take a fifth of the time."""
