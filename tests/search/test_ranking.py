@@ -300,17 +300,13 @@ def test_a_question_stays_one_whatever_is_attached() -> None:
     assert not ends_with_question("")
 
 
-@given(
-    st.lists(
-        st.text(alphabet="kiln glaze 1240 °C 90 minutes, fires stoneware at. ", min_size=1), min_size=1, max_size=8
-    )
-)
-def test_the_chances_of_all_pairs_are_those_of_each_pair(texts: list[str]) -> None:
+KILN = ["kiln", "glaze", "1240", "°C", "90", "minutes", "stoneware", "1280", "fires", "cools", "shelf", "12", "%"]
+
+
+@given(st.lists(st.lists(st.sampled_from(KILN), min_size=1, max_size=6), min_size=1, max_size=8))
+def test_the_chances_of_all_pairs_are_those_of_each_pair(texts: list[list[str]]) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    said = [
-        Statement("fact", f"The kiln fires stoneware {text}", (start + timedelta(days=day), "", day))
-        for day, text in enumerate(texts)
-    ]
+    said = [Statement("fact", " ".join(text), (start + timedelta(days=day), "", day)) for day, text in enumerate(texts)]
     rarity = Rarity(said)
     found = replacement_chances(said, rarity)
     for row, old in enumerate(said):
