@@ -16,7 +16,7 @@ from tests.serving import ERAS, Mode, call, connected, opener, refused, resource
 
 pytestmark = pytest.mark.anyio
 
-SECRET = "The vault's code is 4711."
+SECRET = "The vault's code is quagga4711."
 
 
 YES = ElicitResult(action="accept", content={"delete": True})
@@ -37,9 +37,9 @@ async def test_a_dry_run_names_every_place_and_deletes_nothing(workspace: Path) 
     async with connected(workspace, profile="full") as client:
         await say(client, SECRET)
         await call(client, "remember", content=SECRET, project="global")
-        before = holding(workspace, "4711")
+        before = holding(workspace, "quagga4711")
         told = await call(client, "forget", text=SECRET)
-        assert holding(workspace, "4711") == before
+        assert holding(workspace, "quagga4711") == before
     assert "raw/conversations/" in told
     assert "knowledge/" in told
     assert "nothing is deleted yet" in told
@@ -49,7 +49,7 @@ async def test_nothing_is_deleted_where_nobody_can_be_asked(workspace: Path) -> 
     async with connected(workspace, profile="full") as client:
         await say(client, SECRET)
         assert "context-manager forget" in await refused(client, "forget", text=SECRET, dry_run=False)
-        assert holding(workspace, "4711")
+        assert holding(workspace, "quagga4711")
         assert "No copy was found" in await call(client, "forget", text="the boiler runs at two bar", dry_run=False)
 
 
@@ -79,10 +79,10 @@ async def test_only_the_users_yes_deletes(workspace: Path, mode: Mode, reply: El
         # The conversation goes on under its handle.
         assert await say(client, "And now the weather.", session=session) == session
     (question,) = asked
-    assert "4711" in question
+    assert "quagga4711" in question
     assert "raw/conversations/" in question
     assert "\u202e" not in question
-    assert bool(holding(workspace, "4711")) is not deleted
+    assert bool(holding(workspace, "quagga4711")) is not deleted
 
 
 @pytest.mark.parametrize("what", ["turn", "session", "path"])
@@ -105,7 +105,7 @@ async def test_the_question_says_in_words_what_goes(workspace: Path, what: str) 
     (question,) = asked
     told = {"turn": SECRET, "session": "Where shall we keep the key", "path": f"the file '{path}'"}[what]
     assert told.replace("'", "") in question.replace("'", "")
-    gone = {"turn": "4711", "session": "key of the boat", "path": "boat is number nine"}[what]
+    gone = {"turn": "quagga4711", "session": "key of the boat", "path": "boat is number nine"}[what]
     assert not holding(workspace, gone)
 
 
