@@ -196,10 +196,11 @@ cron              times by a cron expression, in the user's time zone
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A trigger of a topic. `match` has the values that it looks for; without any, any code, name or link fires it.
+    """A trigger of a topic.
 
-    `scope` are the messages in which it looks; `correction` is told to the agent whose answer fires it. `line` is its
-    line in the topic's file, 0 if it was not read from one.
+    `match` has the values that the trigger looks for; a trigger without values fires for any code, name or link.
+    `scope` says in which messages the trigger looks. `correction` is the text that an agent gets if its own answer
+    fires the trigger. `line` is the number of the trigger's line in the topic's file, 0 if it comes from no file.
     """
 
     kind: Kind

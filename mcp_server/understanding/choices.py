@@ -16,9 +16,9 @@ LONGEST_BEGINNING = 500
 
 _NUMBERS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "four": 4, "former": 1,
-    "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2, "dritte": 3,
+    "1st": 1, "2nd": 2, "3rd": 3, "4th": 4, "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2,
+    "dritte": 3,
 }  # fmt: skip
-_ORDINALS = {"1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
 _MIDDLE = ("middle", "mittlere", "srednje", "srednja")
 _LAST = ("last", "latter", "letzte", "letztere", "letzteres", "poslednje", "poslednja", "zadnje")
 _BEFORE_OPTION = frozenset(
@@ -56,9 +56,10 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
         names_option = before in _BEFORE_OPTION or (place == 0 and _is_option_alone(content, words, last))
         if _option(word) and names_option:
             return Choice(_chain(word, _rest_of_sentence(content, words, place), last))
-        if place and before not in _BEFORE_NUMBER and not (word in _ORDINALS and after in ("", "one", "option")):
+        stands_alone = word[0].isdigit() and after in ("", "one", "option")  # "yeah 2nd one", not "on the 2nd of May"
+        if place and before not in _BEFORE_NUMBER and not stands_alone:
             continue
-        if word in _NUMBERS or word in _ORDINALS:
+        if word in _NUMBERS:
             return Choice(_chain(word, _rest_of_sentence(content, words, place), last), by_order=True)
         if word in _MIDDLE and last % 2:
             return Choice((last // 2 + 1,), by_order=True)
@@ -114,7 +115,7 @@ def _option(word: str) -> int:
 
 
 def _number(word: str) -> int:
-    return _option(word) or _NUMBERS.get(word, 0) or _ORDINALS.get(word, 0)
+    return _option(word) or _NUMBERS.get(word, 0)
 
 
 def _form(word: str) -> str:

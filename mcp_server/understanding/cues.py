@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from sys import intern
 
 WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
@@ -52,13 +52,3 @@ def cues(text: str) -> list[str]:
     """Returns the names of the cue word groups that a text has words of."""
     lower = text.lower()
     return [name for name, pattern in _LOWER_CUES.items() if pattern.search(lower)]
-
-
-def word_lists(texts: Iterable[str]) -> list[list[str]]:
-    """Returns the `word_list` of each text."""
-    return [word_list(text) for text in texts]
-
-
-def cues_of_each(texts: Iterable[str]) -> list[list[str]]:
-    """Returns the `cues` of each text."""
-    return [cues(text) for text in texts]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold
 from mcp_server.understanding.choices import Choice, choice_of
-from mcp_server.understanding.cues import CUES, WORD, cues, cues_of_each, word_list, word_lists
+from mcp_server.understanding.cues import CUES, WORD, cues, word_list
 from mcp_server.understanding.sentences import Sentence, sentences
 
 Features = dict[str, float]
@@ -106,11 +106,7 @@ class Message:
 
     @cached_property
     def sentence_words(self) -> list[list[str]]:
-        return word_lists(self.sentence_texts)
-
-    @cached_property
-    def sentence_cues(self) -> list[list[str]]:
-        return cues_of_each(self.sentence_texts)
+        return [word_list(text) for text in self.sentence_texts]
 
     @cached_property
     def sentence_stems(self) -> list[frozenset[str]]:
@@ -286,7 +282,7 @@ def sentence_features(message: Message, place: int) -> Features:
         ("name", _NAMES.search(text) is not None),
         ("tools", message.has_tools),
     )
-    own = message.sentence_cues[place]
+    own = cues(message.sentence_texts[place])
     found.update((f"cue={name}", 1.0) for name in own)
     stems = message.sentence_stems[place]
     for side, other in (("p", message.previous), ("n", message.next)):

@@ -47,15 +47,15 @@ It is low for decisions and reports, which are judged once more: decisions as a 
 they may close."""
 
 LEAST_OPEN_OF_AGENT = 0.4
-"""The same for an open item that the agent states. It often only explains what has to be done in such a case: of ten
-with less, two were right, in conversations that the weights had not seen."""
+"""The least probability of an open item that the agent states. Below it the agent mostly explains what such a case
+demands: two of ten such lines were right (conversations that the weights had not seen)."""
 
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_ALONE = 0.4
-"""The same for sentences of the user that answer no proposal: of 14 with less, two were right, in conversations that
-the weights had not seen; of answered proposals four of ten."""
+"""The least probability of a decision that the user states without a proposal before it. Below it two of 14 such lines
+were right (conversations that the weights had not seen); of proposals that the user answered, four of ten."""
 
 TAKEN, LEFT_OPEN = 0.05, 0.2
 """An answer postpones a proposal if acceptance, amendment and directive together are less likely than `TAKEN`, and an
