@@ -178,8 +178,8 @@ def _choose(calls: list[tuple[Any, ...]], choose: Any, *given: Any) -> Any:
 
 def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -> list[Example]:
     """Returns the candidates of one call of `push_policy.choose`, without those that are out whatever they score."""
-    message, needed, lines, passages, gate, sent, out, _ = given
-    some = push_policy.candidates(message, needed, lines, passages, gate)
+    message, told, lines, passages, gate, sent, out, _ = given
+    some = push_policy.candidates(message, told, lines, passages, gate)
     reasons = push_policy.reasons_out(some, subject_words(message), sent, out)
 
     def is_good(hit: Hit) -> bool:

@@ -1,7 +1,7 @@
 """Fits the weights of the recognizer from labeled conversations and writes `mcp_server/data/recognizer.tsv.xz`.
 
     pip install -e '.[train]'
-    python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--out FILE]
+    python benchmarks/train_recognizer.py benchmarks/conversations/{train,talk}/*.json [--out FILE]
     python -m benchmarks understand FILES --weights FILE     # measures them, best on other conversations
 
 With `--settling` it also prints the weights of `mcp_server/understanding/settling.py`, which are copied by hand.
@@ -51,7 +51,7 @@ FOLDS = 5
 FOLLOWING = 2
 """Conversations of others that follow a conversation when the weights of closing are fitted."""
 
-LEAST_CONVERSATIONS = 2
+LEAST_CONVERSATIONS = 3
 """A feature is used if at least this many conversations contain it."""
 
 OUT = Path(__file__).parent.parent / "mcp_server" / "data" / "recognizer.tsv.xz"
@@ -351,10 +351,14 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
 
 
 def fit_prompts(some: Sequence[Conversation]) -> Logistic:
-    """Fits the model that tells prompts that need the memory from those that need nothing of it."""
-    asked = [one.label["prompts"] for one in some]
-    rows = [[message_features(Message("user", prompt["text"], False, None)) for prompt in part] for part in asked]
-    return fit(rows, {"memory": [[bool(prompt["needs"]) for prompt in part] for part in asked]}, STRENGTH_PROMPTS)
+    """Fits the model that tells prompts that need the memory, and those that need its open items, from others."""
+    asked = [(one.label["prompts"], {item["id"] for item in one.label["open_items"]}) for one in some]
+    rows = [[message_features(Message("user", prompt["text"], False, None)) for prompt in part] for part, _ in asked]
+    wanted = {
+        "memory": [[bool(prompt["needs"]) for prompt in part] for part, _ in asked],
+        "open_items": [[not items.isdisjoint(prompt["needs"]) for prompt in part] for part, items in asked],
+    }
+    return fit(rows, wanted, STRENGTH_PROMPTS)
 
 
 def main() -> None:

@@ -329,7 +329,7 @@ def with_files(memory: Memory, asked: Asked) -> CompileInputs:
     if found is None:
         return inputs
     worthwhile = push_policy.worthwhile(
-        inputs.message, memory.recognizer().needs_memory(inputs.message), found.hits, found.gate
+        inputs.message, memory.recognizer().needs(inputs.message), found.hits, found.gate
     )
     new = linked_hits(
         found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), lambda path: _passages(memory, path)

@@ -118,8 +118,8 @@ def judged(
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
-    needed = memory.recognizer().needs_memory(prompt)
-    return push_policy.choose(prompt, needed, lines, passages, found.gate, sent, out, allowance)
+    needs = memory.recognizer().needs(prompt)
+    return push_policy.choose(prompt, needs, lines, passages, found.gate, sent, out, allowance)
 
 
 def _text(memory: Memory, path: str) -> str:

@@ -61,6 +61,15 @@ class Logistic:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptNeeds:
+    """The probabilities, 0 to 1, that a prompt needs something of the memory, and that it needs open items ("what is
+    left before I leave?")."""
+
+    memory: float
+    open_items: float
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """The models of the recognizer, by what they judge."""
 
@@ -70,11 +79,11 @@ class Model:
     lines: Logistic
     prompts: Logistic
 
-    def needs_memory(self, prompt: str) -> float:
-        """Returns the probability that a prompt needs something of the memory, 0 to 1."""
+    def needs(self, prompt: str) -> PromptNeeds:
+        """Returns what a prompt probably needs, as its words tell."""
         said = prompt[:LONGEST_PROMPT]
         start = Message("user", said, language=languages_of([said])[0])
-        return self.prompts.probabilities(message_features(start))["memory"]
+        return PromptNeeds(**self.prompts.probabilities(message_features(start)))
 
 
 def dump(model: Model) -> str:

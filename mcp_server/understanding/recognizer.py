@@ -53,13 +53,9 @@ demands: two of ten such lines were right (conversations that the weights had no
 LEAST_LINE = 0.35
 """The least probability that the quoted sentences together state a decision."""
 
-LEAST_ALONE = 0.4
-"""The least probability of a decision that the user states without a proposal before it. Below it two of 14 such lines
-were right (conversations that the weights had not seen); of proposals that the user answered, four of ten."""
-
-TAKEN, LEFT_OPEN = 0.05, 0.2
-"""An answer postpones a proposal if acceptance, amendment and directive together are less likely than `TAKEN`, and an
-open item among its sentences at least as likely as `LEFT_OPEN`."""
+LEFT_OPEN, POSTPONES = 0.2, 0.4
+"""An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
+acceptance, amendment and directive together are less likely than this share of it: "I have to think about that"."""
 
 LEAST_PLAIN = 0.15
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
@@ -73,7 +69,7 @@ PROPOSES = 0.4
 AMENDS = 0.3
 """The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
 
-AGREES = 4
+AGREES = 8
 """An answer changes nothing if acceptance is at least this many times as likely as amendment and as refusal."""
 
 REFUSES = 0.5
@@ -472,15 +468,16 @@ def _items(
                     clean(max(line.group, key=lambda one: one.probability).text),
                 )
             )
-    return items
+    decided = {item.text: item.probability for item in items if item.kind == "decision"}
+    # One sentence stands on the page once: as a decision, unless it is likelier a rule or a fact.
+    return [
+        item for item in items if item.kind not in ("rule", "fact") or item.probability > decided.get(item.text, 0.0)
+    ]
 
 
 def _least_of_line(line: _Line, messages: Sequence[Message]) -> float:
-    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal, a higher
-    one if the user answers none."""
+    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
     first, last = messages[line.places[0]], messages[line.settled]
-    if first is last and first.role == "user":
-        return LEAST_ALONE
     says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.english[:CUE_HEAD])
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
@@ -496,7 +493,8 @@ def _postpones(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
     if answer.choice.options and messages[place - 1].has_options:
         return False
     takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
-    return takes < TAKEN and LEFT_OPEN <= _likeliest(of(place), "open") > _likeliest(of(place), "decision")
+    left_open = _likeliest(of(place), "open")
+    return left_open >= LEFT_OPEN and left_open > _likeliest(of(place), "decision") and takes < POSTPONES * left_open
 
 
 def _likeliest(judged: _Judged, kind: ItemKind) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from mcp_server.context.push_policy import LONGEST, choose, visible_line
 from mcp_server.context.window_text import asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.text.passages import own_text
+from mcp_server.understanding.model import PromptNeeds
 from tests.context.states import knowledge, passage
 
 SIGNAL = GateSignal(True, "all", 0.5, 0.445)
 PATH = "raw/conversations/2026/05/01/0900-ses_old-tea.md"
 PAGE = "knowledge/projects/tea/context.md"
-NEEDED = 0.8
+NEEDED = PromptNeeds(memory=0.8, open_items=0.1)
 PROMPT = "Which tea does Ana drink at the office?"
 
 
@@ -169,9 +171,20 @@ def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:
 
 
 def test_a_prompt_of_a_kind_that_needs_no_memory_makes_every_candidate_worth_less() -> None:
-    [usual] = choose(PROMPT, 0.8, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
-    [general] = choose(PROMPT, 0.1, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [usual] = choose(PROMPT, NEEDED, [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [general] = choose(PROMPT, replace(NEEDED, memory=0.1), [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
     assert general.worth < usual.worth
+
+
+def test_a_prompt_that_asks_what_is_open_makes_open_items_likely_and_no_other_lines() -> None:
+    def worth(open_items: float, section: str) -> float:
+        lines = [line("Send the lease to Petra.", 0.1, section=section, cosine=0.1)]
+        needs = PromptNeeds(memory=0.8, open_items=open_items)
+        [found] = choose("What is left before I leave?", needs, lines, [], SIGNAL, frozenset(), {}, 240)
+        return found.worth
+
+    assert worth(0.9, "Open items") > 5 * worth(0.2, "Open items")
+    assert worth(0.9, "Key Decisions") == worth(0.2, "Key Decisions")
 
 
 def test_headings_and_labels_do_not_count_as_what_was_sent() -> None:

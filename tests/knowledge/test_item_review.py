@@ -144,7 +144,7 @@ def test_a_long_conversation_is_shown_in_parts_with_its_items() -> None:
     assert [list(part.items) for part in parts] == [["i1"], [], ["i2"]]
 
 
-LABELED = Path(__file__).parents[2] / "benchmarks" / "conversations" / "held-out" / "p9.json"
+LABELED = Path(__file__).parents[2] / "benchmarks" / "conversations" / "train" / "p9.json"
 LAZY = ["{}", '{"drop": [], "add": []}', "Looks fine to me!", ""]
 CHATTY = [
     'Sure! Here is the list:\n```json\n{"drop": ["i1"]}\n```\nLet me know if I can help.',
@@ -167,15 +167,15 @@ def settles_by_older_items(window: Window) -> str:
 
 
 def drops_and_adds(window: Window) -> str:
-    """A good answer: it drops what is no decision, and adds decisions and a fact in the words of the messages."""
-    no_decisions = ("Permit pulled?", "Is the subfloor level?")
+    """A good answer: it drops what is no item, and adds decisions and a fact in the words of the messages."""
+    no_items = ("Budget for the whole thing?", "About $1,150", "The beam alone")
     quotes = (
         ("decision", 4, "We should do the wiring first, before any plaster."),
         ("decision", 14, "Pipes: PEX everywhere. Cheaper than copper and he can snake it."),
         ("fact", 2, "knob-and-tube wiring upstairs, galvanized pipes, damp in the northeast corner of the basement"),
     )
     said = {turn.number: turn.content for turn in window.turns}
-    drop = [name for name, one in window.items.items() if one.text.startswith(no_decisions)]
+    drop = [name for name, one in window.items.items() if one.text.startswith(no_items)]
     add = [{"kind": kind, "turn": turn, "quote": quote} for kind, turn, quote in quotes if quote in said.get(turn, "")]
     return json.dumps({"drop": drop, "add": add})
 
@@ -209,7 +209,7 @@ def test_recall_and_precision_are_never_below_those_without_an_llm(
 
     (recall, precision), (recall_now, precision_now) = map(recall_and_precision, (before, after))
     if is_good:
-        assert recall_now > recall
+        assert recall_now >= recall
         assert precision_now > precision
     else:
         assert (recall_now, precision_now) == (recall, precision)

@@ -228,7 +228,7 @@ async def test_reading_more_conversations_than_a_batch_again_changes_no_byte(
 ) -> None:
     monkeypatch.setattr("mcp_server.knowledge.extract.BATCH", 2)
     for name in ("h2", "r9", "u9"):
-        for one in load(Path(__file__).parents[2] / f"benchmarks/conversations/held-out/{name}.json"):
+        for one in load(Path(__file__).parents[2] / f"benchmarks/conversations/train/{name}.json"):
             for place, turns in enumerate(one.sessions):
                 session = f"{name}-{place}"
                 said = tuple(ImportedTurn(t.role, t.content, t.at, f"{session}:{t.number}") for t in turns)

@@ -206,7 +206,13 @@ def test_a_lesson_holds_no_decisions() -> None:
 )
 def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_the_memory: str, general: str) -> None:
     model = recognizer()
-    assert model.needs_memory(asks_the_memory) > 0.5 > model.needs_memory(general)
+    assert model.needs(asks_the_memory).memory > 0.5 > model.needs(general).memory
+
+
+@pytest.mark.parametrize("asks", ["what's still on my list?", "who do I still have to call before Friday?"])
+def test_a_prompt_asks_for_open_items(asks: str) -> None:
+    model = recognizer()
+    assert model.needs(asks).open_items > 0.5 > model.needs("where does the staging database run?").open_items
 
 
 def test_an_answer_that_changes_a_part_is_told_with_every_part_of_the_proposal() -> None:
