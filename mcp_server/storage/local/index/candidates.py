@@ -36,7 +36,8 @@ from mcp_server.storage.index.scoring import (
 from mcp_server.storage.local.index.generations import Opened
 from mcp_server.storage.local.index.query_plan import fetch_by_words, in_scope, plan_query, scope_of
 from mcp_server.storage.local.index.vectors import nearest, state
-from mcp_server.storage.local.index.writer import UNFINISHED, storable
+from mcp_server.storage.local.index.writer import UNFINISHED
+from mcp_server.storage.state import storable
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.entries import Source
 from mcp_server.text.passages import indexed_text

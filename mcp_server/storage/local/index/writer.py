@@ -31,6 +31,7 @@ from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
+from mcp_server.storage.state import storable
 from mcp_server.text.entries import sources_of
 
 if TYPE_CHECKING:
@@ -346,11 +347,6 @@ class _Names(dict[str, int]):
         (number,) = self._connection.execute("SELECT id FROM names WHERE name = ?", (stored,)).fetchone()
         self[name] = int(number)
         return int(number)
-
-
-def storable(text: str) -> str:
-    """Returns the text without lone surrogates, which SQLite refuses."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _marks(count: int) -> str:
