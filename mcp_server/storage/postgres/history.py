@@ -70,20 +70,15 @@ class TeamHistory:
 
     def show(self, path: str, at: str) -> str:
         """Returns a file's text as of a version (`v12`) or a moment. Raises NotFound."""
-        found = [one for one in self._files.versions_of(path) if one.size is not None]
-        named, when = _VERSION.fullmatch(at), None
-        if named is not None:
-            found = [one for one in found if one.version == int(named[1])]
-        else:
-            when = moment(at, self._now())
-            if when is None:
-                raise NotFound(f"{at!r} is neither a version such as v12 nor a moment such as 2026-01-31")
-            every = [one for one in self._files.versions_of(path) if one.at <= when]
-            found = every[:1] if every and every[0].size is not None else []
-        if not found:
+        named = _VERSION.fullmatch(at)
+        until = int(named[1]) if named else moment(at, self._now())
+        if until is None:
+            raise NotFound(f"{at!r} is neither a version such as v12 nor a moment such as 2026-01-31")
+        found = self._files.last_version(path, until)
+        if found is None or (named and found != until):
             kept = "" if has_history(path) else "; earlier versions of conversations and of `.local/` are not kept"
             raise NotFound(f"{path} has no version {at!r}{kept}")
-        return self._files.content_of(path, found[0].version).decode("utf-8", "replace")
+        return self._files.content_of(path, found).decode("utf-8", "replace")
 
     def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Does nothing: each write has stored its version."""
