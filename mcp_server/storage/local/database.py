@@ -38,17 +38,6 @@ Create = Callable[[sqlite3.Connection], None]
 BUSY_SECONDS = 30.0
 """Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
 
-_CODES = {
-    "is locked": 5,
-    "not a database": 26,
-    "malformed": 11,
-    "disk is full": 13,
-    "readonly database": 8,
-    "unable to open": 14,
-    "disk I/O error": 10,
-}
-"""Stable messages of SQLite, for drivers without codes, and their primary result codes (sqlite.org/rescode.html)."""
-
 
 class DatabaseBroken(Unavailable):
     """The file is not a database, or is damaged. The caller moves it aside and rebuilds its content."""
@@ -214,11 +203,9 @@ def _connect(
         time.sleep(0.02)
 
 
-def _primary_code(error: BaseException) -> int | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    if isinstance(code, int):
-        return code & 0xFF  # an extended code has the primary one in its low byte
-    return next((primary for words, primary in _CODES.items() if words in str(error)), None)
+def _primary_code(error: BaseException) -> int:
+    """Returns SQLite's primary result code (sqlite.org/rescode.html), the low byte of an extended one; 0 if none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
