@@ -34,7 +34,7 @@ class History(Protocol):
     Only git has the parts that these attributes name. On PostgreSQL, reading one of them raises Unavailable.
     """
 
-    clock: Callable[[], datetime] | None
+    clock: Callable[[], datetime]
     past: Past
     tags: Tags
     merging: Merger

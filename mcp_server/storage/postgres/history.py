@@ -39,10 +39,9 @@ class TeamHistory:
     """The versions of one workspace's documents. A version is named by its file and number: `v12`."""
 
     def __init__(self, database: Database, files: TeamFiles, clock: Callable[[], datetime]) -> None:
-        self.clock: Callable[[], datetime] | None = clock
+        self.clock = clock
         self._database = database
         self._files = files
-        self._now = clock
         self._known: dict[str, tuple[str, int]] = {}  # the file and number of each blob that `versions` named
 
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
@@ -71,7 +70,7 @@ class TeamHistory:
     def show(self, path: str, at: str) -> str:
         """Returns a file's text as of a version (`v12`) or a moment. Raises NotFound."""
         named = _VERSION.fullmatch(at)
-        until = int(named[1]) if named else moment(at, self._now())
+        until = int(named[1]) if named else moment(at, self.clock())
         if until is None:
             raise NotFound(f"{at!r} is neither a version such as v12 nor a moment such as 2026-01-31")
         found = self._files.last_version(path, until)

@@ -178,6 +178,11 @@ class Generations:
             held.release()
         return None
 
+    def is_live(self, opened: Opened) -> bool:
+        """Returns whether an open generation is still the live one, and its file the same."""
+        generation = opened.generation
+        return generation.number == self.current() and durable.inode_of(generation.path) == opened.inode
+
     def serves(self) -> bool:
         """Returns whether the live file begins like a database and was not reported as damaged."""
         number = self.current()

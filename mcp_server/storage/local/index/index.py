@@ -247,10 +247,10 @@ class Index(Maintenance):
                 await opened.close()
 
     async def _opened(self) -> Opened | None:
-        if self._open is not None and self._is_live(self._open):
+        if self._open is not None and self._generations.is_live(self._open):
             return self._open
         async with self._opening:
-            if self._open is not None and self._is_live(self._open):
+            if self._open is not None and self._generations.is_live(self._open):
                 return self._open
             await self._retire()
             generation = self._generations.take_current()

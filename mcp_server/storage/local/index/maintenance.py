@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.vectors import Embedding
-from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.candidates import counts, without_vector
 from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
@@ -59,7 +58,7 @@ class Maintenance:
     @property
     def needs_care(self) -> bool:
         """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
-        replaced = self._writing is not None and not self._is_live(self._writing)
+        replaced = self._writing is not None and not self._generations.is_live(self._writing)
         return self._health.broken is not None or not self._generations.serves() or replaced
 
     async def refresh(self, progress: Progress | None = None) -> int:
@@ -243,7 +242,7 @@ class Maintenance:
 
     async def _writer(self) -> Opened | None:
         """Returns the live generation, open for writing; None if there is none that can be written."""
-        if self._writing is not None and not self._is_live(self._writing):
+        if self._writing is not None and not self._generations.is_live(self._writing):
             await self._close_writer()
         if self._health.broken or not self._generations.serves():
             await self._close_writer()
@@ -270,10 +269,6 @@ class Maintenance:
             self._health.broken = str(error)
             return
         raise error
-
-    def _is_live(self, opened: Opened) -> bool:
-        generation = opened.generation
-        return generation.number == self._generations.current() and inode_of(generation.path) == opened.inode
 
     def _walk(self) -> Iterator[FileStat]:
         return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))
