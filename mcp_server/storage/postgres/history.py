@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from mcp_server.errors import NotFound, Unavailable
-from mcp_server.history.commit_rules import FileChange
 from mcp_server.storage.history_values import Committed, Version, object_id
 from mcp_server.storage.ports import Trees
 from mcp_server.storage.postgres.database import Database
@@ -87,7 +86,7 @@ class TeamHistory:
         """Does nothing: each write has stored its version."""
         return None
 
-    # There is no git repository: no commits, and none that are missing.
+    # There is no git repository. Callers that work without one ask these first.
 
     def available(self) -> bool:
         return False
@@ -95,35 +94,12 @@ class TeamHistory:
     def version(self) -> str | None:
         return None
 
-    def head(self) -> str | None:
-        return None
-
-    def branch(self) -> str | None:
-        return None
-
     def trees(self) -> Trees | None:
         return None
 
-    def is_shallow(self) -> bool:
-        return False
-
-    def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
-        return []
-
-    def differing(self, prefixes: Sequence[str]) -> list[str]:
-        return []
-
-    def changes(self, prefixes: Sequence[str]) -> list[FileChange]:
-        return []
-
-    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        return {}
-
-    def unmerged(self) -> tuple[str, list[str]]:
-        return "", []
-
     past = tags = merging = remote = worktrees = hooks = health = _NotOffered()
     init = check_free = committed_texts = commit_at = tree_now = in_folder = _NotOffered()
+    head = branch = is_shallow = uncommitted = differing = changes = ignored = unmerged = _NotOffered()
 
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Brings the repository `folder/WORKSPACE.git` up to date, mirrors it to `remote`, and returns its last commit.
