@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from anyio import CancelScope, Lock, sleep
+
 from mcp_server.errors import Unavailable
 from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.locks import Held, Locks
@@ -73,7 +75,6 @@ class Database:
         here or stays locked.
         """
         import aiosqlite
-        from anyio import CancelScope
 
         chosen = using or driver()
 
@@ -120,8 +121,6 @@ class Database:
 
     async def close(self) -> None:
         """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
-        from anyio import CancelScope
-
         if self._open:
             self._open = False
             with CancelScope(shield=True):  # the thread needs the running event loop
@@ -240,7 +239,7 @@ class StateFile(Database):
         self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
         self.replaced = 0
         """How often the file was replaced while it was open."""
-        self._reopening: object = None  # an anyio.Lock, made on first use, because importing anyio takes time
+        self._reopening = Lock()
         self.moved_aside = moved_aside
         """The new path of the damaged file, if there was one."""
 
@@ -274,11 +273,7 @@ class StateFile(Database):
             ) from error
 
     async def _reopen(self, used: aiosqlite.Connection) -> None:
-        import anyio
-
-        self._reopening = lock = self._reopening or anyio.Lock()
-        assert isinstance(lock, anyio.Lock)
-        async with lock:
+        async with self._reopening:
             if self._connection is not used:  # another task was first
                 return
             self._locks.check_there()
@@ -286,7 +281,7 @@ class StateFile(Database):
             self._connection, self._raw, self._inode = database._connection, database._raw, inode_of(self.path)
             self.replaced += 1
             self.moved_aside = aside or self.moved_aside
-            with contextlib.suppress(driver().error), anyio.CancelScope(shield=True):
+            with contextlib.suppress(driver().error), CancelScope(shield=True):
                 await used.close()
 
 
@@ -307,8 +302,6 @@ async def _opened(path: Path, locks: Locks, create: Create) -> tuple[Database, P
 
 async def _alone(locks: Locks) -> Held:
     """Waits for a lock of its own, because the caller may hold any of the three in `Locks`."""
-    from anyio import sleep
-
     while True:
         held = locks.try_exclusive("state")
         if held is not None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
+from anyio.to_thread import run_sync
 from psycopg import pq
 from psycopg.sql import SQL, Identifier
 from psycopg_pool import PoolTimeout
@@ -127,8 +128,6 @@ class Database:
 
     async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
         """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""
-        from anyio.to_thread import run_sync
-
         return await run_sync(self.run, fn)
 
     read = write = call

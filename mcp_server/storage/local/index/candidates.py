@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,8 +44,6 @@ from mcp_server.text.entries import Source
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -70,8 +69,6 @@ class Search:
 
 async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
     """Returns `then(plan, vector, candidates)`."""
-    from concurrent.futures import Future
-
     near: Future[Near] = Future()
 
     async def look_near() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from anyio import CancelScope, Lock, to_thread
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
@@ -19,8 +20,6 @@ from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:
-    import anyio
-
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.locks import Locks
     from mcp_server.storage.values import FileStat
@@ -45,15 +44,10 @@ class Maintenance:
         self._embedding = embedding
         self._health = Health()
         self._writing: Opened | None = None
+        self._turn = Lock()
         self._long: Indexer | None = None  # at work, and letting others in between
         self._postponed: set[str] = set()
         """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
-
-    @cached_property
-    def _turn(self) -> anyio.Lock:
-        import anyio
-
-        return anyio.Lock()
 
     @property
     def needs_care(self) -> bool:
@@ -66,7 +60,6 @@ class Maintenance:
 
         Only for the process with the maintainer's lock, as `apply` and `apply_small`.
         """
-        from anyio import to_thread
 
         async def work(writing: Opened) -> int:
             known = await writing.words.database.read(known_files)
@@ -128,8 +121,6 @@ class Maintenance:
 
         Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
         """
-        from anyio import CancelScope, to_thread
-
         paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
         generation = await to_thread.run_sync(self._generations.begin)
         self._health.building = (0, len(paths))
@@ -198,8 +189,6 @@ class Maintenance:
 
     async def _let_others(self, writing: Opened) -> None:
         """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
-        from anyio import CancelScope
-
         if self._turn.statistics().tasks_waiting:
             self._turn.release()
             with CancelScope(shield=True):  # the caller releases it
@@ -209,8 +198,6 @@ class Maintenance:
 
     async def _named(self, writing: Opened, paths: Iterable[str]) -> list[str]:
         """Returns the indexable files at or below these paths, on disk or in the index."""
-        from anyio import to_thread
-
         held = await writing.words.database.read(lambda connection: known_paths(connection, paths))
         there = await to_thread.run_sync(self._below, paths)
         return sorted({path for path in (*held, *there) if is_indexed(path)})
@@ -226,8 +213,6 @@ class Maintenance:
 
     async def _embed_missing(self, writing: Opened) -> None:
         """Embeds the passages that were indexed without an embedder."""
-        from anyio import to_thread
-
         to = writing.words
         while self._embedding.embedder is not None:
             waiting = await to.database.read(lambda connection: without_vector(connection, 1_000))
