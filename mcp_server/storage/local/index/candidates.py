@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.concurrency import both
 from mcp_server.model import Exchange
-from mcp_server.search.ranking import matching_best
 from mcp_server.storage.index.file_reader import Row, Signals
 from mcp_server.storage.index.scoring import (
     EXCHANGE_PARTS,
@@ -30,6 +29,7 @@ from mcp_server.storage.index.scoring import (
     QueryPlan,
     Scope,
     attach_lines,
+    best_rows,
     exchanges_of,
     passage_of,
     score,
@@ -129,13 +129,11 @@ def neighbors_of_best(
     An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
     question are no candidates (`benchmarks retrieval`).
     """
-    ids = {id(one.candidate): one.source or one.row_id for one in found}
-    best = [ids[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], best_units)]
     rows = connection.execute(
         "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
         "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
         "WHERE n.mark <> b.mark AND n.session = b.session AND n.part < ?",
-        (json.dumps(best), FILLING_PARTS),
+        (json.dumps(best_rows(plan, found, best_units)), FILLING_PARTS),
     )
     known = {one.row_id for one in found}
     return in_scope(connection, [row[0] for row in rows if row[0] not in known], scope)

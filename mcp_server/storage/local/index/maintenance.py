@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from anyio import CancelScope, Lock, to_thread
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.vectors import Embedding
+from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.candidates import counts, without_vector
 from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
 from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
+from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
-from mcp_server.storage.values import FOLDERS, is_indexed
-
-if TYPE_CHECKING:
-    from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.locks import Locks
-    from mcp_server.storage.values import FileStat
-
+from mcp_server.storage.values import FOLDERS, FileStat, is_indexed
 
 T = TypeVar("T")
 
