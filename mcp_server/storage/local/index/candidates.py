@@ -5,8 +5,6 @@ Two connections work at once: one fetches by words (`query_plan`), the other by 
 hundred passages are then scored by every word and by the exact cosine, however they were found. The thread of the first
 connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
 thread to thread over the event loop takes milliseconds.
-
-BM25 is FTS5's formula (k1 = 1.2, b = 0.75), computed from the stems that are stored with a passage.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """The search index: a disposable copy of the files for fast searches.
 
-    found = await index.candidates(parse_query("when did we move?", now), Filters())
-    await index.refresh()         # only in the maintaining process: update it from the files
-    await index.rebuild()         # in any process: make a new generation while the old one serves
-
 If the index is missing or broken, `candidates` reads the files and says so, and `needs_care` tells the maintainer.
 """
 
