@@ -137,7 +137,7 @@ async def open_memory(
             files=files,
             transcripts=Transcripts(files),
             state=state,
-            live=parts.live,
+            live=LiveSets(state),
             cold=ColdStorage(files),
             advisor=advisor,
             lexicon=parts.lexicon,
@@ -225,7 +225,6 @@ class _Parts:
     disk: Folder
     files: Files
     state: State
-    live: LiveSets
     locks: ports.Locks
     changes: Changes
     folders: ProjectFolders
@@ -255,7 +254,6 @@ async def _folder_parts(
         disk=Folder.at(files.root, files.local),
         files=files,
         state=state,
-        live=LiveSets(state),
         locks=locks,
         changes=Changes(),
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
@@ -280,7 +278,6 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         disk=storage.disk,
         files=storage.files,
         state=storage.state,
-        live=storage.live,
         locks=storage.locks,
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),

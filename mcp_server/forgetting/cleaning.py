@@ -6,6 +6,7 @@ is removed. The same functions clean current files and blobs in git's history.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -103,8 +104,6 @@ def _by_kind(path: str) -> Callable[[str, str, Forgotten], str]:
 
 def _places(before: str, after: str) -> tuple[Place, ...]:
     """Returns the changed lines, numbered as in the old file."""
-    import difflib
-
     old, new = before.split("\n"), after.split("\n")
     if len(old) == len(new):
         return tuple(

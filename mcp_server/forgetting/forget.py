@@ -167,15 +167,11 @@ async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
         return []
 
 
-def unfinished(memory: Memory) -> list[str]:
-    return [intent.request.id for intent in ForgetIntents(memory.files).all()]
-
-
 def unfinished_sentences(memory: Memory) -> list[str]:
     """Returns a sentence per incomplete request, for `status` and `doctor`."""
     return [
-        f"forgetting {number} was interrupted and is not complete: context-manager forget --apply"
-        for number in unfinished(memory)
+        f"forgetting {intent.request.id} was interrupted and is not complete: context-manager forget --apply"
+        for intent in ForgetIntents(memory.files).all()
     ]
 
 

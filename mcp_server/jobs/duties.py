@@ -1,14 +1,4 @@
-"""The background jobs of the maintaining process. Each runs until it is cancelled; `DUTIES` lists them.
-
-keep_in_order     finishes what a crash interrupted, then cleans up once a minute
-keep_briefs       rewrites the briefs shortly after their sources changed
-keep_live         writes the items of open conversations to their pages
-keep_extracted    makes knowledge of closed conversations
-keep_committed    commits, tags days, deletes old explorations, and pushes
-keep_exported     exports the history of a memory on PostgreSQL to git
-keep_enriching    lets an LLM improve new checkpoints
-keep_rewording    lets an LLM reword the summaries of compactions
-"""
+"""The background jobs of the maintaining process: the functions `keep_…`. Each runs until it is cancelled."""
 
 from __future__ import annotations
 
@@ -38,8 +28,8 @@ from mcp_server.memory import Memory
 from mcp_server.pressure import cold
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance import clarity
+from mcp_server.storage.changes import Listener
 from mcp_server.storage.checkpoint_files import FOLDER
-from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change
 from mcp_server.topics import listing
 
@@ -104,6 +94,7 @@ async def keep_house(memory: Memory) -> None:
 
 
 async def keep_briefs(memory: Memory) -> None:
+    """Rewrites the briefs shortly after their sources changed."""
     async with memory.changes.listen() as changes:
         while True:
             await attempt("writing the briefs", lambda: _ready_for(memory, briefs.refresh))
@@ -182,10 +173,12 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
 
 
 async def keep_enriching(memory: Memory) -> None:
+    """Lets an LLM improve new checkpoints."""
     await _keep_asking(memory, enrich_all, lambda one: one.kind == "file" and (one.path or FOLDER).startswith(FOLDER))
 
 
 async def keep_rewording(memory: Memory) -> None:
+    """Lets an LLM reword the summaries of compactions."""
     await _keep_asking(memory, reword_all, lambda one: one.kind == "session")
 
 
@@ -255,6 +248,7 @@ async def _pushed(memory: Memory) -> None:
 
 
 async def keep_exported(memory: Memory) -> None:
+    """Exports the history of a memory on PostgreSQL to git."""
     while memory.settings.git.export_folder is not None:
         await attempt("exporting the history to git", lambda: committing.export_history(memory))
         await anyio.sleep(memory.settings.lifecycle.commit_interval_minutes * 60)

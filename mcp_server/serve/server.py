@@ -39,7 +39,7 @@ from mcp_server.connection import Connection
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.serve.apps import MemoryApp, with_view
 from mcp_server.serve.instructions import now
-from mcp_server.storage.ports import Listener
+from mcp_server.storage.changes import Listener
 from mcp_server.storage.values import Change
 from tools.rim import Rim
 

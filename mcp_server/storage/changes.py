@@ -12,6 +12,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from mcp_server.storage.values import Change
 
+Listener = MemoryObjectReceiveStream[Change]
+"""A stream of changes. `receive_nowait` raises anyio.WouldBlock if there is none."""
+
 MOST_FRESH = 1_000
 """Changed files that are remembered; beyond that the oldest are dropped."""
 
@@ -51,7 +54,7 @@ class Changes:
             listener.send_nowait(change)
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[MemoryObjectReceiveStream[Change]]:
+    async def listen(self) -> AsyncIterator[Listener]:
         """Yields a stream of the changes that are published during the block."""
         send, receive = create_memory_object_stream[Change](inf)
         self._listeners.add(send)

@@ -266,6 +266,5 @@ class Files(ABC):
     def erase_versions(self, versions: Iterable[tuple[str, int]]) -> None:  # noqa: B027 - with git, too
         """Deletes earlier versions that `past_versions` named."""
 
-    def remove_leftovers(self) -> int:
-        """Deletes the temporary files of crashed writes and returns how many."""
-        return 0
+    def remove_leftovers(self) -> None:  # noqa: B027 - a transaction leaves none
+        """Deletes the temporary files of crashed writes."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, Standing
-from mcp_server.storage.state import PLACES, State, Tables, Transaction, put_entries, read_entries, storable
+from mcp_server.storage.state import PLACES, State, Tables, Transaction, put_entries, read_entries
 from mcp_server.storage.values import (
     CHUNK_COLUMNS,
     MOST_READINGS,
@@ -192,9 +192,7 @@ class LiveSets(Tables):
 
 
 def _rows(session: str, chunks: Iterable[LiveChunk]) -> list[tuple[Any, ...]]:
-    return [
-        (session, *(storable(one) if isinstance(one, str) else one for one in values_of(chunk))) for chunk in chunks
-    ]
+    return [(session, *values_of(chunk)) for chunk in chunks]
 
 
 def _readings(transaction: Transaction, session: str) -> list[Reading]:

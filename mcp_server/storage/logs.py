@@ -10,17 +10,17 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from anyio import sleep
+from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.files import Files
 from mcp_server.text.transcript_head import file_id
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,6 @@ class AdvisorFiles:
 
     def put_later(self, session: str, state: Mapping[str, Any]) -> None:
         """Queues a session's state for writing and returns at once."""
-        from concurrent.futures import ThreadPoolExecutor
-
         with self._lock:
             queued = session in self._waiting
             self._waiting[session] = state
@@ -119,9 +117,6 @@ def newest_first(files: Files, kind: str) -> Iterator[dict[str, Any]]:
 
 async def follow(files: Files, kind: str) -> AsyncIterator[dict[str, Any]]:
     """Yields the records that are added to a log from now on, oldest first, by whatever process."""
-    from anyio import sleep
-    from anyio.to_thread import run_sync
-
     path = f"{FOLDER}/{kind}.jsonl"
     last = await run_sync(lambda: next(newest_first(files, kind), None))
     version = await run_sync(files.version, path)

@@ -68,9 +68,8 @@ class Transaction:
         self._dialect = dialect
 
     def run(self, statement: str, *values: object) -> Any:
-        """Runs a statement, and returns its cursor. Lists are for `among`."""
-        bound = [self._dialect.array(value) if isinstance(value, list) else value for value in values]
-        return self._connection.execute(self._dialect.statement(statement), bound)
+        """Runs a statement, and returns its cursor. Lists are for `among`. Texts become `storable`."""
+        return self._connection.execute(self._dialect.statement(statement), self._bound(values))
 
     def rows(self, statement: str, *values: object) -> list[Any]:
         """Returns the rows of a query."""
@@ -80,7 +79,13 @@ class Transaction:
     def each(self, statement: str, values: Sequence[Sequence[object]]) -> None:
         """Runs a statement for each of these values."""
         if values:
-            self._connection.cursor().executemany(self._dialect.statement(statement), values)
+            self._connection.cursor().executemany(self._dialect.statement(statement), map(self._bound, values))
+
+    def _bound(self, values: Sequence[object]) -> list[object]:
+        return [
+            storable(one) if isinstance(one, str) else self._dialect.array(one) if isinstance(one, list) else one
+            for one in values
+        ]
 
 
 class Store(Protocol):
@@ -153,7 +158,7 @@ class State(Tables, ABC):
     ) -> Awaitable[None]:
         """Writes the session's row, adds the keys of newly recorded turns, and writes small values by place."""
         values = (
-            *(row.session, row.path, row.status, row.project, row.kind, row.delivery, storable(row.title)),
+            *(row.session, row.path, row.status, row.project, row.kind, row.delivery, row.title),
             *(moment_text(row.opened), moment_text(row.last_arrival), row.turns),
             *(row.last_at and moment_text(row.last_at), row.size),
         )

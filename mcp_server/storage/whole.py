@@ -1,14 +1,7 @@
 """The content of a whole workspace, as it moves between storage engines: rows of the state, git's history, and files.
 
-engine.dump(sink)        calls `sink.row` for all rows, `sink.history`, then `sink.file` for all files, in order
-engine.load(source)      stores the same in an empty workspace
-
-Histories of git move as files and streams:
-
-write_bundle(repository, target)       all branches and tags; equal histories give equal bytes
-read_bundle(bundle, folder, branch)    a new repository
-versions(repository)                   each version of each file, oldest first
-fast_import(repository, …)             commits, without a work tree
+Each engine has `dump`, which writes a workspace to a `Sink`, and `load`, which fills an empty one from a `Source`.
+Histories of git move as bundles and streams.
 """
 
 from __future__ import annotations
@@ -113,7 +106,6 @@ _PLAIN = tuple(
     for name in ("core.quotePath=false", "pack.threads=1", "pack.useBitmaps=false", "log.showRoot=true", "gc.auto=0")
     for part in ("-c", name)
 )
-_PART = 1 << 20
 NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com)"
 LAST_SECOND = 253_000_000_000
 """Seconds since 1970 in the year 9987: a commit may have any date, and a later one is no date of Python's."""
@@ -282,7 +274,7 @@ def _write_file(out: IO[bytes], file: NewFile) -> None:
 def _fields(stream: IO[bytes]) -> Iterator[bytes]:
     """Yields what NUL ends in a stream."""
     held = b""
-    while part := stream.read(_PART):
+    while part := stream.read(PART_BYTES):
         *whole, held = (held + part).split(b"\0")
         yield from whole
     if held:

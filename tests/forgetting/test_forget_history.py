@@ -15,7 +15,7 @@ from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Refused
 from mcp_server.forgetting.cleaning import Place, cleaned
-from mcp_server.forgetting.forget import forget, plan_forget, unfinished
+from mcp_server.forgetting.forget import forget, plan_forget, unfinished_sentences
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import examine_secrets
@@ -149,7 +149,7 @@ async def test_history_that_others_share_is_refused_before_anything_changes(
     with pytest.raises(Refused, match="alternates"):
         await forget(memory, ForgetTarget(text=FACT), history=True)
     assert holding(workspace, "zephyr")
-    assert unfinished(memory) == []
+    assert unfinished_sentences(memory) == []
 
 
 async def test_a_remote_is_named(memory: Memory, workspace: Path) -> None:

@@ -81,7 +81,7 @@ def postgres() -> Opened:
                 storage.files,
                 storage.locks,
                 storage.state,
-                storage.live,
+                LiveSets(storage.state),
                 storage.changes,
                 history,
                 lambda embedder: storage.index(embedder, embedder.name if embedder else "none", 0),

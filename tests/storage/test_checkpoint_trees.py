@@ -146,3 +146,16 @@ def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) 
     taken = trees.take("ckp_1")
     assert taken[0] == "copy:ckp_1"
     assert trees.read(taken[0]) == {"knowledge/a.md": b"one"}
+
+
+def test_a_file_that_git_has_lost_is_named_and_never_read_as_empty(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    (root / "knowledge").mkdir(parents=True)
+    (root / "knowledge/a.md").write_text("one")
+    Git(root).init()
+    trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
+    tree, _ = trees.take("ckp_1")
+    name = trees.names(tree)["knowledge/a.md"]
+    (root / ".git/objects" / name[:2] / name[2:]).unlink()
+    with pytest.raises(Unavailable, match=r"lost knowledge/a\.md"):
+        trees.read(tree)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp_server.model import Category, Exchange, Passage
 from mcp_server.search.query import Query, weigh
-from mcp_server.search.ranking import Candidate
+from mcp_server.search.ranking import Candidate, matching_best
 from mcp_server.storage.values import Candidates, Mode
 from mcp_server.text.entries import Source, sources_of, without_sources
 
@@ -254,6 +254,12 @@ def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found
         )
         together.append(replace(one, candidate=candidate, source=number))
     return together
+
+
+def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int | None]:
+    """Returns the number of a passage of each of the best `units`; of a derived line, the one that it comes from."""
+    numbers = {id(one.candidate): one.source or one.row_id for one in found}
+    return [numbers[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], units)]
 
 
 def as_candidates(

@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from anyio import CancelScope, Lock, sleep
+
 from mcp_server.errors import Unavailable
 from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.local.locks import Held, Locks
@@ -37,17 +39,6 @@ Create = Callable[[sqlite3.Connection], None]
 
 BUSY_SECONDS = 30.0
 """Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
-
-_CODES = {
-    "is locked": 5,
-    "not a database": 26,
-    "malformed": 11,
-    "disk is full": 13,
-    "readonly database": 8,
-    "unable to open": 14,
-    "disk I/O error": 10,
-}
-"""Stable messages of SQLite, for drivers without codes, and their primary result codes (sqlite.org/rescode.html)."""
 
 
 class DatabaseBroken(Unavailable):
@@ -84,7 +75,6 @@ class Database:
         here or stays locked.
         """
         import aiosqlite
-        from anyio import CancelScope
 
         chosen = using or driver()
 
@@ -131,8 +121,6 @@ class Database:
 
     async def close(self) -> None:
         """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
-        from anyio import CancelScope
-
         if self._open:
             self._open = False
             with CancelScope(shield=True):  # the thread needs the running event loop
@@ -214,11 +202,9 @@ def _connect(
         time.sleep(0.02)
 
 
-def _primary_code(error: BaseException) -> int | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    if isinstance(code, int):
-        return code & 0xFF  # an extended code has the primary one in its low byte
-    return next((primary for words, primary in _CODES.items() if words in str(error)), None)
+def _primary_code(error: BaseException) -> int:
+    """Returns SQLite's primary result code (sqlite.org/rescode.html), the low byte of an extended one; 0 if none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
@@ -253,7 +239,7 @@ class StateFile(Database):
         self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
         self.replaced = 0
         """How often the file was replaced while it was open."""
-        self._reopening: object = None  # an anyio.Lock, made on first use, because importing anyio takes time
+        self._reopening = Lock()
         self.moved_aside = moved_aside
         """The new path of the damaged file, if there was one."""
 
@@ -287,11 +273,7 @@ class StateFile(Database):
             ) from error
 
     async def _reopen(self, used: aiosqlite.Connection) -> None:
-        import anyio
-
-        self._reopening = lock = self._reopening or anyio.Lock()
-        assert isinstance(lock, anyio.Lock)
-        async with lock:
+        async with self._reopening:
             if self._connection is not used:  # another task was first
                 return
             self._locks.check_there()
@@ -299,7 +281,7 @@ class StateFile(Database):
             self._connection, self._raw, self._inode = database._connection, database._raw, inode_of(self.path)
             self.replaced += 1
             self.moved_aside = aside or self.moved_aside
-            with contextlib.suppress(driver().error), anyio.CancelScope(shield=True):
+            with contextlib.suppress(driver().error), CancelScope(shield=True):
                 await used.close()
 
 
@@ -320,8 +302,6 @@ async def _opened(path: Path, locks: Locks, create: Create) -> tuple[Database, P
 
 async def _alone(locks: Locks) -> Held:
     """Waits for a lock of its own, because the caller may hold any of the three in `Locks`."""
-    from anyio import sleep
-
     while True:
         held = locks.try_exclusive("state")
         if held is not None:

@@ -159,16 +159,13 @@ def _mode_of(real: Path) -> int:
         return 0o600
 
 
-def remove_abandoned(folder: Path) -> int:
-    """Deletes temporary files of crashed writes in a folder and returns how many."""
-    removed = 0
+def remove_abandoned(folder: Path) -> None:
+    """Deletes the temporary files of crashed writes in a folder."""
     with contextlib.suppress(OSError):
         for found in folder.iterdir():
             if TEMPORARY.fullmatch(found.name) and _is_abandoned(found):
                 with contextlib.suppress(OSError):
                     found.unlink()
-                    removed += 1
-    return removed
 
 
 def _is_abandoned(temporary: Path) -> bool:

@@ -309,14 +309,12 @@ class WorkspaceFiles(Files):
         with self._writing(str(real) if real == self.root else path):
             durable.make_folders(real)
 
-    def remove_leftovers(self) -> int:
-        removed = 0
+    def remove_leftovers(self) -> None:
         elsewhere = [] if self.root in self.local.parents else [self.local]
         for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):
             folders[:] = [name for name in folders if name != ".git"]
             if any(durable.TEMPORARY.fullmatch(name) for name in names):
-                removed += durable.remove_abandoned(Path(folder))
-        return removed
+                durable.remove_abandoned(Path(folder))
 
     def _first(self, most: int) -> list[str]:
         return [found.path for found in islice(self.walk(), most)]

@@ -19,12 +19,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import anyio
 
 from mcp_server.errors import Unavailable
-
-if TYPE_CHECKING:
-    import anyio
 
 WAIT_SECONDS = 120.0
 """Seconds after which the other process counts as stuck, and the caller gets an error."""
@@ -102,8 +100,6 @@ class Locks:
 
     @contextlib.asynccontextmanager
     async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
-        import anyio
-
         held = self._held.get()
         if held and max(held) >= level:
             raise RuntimeError(
@@ -120,8 +116,6 @@ class Locks:
                 lock.release()
 
     async def _wait_for(self, name: str) -> Held:
-        import anyio
-
         deadline = time.monotonic() + self._wait_seconds
         pause = 0.0005
         while True:

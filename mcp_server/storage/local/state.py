@@ -13,6 +13,8 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
+from anyio import sleep
+
 from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.sqlite import driver
@@ -187,8 +189,6 @@ class LocalState(State):
         return [name for (name,) in transaction.rows(listed)]
 
     async def _wipe(self) -> str:
-        from anyio import sleep
-
         for _ in range(WIPE_TRIES):
             if await self.file.outside(_wiped):
                 return ""

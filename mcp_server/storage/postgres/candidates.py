@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
-from mcp_server.search.ranking import matching_best
 from mcp_server.storage.index import scoring
 from mcp_server.storage.index.scoring import (
     FILLING_PARTS,
@@ -24,6 +23,7 @@ from mcp_server.storage.index.scoring import (
     QueryPlan,
     SmallScope,
     attach_lines,
+    best_rows,
     planned,
     score,
 )
@@ -393,14 +393,12 @@ class Searching:
 
     def _neighbors(self, plan: QueryPlan, found: Sequence[Found], scope: Scope) -> list[int]:
         """Returns the passages of the turns next to the best units, at most two turns away, if not found yet."""
-        ids = {id(one.candidate): one.source or one.row_id for one in found}
-        best = matching_best(plan.asked, [one.candidate for one in found], self.depth.around)
         rows = self.connection.rows(
             "SELECT DISTINCT n.id FROM passage b JOIN passage n ON n.ws = b.ws AND n.path = b.path "
             "AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
             "WHERE b.ws = %s AND b.id = ANY(%s) AND n.mark <> b.mark AND n.session = b.session AND n.part < %s "
             "ORDER BY n.id",
-            [ids[id(one)] for one in best],
+            best_rows(plan, found, self.depth.around),
             FILLING_PARTS,
         )
         known = {one.row_id for one in found}

@@ -14,18 +14,14 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+import anyio
 import psycopg
 from psycopg_pool import ConnectionPool
 
 from mcp_server.errors import Invalid
-
-if TYPE_CHECKING:
-    import anyio
-
 
 DEFAULT_WORKSPACE = "main"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -125,6 +121,8 @@ class Connections:
 
     def __init__(self, address: Address) -> None:
         self.users = 0
+        self.units = anyio.Semaphore(UNITS)
+        """The places for units of work."""
         self.alarm = Alarm(address)
         self.pool: ConnectionPool[Connection] = ConnectionPool(
             address.connection,
@@ -135,13 +133,6 @@ class Connections:
             timeout=30.0,
             open=False,
         )
-
-    @cached_property
-    def units(self) -> anyio.Semaphore:
-        """The places for units of work."""
-        import anyio
-
-        return anyio.Semaphore(UNITS)
 
 
 _all: dict[str, Connections] = {}

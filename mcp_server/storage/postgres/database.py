@@ -1,11 +1,9 @@
 """Transactions of one workspace, and units of work.
 
-    database.run(fn)                    # fn(connection) in a transaction of its own, or in the open unit of work
-    with database.unit(lock="files"):   # one transaction for everything in it; holds the row lock until it ends
-
-A unit of work belongs to the task that opened it and to the tasks and threads that it starts meanwhile (a context
-variable). If an exception leaves the unit, nothing of it is stored. A statement that PostgreSQL refuses ends the
-transaction: the unit then fails as a whole, also if a caller caught the error.
+`run(fn)` calls `fn(connection)` in a transaction of its own, or in the open unit of work, which the locks open. A unit
+of work belongs to the task that opened it and to the tasks and threads that it starts meanwhile (a context variable).
+If an exception leaves the unit, nothing of it is stored. A statement that PostgreSQL refuses ends the transaction: the
+unit then fails as a whole, also if a caller caught the error.
 
 A task may work under leases (`leased`): each of its transactions that wrote something is confirmed by them right before
 it is stored.
@@ -24,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
+from anyio.to_thread import run_sync
 from psycopg import pq
 from psycopg.sql import SQL, Identifier
 from psycopg_pool import PoolTimeout
@@ -127,8 +126,6 @@ class Database:
 
     async def call(self, fn: Callable[[Connection], T], *, waits: bool = True) -> T:
         """Returns `run(fn)`, in a worker thread. Always waits for the server's disk."""
-        from anyio.to_thread import run_sync
-
         return await run_sync(self.run, fn)
 
     read = write = call

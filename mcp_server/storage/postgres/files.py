@@ -7,8 +7,7 @@ long as there is a file below them; there are no links.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
@@ -17,16 +16,6 @@ from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import LOCAL, FileStat, is_indexed
 
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
-
-
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """A version of a document. `size` is None for a deletion."""
-
-    path: str
-    version: int
-    at: datetime
-    size: int | None
 
 
 def has_history(path: str) -> bool:
@@ -117,13 +106,16 @@ class TeamFiles(Files):
         rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", most)
         return [path for (path,) in rows if not _is_hidden(path)]
 
-    def versions_of(self, path: str) -> list[FileVersion]:
-        """Returns the kept versions of a file, newest first."""
+    def last_version(self, path: str, until: int | datetime) -> int | None:
+        """Returns the number of the last kept version of a file until a number or a moment; None if there was no such
+        file then."""
+        what = "version" if isinstance(until, int) else "at"
         rows = self._database.rows(
-            "SELECT path, version, at, size FROM file_version WHERE ws = %s AND path = %s ORDER BY version DESC",
-            self.relative(path),
+            "SELECT version, size FROM file_version WHERE ws = %s AND path = %s "
+            f"AND {what} <= %s ORDER BY version DESC LIMIT 1",
+            *(self.relative(path), until),
         )
-        return [FileVersion(found, version, at.astimezone(UTC), size) for found, version, at, size in rows]
+        return rows[0][0] if rows and rows[0][1] is not None else None
 
     def content_of(self, path: str, version: int) -> bytes:
         """Returns the bytes of a version. Raises NotFound if it is not kept."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from mcp_server.errors import NotFound, Unavailable
-from mcp_server.history.commit_rules import FileChange
 from mcp_server.storage.history_values import Committed, Version, object_id
 from mcp_server.storage.ports import Trees
 from mcp_server.storage.postgres.database import Database
@@ -39,10 +38,9 @@ class TeamHistory:
     """The versions of one workspace's documents. A version is named by its file and number: `v12`."""
 
     def __init__(self, database: Database, files: TeamFiles, clock: Callable[[], datetime]) -> None:
-        self.clock: Callable[[], datetime] | None = clock
+        self.clock = clock
         self._database = database
         self._files = files
-        self._now = clock
         self._known: dict[str, tuple[str, int]] = {}  # the file and number of each blob that `versions` named
 
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
@@ -70,20 +68,15 @@ class TeamHistory:
 
     def show(self, path: str, at: str) -> str:
         """Returns a file's text as of a version (`v12`) or a moment. Raises NotFound."""
-        found = [one for one in self._files.versions_of(path) if one.size is not None]
-        named, when = _VERSION.fullmatch(at), None
-        if named is not None:
-            found = [one for one in found if one.version == int(named[1])]
-        else:
-            when = moment(at, self._now())
-            if when is None:
-                raise NotFound(f"{at!r} is neither a version such as v12 nor a moment such as 2026-01-31")
-            every = [one for one in self._files.versions_of(path) if one.at <= when]
-            found = every[:1] if every and every[0].size is not None else []
-        if not found:
+        named = _VERSION.fullmatch(at)
+        until = int(named[1]) if named else moment(at, self.clock())
+        if until is None:
+            raise NotFound(f"{at!r} is neither a version such as v12 nor a moment such as 2026-01-31")
+        found = self._files.last_version(path, until)
+        if found is None or (named and found != until):
             kept = "" if has_history(path) else "; earlier versions of conversations and of `.local/` are not kept"
             raise NotFound(f"{path} has no version {at!r}{kept}")
-        return self._files.content_of(path, found[0].version).decode("utf-8", "replace")
+        return self._files.content_of(path, found).decode("utf-8", "replace")
 
     def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Does nothing: each write has stored its version."""
@@ -93,7 +86,7 @@ class TeamHistory:
         """Does nothing: each write has stored its version."""
         return None
 
-    # There is no git repository: no commits, and none that are missing.
+    # There is no git repository. Callers that work without one ask these first.
 
     def available(self) -> bool:
         return False
@@ -101,35 +94,12 @@ class TeamHistory:
     def version(self) -> str | None:
         return None
 
-    def head(self) -> str | None:
-        return None
-
-    def branch(self) -> str | None:
-        return None
-
     def trees(self) -> Trees | None:
         return None
 
-    def is_shallow(self) -> bool:
-        return False
-
-    def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
-        return []
-
-    def differing(self, prefixes: Sequence[str]) -> list[str]:
-        return []
-
-    def changes(self, prefixes: Sequence[str]) -> list[FileChange]:
-        return []
-
-    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        return {}
-
-    def unmerged(self) -> tuple[str, list[str]]:
-        return "", []
-
     past = tags = merging = remote = worktrees = hooks = health = _NotOffered()
     init = check_free = committed_texts = commit_at = tree_now = in_folder = _NotOffered()
+    head = branch = is_shallow = uncommitted = differing = changes = ignored = unmerged = _NotOffered()
 
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Brings the repository `folder/WORKSPACE.git` up to date, mirrors it to `remote`, and returns its last commit.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from anyio import move_on_after, sleep
+from anyio.to_thread import run_sync
+
 from mcp_server.model import Exchange
 from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import plan
@@ -41,8 +44,6 @@ class TeamIndex(Indexing):
         then: Callable[[Candidates], T],
         depth: Depth = USUAL,
     ) -> T:
-        from anyio.to_thread import run_sync
-
         wanted = with_operators(filters or Filters(), query)
         return await run_sync(lambda: then(self._found(query.text, wanted, mode, depth)))
 
@@ -67,8 +68,6 @@ class TeamIndex(Indexing):
         return self._database.run(search)
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        from anyio.to_thread import run_sync
-
         if not turns or not numpy_is_there.is_set():
             return {}
 
@@ -95,8 +94,6 @@ class TeamIndex(Indexing):
             self._embedding.of_query(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
-        from anyio import move_on_after, sleep
-
         wanted = sorted({path for path in paths if is_indexed(path)})
         with move_on_after(patience):
             while wanted:
@@ -163,8 +160,6 @@ class TeamIndex(Indexing):
             expected = {(row.mark, row.passage.part, row.digest) for row in plan(found, {}).rows}
             stored = self._database.rows("SELECT mark, part, digest FROM passage WHERE ws = %s AND path = %s", path)
             return {(mark, part, bytes(digest)) for mark, part, digest in stored} == expected
-
-        from anyio.to_thread import run_sync
 
         differing = [path for (path,) in rows if not await run_sync(compare, path)]
         return len(rows), tuple(differing)

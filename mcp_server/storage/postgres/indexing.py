@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyio.to_thread import run_sync
+
 from mcp_server.storage.index.file_reader import (
     FileContent,
     IndexedFile,
@@ -99,8 +101,6 @@ class Indexing:
 
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files. Returns their number. Any process may call it."""
-        from anyio.to_thread import run_sync
-
         rows = await self._rows("SELECT path FROM unindexed WHERE ws = %s ORDER BY path")
         changed = await run_sync(self._indexed, [path for (path,) in rows], progress)
         await run_sync(self._embed_missing)
@@ -108,8 +108,6 @@ class Indexing:
 
     async def apply(self, paths: Iterable[str]) -> int:
         """Indexes those of these files, and of the files in these folders, that have changed. Returns their number."""
-        from anyio.to_thread import run_sync
-
         asked = list(paths)
         rows = await self._rows(
             "SELECT u.path FROM unindexed u WHERE u.ws = %s AND EXISTS (SELECT 1 FROM unnest(%s::text[]) AS p (path) "

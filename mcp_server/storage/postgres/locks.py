@@ -21,14 +21,13 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.postgres.database import LOCK_SECONDS, Connection, Database
 from mcp_server.storage.values import Change
-
-if TYPE_CHECKING:
-    import anyio
 
 LEASE_SECONDS = 20.0
 """Seconds after which a lease ends that its holder did not renew."""
@@ -144,9 +143,6 @@ class TeamLocks:
 
     @contextlib.asynccontextmanager
     async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
-        import anyio
-        from anyio.to_thread import run_sync
-
         held = self._held.get() if self._database.current is not None else ()
         if held and max(held) >= level:
             raise RuntimeError(
@@ -174,9 +170,6 @@ class TeamLocks:
     @contextlib.asynccontextmanager
     async def _block(self, name: str, level: int, held: tuple[int, ...], *, inner: bool) -> AsyncIterator[None]:
         """Holds a row lock of the open unit of work. An inner block that fails is dropped alone."""
-        import anyio
-        from anyio.to_thread import run_sync
-
         await run_sync(self._take, name, level if inner else None)
         self._held.set((*held, level))
         ok = False
@@ -192,8 +185,6 @@ class TeamLocks:
 
     @contextlib.asynccontextmanager
     async def _within_process(self, name: str) -> AsyncIterator[None]:
-        import anyio
-
         inside = self._inside.setdefault(name, anyio.Lock())
         try:
             with anyio.fail_after(LOCK_SECONDS):

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from anyio import CancelScope
 from anyio.to_thread import run_sync
 
-from mcp_server.storage.live_sets import LiveSets
+from mcp_server.embed import Embedder
 from mcp_server.storage.postgres.changes import TeamChanges
 from mcp_server.storage.postgres.connections import parse
 from mcp_server.storage.postgres.database import Database
@@ -24,9 +23,6 @@ from mcp_server.storage.postgres.state import TeamState
 from mcp_server.storage.templates import templates
 from mcp_server.storage.values import Folder
 
-if TYPE_CHECKING:
-    from mcp_server.embed import Embedder
-
 
 @dataclass(frozen=True, slots=True)
 class TeamStorage:
@@ -36,7 +32,6 @@ class TeamStorage:
     disk: Folder
     files: TeamFiles
     state: TeamState
-    live: LiveSets
     locks: TeamLocks
     changes: TeamChanges
 
@@ -70,16 +65,14 @@ async def open_storage(text: str) -> AsyncIterator[TeamStorage]:
     address = parse(text)
     database = Database(address, await run_sync(prepare, address))
     changes = TeamChanges(database)
-    files, state = TeamFiles(database), TeamState(database)
     await run_sync(database.open)
     try:
         await changes.start()
         yield TeamStorage(
             database=database,
             disk=Folder(f"the workspace {address.workspace}"),  # members may not know the server's address
-            files=files,
-            state=state,
-            live=LiveSets(state),
+            files=TeamFiles(database),
+            state=TeamState(database),
             locks=TeamLocks(database, changes.send_all),
             changes=changes,
         )

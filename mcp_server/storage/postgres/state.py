@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from anyio.to_thread import run_sync
+
 from mcp_server.storage import state
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.state import Dialect, State, Transaction
@@ -63,8 +65,6 @@ class TeamState(State):
         return (*_TABLES, "change")  # change notices name files and sessions
 
     def _wipe(self) -> Awaitable[str]:
-        from anyio.to_thread import run_sync
-
         return run_sync(self._database.vacuum)
 
     def _emptied(self, transaction: Transaction) -> None:

@@ -43,9 +43,9 @@ _FORGETTING = re.compile(rf"^{FORGET} \S", re.MULTILINE)
 
 
 class Committer:
-    """Writes commits into one repository, under `locks.git()`. `clock` dates them; without it git does."""
+    """Writes commits into one repository, under `locks.git()`. `clock` dates them."""
 
-    def __init__(self, repository: Repository, clock: Callable[[], datetime] | None = None) -> None:
+    def __init__(self, repository: Repository, clock: Callable[[], datetime]) -> None:
         self._repository = repository
         self._clock = clock
 
@@ -184,10 +184,8 @@ class Committer:
 
     def signed(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         """Runs a git command with a committer and a date: the user, or ours if git knows no user."""
-        who: dict[str, str] = {}
-        if self._clock is not None:
-            now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
-            who |= {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
+        now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
+        who = {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
         try:
             return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
         except Failed:  # git knows no user; for another error the second try fails, too

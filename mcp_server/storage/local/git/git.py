@@ -215,15 +215,17 @@ _HEAD_BYTES = 4096
 """Bytes of a transcript that contain its front matter, which has the end of the conversation."""
 
 
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
 class Git(Repository):
-    """The git repository of a workspace. `clock` dates commits and tags; without it git's own clock does.
+    """The git repository of a workspace. `clock` dates commits and tags.
 
     `files` are the workspace's files, if `.local/` is elsewhere.
     """
 
-    def __init__(
-        self, root: Path, clock: Callable[[], datetime] | None = None, files: WorkspaceFiles | None = None
-    ) -> None:
+    def __init__(self, root: Path, clock: Callable[[], datetime] = _now, files: WorkspaceFiles | None = None) -> None:
         super().__init__(root)
         self.clock = clock
         self._committer = Committer(self, clock)
@@ -255,10 +257,7 @@ class Git(Repository):
         """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""
         if self.exists():
             return False
-        try:
-            self.run("init", "--quiet", "--initial-branch=main")
-        except Failed:  # git before 2.28
-            self.run("init", "--quiet")
+        self.run("-c", "init.defaultBranch=main", "init", "--quiet")
         return True
 
     def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
@@ -388,7 +387,7 @@ class Git(Repository):
     def commit_at(self, at: str) -> str:
         """Returns the commit that `at` names: a commit, tag or branch, or the last commit before a moment
         (`text.dates.moment`). Raises NotFound, Unavailable without git."""
-        when = moment(at, self._now())
+        when = moment(at, self.clock())
         if when is None:
             return self.past.resolve(at)
         found = self.past.at(when)
@@ -403,9 +402,6 @@ class Git(Repository):
     def tree_now(self, prefixes: Sequence[str]) -> str:
         """Returns the id of a tree: the last commit, with the current files under these paths."""
         return self._committer.tree_of(self.uncommitted(prefixes))
-
-    def _now(self) -> datetime:
-        return self.clock() if self.clock else datetime.now().astimezone()
 
 
 def _text(data: bytes, longest: int) -> str:

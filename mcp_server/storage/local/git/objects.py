@@ -64,17 +64,13 @@ class GitTrees:
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
         names = self.names(tree)
         wanted = {path: names[path] for path in paths if path in names}
-        if not wanted:
-            return {}
-        blobs = dict.fromkeys(wanted.values())
-        said = self._repository.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in blobs).encode())
-        found, place = {}, 0
-        for name in blobs:
-            end = said.index(b"\n", place)
-            size = int(said[place:end].rsplit(b" ", 1)[1])
-            found[name] = said[end + 1 : end + 1 + size]
-            place = end + 1 + size + 1
-        return {path: found[name] for path, name in wanted.items()}
+        with Objects(self._repository.root) as objects:
+            found = {path: objects.read(name) for path, name in wanted.items()}
+        if lost := [path for path, (kind, _) in found.items() if kind == "missing"]:
+            raise Unavailable(
+                f"git has lost {lost[0]} of {tree}; `context-manager doctor --repair` repairs what it can"
+            )
+        return {path: data for path, (_, data) in found.items()}
 
     def remove(self, number: str) -> None:
         """Lets go of what is kept under a number; git clears it away when it cleans up."""

@@ -5,8 +5,6 @@ Two connections work at once: one fetches by words (`query_plan`), the other by 
 hundred passages are then scored by every word and by the exact cosine, however they were found. The thread of the first
 connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
 thread to thread over the event loop takes milliseconds.
-
-BM25 is FTS5's formula (k1 = 1.2, b = 0.75), computed from the stems that are stored with a passage.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.concurrency import both
 from mcp_server.model import Exchange
-from mcp_server.search.ranking import matching_best
 from mcp_server.storage.index.file_reader import Row, Signals
 from mcp_server.storage.index.scoring import (
     EXCHANGE_PARTS,
@@ -29,6 +27,7 @@ from mcp_server.storage.index.scoring import (
     QueryPlan,
     Scope,
     attach_lines,
+    best_rows,
     exchanges_of,
     passage_of,
     score,
@@ -36,14 +35,13 @@ from mcp_server.storage.index.scoring import (
 from mcp_server.storage.local.index.generations import Opened
 from mcp_server.storage.local.index.query_plan import fetch_by_words, in_scope, plan_query, scope_of
 from mcp_server.storage.local.index.vectors import nearest, state
-from mcp_server.storage.local.index.writer import UNFINISHED, storable
+from mcp_server.storage.local.index.writer import UNFINISHED
+from mcp_server.storage.state import storable
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.entries import Source
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -69,8 +67,6 @@ class Search:
 
 async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
     """Returns `then(plan, vector, candidates)`."""
-    from concurrent.futures import Future
-
     near: Future[Near] = Future()
 
     async def look_near() -> None:
@@ -131,13 +127,11 @@ def neighbors_of_best(
     An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
     question are no candidates (`benchmarks retrieval`).
     """
-    ids = {id(one.candidate): one.source or one.row_id for one in found}
-    best = [ids[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], best_units)]
     rows = connection.execute(
         "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
         "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
         "WHERE n.mark <> b.mark AND n.session = b.session AND n.part < ?",
-        (json.dumps(best), FILLING_PARTS),
+        (json.dumps(best_rows(plan, found, best_units)), FILLING_PARTS),
     )
     known = {one.row_id for one in found}
     return in_scope(connection, [row[0] for row in rows if row[0] not in known], scope)

@@ -16,7 +16,6 @@ import secrets
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.index.vectors import import_numpy
@@ -24,13 +23,8 @@ from mcp_server.storage.local import durable
 from mcp_server.storage.local.database import Database, DatabaseBroken
 from mcp_server.storage.local.index import vectors
 from mcp_server.storage.local.index.vectors import SCHEMA, Matrix
+from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Stems
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from mcp_server.storage.local.locks import Held, Locks
-
 
 BUSY_SECONDS = 5.0
 """No reader keeps an index locked for long: a file that stays locked is damaged."""
@@ -177,6 +171,11 @@ class Generations:
                 return None
             held.release()
         return None
+
+    def is_live(self, opened: Opened) -> bool:
+        """Returns whether an open generation is still the live one, and its file the same."""
+        generation = opened.generation
+        return generation.number == self.current() and durable.inode_of(generation.path) == opened.inode
 
     def serves(self) -> bool:
         """Returns whether the live file begins like a database and was not reported as damaged."""

@@ -1,9 +1,5 @@
 """The search index: a disposable copy of the files for fast searches.
 
-    found = await index.candidates(parse_query("when did we move?", now), Filters())
-    await index.refresh()         # only in the maintaining process: update it from the files
-    await index.rebuild()         # in any process: make a new generation while the old one serves
-
 If the index is missing or broken, `candidates` reads the files and says so, and `needs_care` tells the maintainer.
 """
 
@@ -12,9 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from anyio import Lock, current_time, move_on_after, sleep, to_thread
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
@@ -32,8 +29,6 @@ from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexSt
 
 if TYPE_CHECKING:
     import sqlite3
-
-    import anyio
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
@@ -68,12 +63,7 @@ class Index(Maintenance):
         super().__init__(files, locks, folder, Embedding(embedder, name, dimensions))
         self._scan = Scan(files, lambda path: read_file(files, path, None))
         self._open: Opened | None = None
-
-    @cached_property
-    def _opening(self) -> anyio.Lock:
-        import anyio
-
-        return anyio.Lock()
+        self._opening = Lock()
 
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         return await self.answer(query, filters, mode, lambda found: found)
@@ -94,13 +84,9 @@ class Index(Maintenance):
                     return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        from anyio import to_thread
-
         return await to_thread.run_sync(lambda: then(self._scan.search(query.text, wanted, self._health.absence)))
 
     async def _search(self, wanted: Search, then: Callable[[Candidates], T]) -> T:
-        from anyio import to_thread
-
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
 
@@ -129,8 +115,6 @@ class Index(Maintenance):
 
         Does not wait if the index is broken, missing or being built: searches then read the files.
         """
-        from anyio import move_on_after, sleep, to_thread
-
         left = [path for path in paths if is_indexed(path)]
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
@@ -207,7 +191,6 @@ class Index(Maintenance):
 
     async def _is_as_indexed(self, path: str) -> bool | None:
         """Returns whether the index has the passages of a file; None if the file changed since it was indexed."""
-        from anyio import to_thread
 
         def read() -> tuple[FileContent, list[Row], list[Signals]]:
             found = read_file(self._files, path, None)
@@ -247,10 +230,10 @@ class Index(Maintenance):
                 await opened.close()
 
     async def _opened(self) -> Opened | None:
-        if self._open is not None and self._is_live(self._open):
+        if self._open is not None and self._generations.is_live(self._open):
             return self._open
         async with self._opening:
-            if self._open is not None and self._is_live(self._open):
+            if self._open is not None and self._generations.is_live(self._open):
                 return self._open
             await self._retire()
             generation = self._generations.take_current()
@@ -279,8 +262,6 @@ class Index(Maintenance):
         await self._retire()
 
     async def renew(self, progress: Progress | None = None) -> tuple[str, ...]:
-        from anyio import current_time, sleep, to_thread
-
         await self.rebuild(progress)
         await self.close()
         until = current_time() + RENEW_SECONDS

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from anyio import CancelScope, Lock, to_thread
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.vectors import Embedding
-from mcp_server.storage.local.durable import inode_of
+from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.candidates import counts, without_vector
 from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
 from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
+from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
-from mcp_server.storage.values import FOLDERS, is_indexed
-
-if TYPE_CHECKING:
-    import anyio
-
-    from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.locks import Locks
-    from mcp_server.storage.values import FileStat
-
+from mcp_server.storage.values import FOLDERS, FileStat, is_indexed
 
 T = TypeVar("T")
 
@@ -46,20 +40,15 @@ class Maintenance:
         self._embedding = embedding
         self._health = Health()
         self._writing: Opened | None = None
+        self._turn = Lock()
         self._long: Indexer | None = None  # at work, and letting others in between
         self._postponed: set[str] = set()
         """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
 
-    @cached_property
-    def _turn(self) -> anyio.Lock:
-        import anyio
-
-        return anyio.Lock()
-
     @property
     def needs_care(self) -> bool:
         """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
-        replaced = self._writing is not None and not self._is_live(self._writing)
+        replaced = self._writing is not None and not self._generations.is_live(self._writing)
         return self._health.broken is not None or not self._generations.serves() or replaced
 
     async def refresh(self, progress: Progress | None = None) -> int:
@@ -67,7 +56,6 @@ class Maintenance:
 
         Only for the process with the maintainer's lock, as `apply` and `apply_small`.
         """
-        from anyio import to_thread
 
         async def work(writing: Opened) -> int:
             known = await writing.words.database.read(known_files)
@@ -129,8 +117,6 @@ class Maintenance:
 
         Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
         """
-        from anyio import CancelScope, to_thread
-
         paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
         generation = await to_thread.run_sync(self._generations.begin)
         self._health.building = (0, len(paths))
@@ -199,8 +185,6 @@ class Maintenance:
 
     async def _let_others(self, writing: Opened) -> None:
         """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
-        from anyio import CancelScope
-
         if self._turn.statistics().tasks_waiting:
             self._turn.release()
             with CancelScope(shield=True):  # the caller releases it
@@ -210,8 +194,6 @@ class Maintenance:
 
     async def _named(self, writing: Opened, paths: Iterable[str]) -> list[str]:
         """Returns the indexable files at or below these paths, on disk or in the index."""
-        from anyio import to_thread
-
         held = await writing.words.database.read(lambda connection: known_paths(connection, paths))
         there = await to_thread.run_sync(self._below, paths)
         return sorted({path for path in (*held, *there) if is_indexed(path)})
@@ -227,8 +209,6 @@ class Maintenance:
 
     async def _embed_missing(self, writing: Opened) -> None:
         """Embeds the passages that were indexed without an embedder."""
-        from anyio import to_thread
-
         to = writing.words
         while self._embedding.embedder is not None:
             waiting = await to.database.read(lambda connection: without_vector(connection, 1_000))
@@ -243,7 +223,7 @@ class Maintenance:
 
     async def _writer(self) -> Opened | None:
         """Returns the live generation, open for writing; None if there is none that can be written."""
-        if self._writing is not None and not self._is_live(self._writing):
+        if self._writing is not None and not self._generations.is_live(self._writing):
             await self._close_writer()
         if self._health.broken or not self._generations.serves():
             await self._close_writer()
@@ -270,10 +250,6 @@ class Maintenance:
             self._health.broken = str(error)
             return
         raise error
-
-    def _is_live(self, opened: Opened) -> bool:
-        generation = opened.generation
-        return generation.number == self._generations.current() and inode_of(generation.path) == opened.inode
 
     def _walk(self) -> Iterator[FileStat]:
         return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))

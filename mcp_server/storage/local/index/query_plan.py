@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query
@@ -24,10 +24,8 @@ from mcp_server.storage.index.scoring import (
     SmallScope,
     planned,
 )
+from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.values import Depth, Filters
-
-if TYPE_CHECKING:
-    from mcp_server.storage.sqlite import Stems
 
 
 def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:

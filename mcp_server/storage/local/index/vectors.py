@@ -286,18 +286,14 @@ def refill(connection: sqlite3.Connection) -> bool:
     connection.execute("DROP TABLE IF EXISTS knowledge_vec")
     create_vectors(connection)
     rows = connection.execute(
-        f"SELECT p.id, m.project, iif(m.derived, {LINES}, m.session), p.vector FROM passages p JOIN knowledge_meta m "
-        f"ON m.id = p.id "
-        "WHERE p.vector IS NOT NULL"
+        f"SELECT p.id, m.project, iif(m.derived, {LINES}, m.session), p.vector FROM passages p "
+        "JOIN knowledge_meta m ON m.id = p.id WHERE p.vector IS NOT NULL"
     ).fetchall()
-    for row in rows:
-        (_, (small,)) = packed_vectors(
-            np.frombuffer(row[3], dtype="<f2").astype(np.float32).reshape(1, -1), compared(kept)
-        )
-        connection.execute(
-            "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))",
-            (*row[:3], small),
-        )
+    first = compared(kept)
+    connection.executemany(
+        "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))",
+        ((*row[:3], in_bytes(np.frombuffer(row[3], "<f2").reshape(1, -1), first).tobytes()) for row in rows),
+    )
     connection.execute("UPDATE index_state SET value = '0' WHERE key = 'vectors_stale'")
     return True
 

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError
 from mcp_server.storage.index.file_reader import (
@@ -31,6 +33,7 @@ from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
+from mcp_server.storage.state import storable
 from mcp_server.text.entries import sources_of
 
 if TYPE_CHECKING:
@@ -81,8 +84,6 @@ class Indexer:
         self, paths: Sequence[str], known: Mapping[str, IndexedFile], progress: Progress | None = None
     ) -> int:
         """Indexes these files. Returns how many had changed. Problems of files are recorded, never raised."""
-        from anyio import to_thread
-
         changed = done = 0
         remaining = iter(paths)
         batch = await to_thread.run_sync(self._read_batch, remaining, known)
@@ -129,8 +130,6 @@ class Indexer:
         return looks
 
     async def _plan(self, looks: list[FileContent], known: Mapping[str, IndexedFile]) -> list[Plan]:
-        from anyio import to_thread
-
         asked = [found.path for found in looks if found.path in known and not found.gone and not found.same]
         units: dict[str, dict[int, bytes]] = {}
         if asked:
@@ -140,8 +139,6 @@ class Indexer:
         )
 
     async def _write(self, piece: _Piece) -> None:
-        from anyio import to_thread
-
         rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
 
         def prepared() -> tuple[list[Signals], NDArray[np.float32] | None]:
@@ -346,11 +343,6 @@ class _Names(dict[str, int]):
         (number,) = self._connection.execute("SELECT id FROM names WHERE name = ?", (stored,)).fetchone()
         self[name] = int(number)
         return int(number)
-
-
-def storable(text: str) -> str:
-    """Returns the text without lone surrogates, which SQLite refuses."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _marks(count: int) -> str:
