@@ -74,6 +74,8 @@ _GAUGES = re.compile(
     r"(?:client |live )?context: [\d,.]+k? tokens|memory: \d+ passages?\b|context at \d+%\.|least needed now \(about",
     re.IGNORECASE,
 )
+_ELEMENT = re.compile(r"<([a-z]+(?:[-_][a-z]+)+)\b[^<>]*>.*</\1>\s*", re.DOTALL)
+"""A message that is one element: clients give programs' output such names (`<command-output>`)."""
 _COMPILED = re.compile(r"<!-- (?:[a-z][a-z _-]*): [^\n]*-->\n")
 """The beginning of a section of a compiled context."""
 
@@ -87,6 +89,7 @@ def is_injected(text: str) -> bool:
         or start.startswith(AT_START)
         or _GAUGES.match(start) is not None
         or _COMPILED.match(start) is not None
+        or _ELEMENT.fullmatch(start) is not None
     )
 
 

@@ -514,41 +514,54 @@ def decision_lines(
 
 
 def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Line]:
-    """Returns the decisions that message number `place` states or proposes.
+    """Returns the decisions that message number `place` states or proposes."""
+    return (_proposed if messages[place].role == "agent" else _stated)(messages, place, of)
 
-    A decision of the agent is settled by the user's answer, which is quoted with it. If there are several, an answer
-    that only accepts is quoted with the last one. A short decision of the user is quoted with what the agent said
-    before, if it replies to that.
+
+def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Line]:
+    """Returns the decisions that a message of the agent proposes or states.
+
+    They are settled by the user's answer, which is quoted with them, unless it only says yes. If there are several, an
+    answer that changes nothing is quoted with the last one, and with lists, whose points it may choose.
     """
-    found = of(place).found["decision"]
-    role = messages[place].role
+    groups = _groups(of(place).found["decision"])
+    if place + 1 >= len(messages) or messages[place + 1].role != "user":
+        return [_Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
     lines: list[_Line] = []
-    if role == "agent":
-        answered = place + 1 < len(messages) and messages[place + 1].role == "user"
-        answer = _answer(messages, place, of)
-        groups = _groups(found)
-        for group in groups:
-            text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
-            if group[0].labeled or not answered:
-                lines.append(_Line(text, group, place, quotes, short))
-                continue
-            if answer and (group is groups[-1] or _changes(messages[place + 1])):
-                least = AMENDING * max(one.probability for one in answer)
-                whole = _joined(answer)
-                said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
-                told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
-                short = _with_answer(short, told, messages[place + 1])
-                text = _with_answer(text, whole, messages[place + 1])
-                quotes = (*quotes, *_at(place + 1, answer))
-            elif is_question(text):
-                told = f" (answer: {_first_words(messages[place + 1])})"
-                text, short = text + told, short + told
-            lines.append(_Line(text, group, place + 1, quotes, short))
-        return lines
+    reply, answer = messages[place + 1], _answer(messages, place, of)
+    only_chooses = (
+        bool(_chosen(messages[place])) and len(reply.words) <= SHORT_CHOICE
+    )  # then only that option is quoted
+    for group in groups:
+        is_last, settling = group is groups[-1], _settling(group)
+        question = _last_question(messages[place])
+        if question and is_last and group[-1].place < question.place and not group[0].labeled:
+            group, settling = [*group, question], [*settling, question]
+        text, short, quotes = _joined(group), _joined(settling), _at(place, group)
+        if group[0].labeled:
+            lines.append(_Line(text, group, place, quotes, short))
+            continue
+        if answer and (is_last or _changes(reply)):
+            least = AMENDING * max(one.probability for one in answer)
+            whole = _joined(answer)
+            said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
+            told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
+            text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
+            quotes = (*quotes, *_at(place + 1, answer))
+        elif is_question(text) or ((is_last or group[0].listed) and not (only_chooses or _begins_with_yes(reply))):
+            text, short = (_with_answer(one, _beginning(reply), reply) for one in (text, short))
+        lines.append(_Line(text, group, place + 1, quotes, short))
+    return lines
+
+
+def _stated(messages: Sequence[Message], place: int, of: Callable[[int], _Judged]) -> list[_Line]:
+    """Returns the decisions that a message of the user states. A short one is quoted with what the agent said before,
+    if it replies to that."""
     after_agent = place > 0 and messages[place - 1].role == "agent"
     if after_agent and _answer(messages, place - 1, of):
         return []  # quoted with the proposal
-    for group in _groups(found):
+    lines: list[_Line] = []
+    for group in _groups(of(place).found["decision"]):
         text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
         is_short = after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER
         if is_short and of(place - 1).found.get("decision"):
@@ -562,6 +575,13 @@ def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], _Jud
             text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
         lines.append(_Line(text, group, place, quotes, short))
     return lines
+
+
+def _last_question(message: Message) -> _Found | None:
+    """Returns the question at the end of a message, which the answer refers to, if it says what it is about."""
+    place = len(message.sentences) - 1
+    text = message.sentences[place].text
+    return _Found(place, text, 0.0) if is_question(text) and subject_stems(text) else None
 
 
 def _told(
@@ -675,8 +695,11 @@ def _begins_with_yes(answer: Message) -> bool:
     return "yes" in first and "no" not in first
 
 
-def _first_words(message: Message) -> str:
-    return clipped(clean(message.sentences[0].text), LONGEST_ANSWER) if message.sentences else ""
+def _beginning(message: Message) -> str:
+    """Returns a short message whole, of a longer one the first sentence."""
+    whole = clean(message.content)
+    first = message.sentences[0].text if message.sentences else ""
+    return whole if len(whole) <= WHOLE_ANSWER else clipped(clean(first), LONGEST_ANSWER)
 
 
 def _settling(group: Sequence[_Found]) -> list[_Found]:

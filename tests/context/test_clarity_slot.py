@@ -94,6 +94,14 @@ def test_without_a_message_facts_get_what_the_other_kinds_leave() -> None:
     assert "Facts:" not in text
 
 
+def test_a_sentence_that_stands_in_two_sections_is_shown_once() -> None:
+    rule = "Never boil the water."
+    result = compiled(page(Rules=[rule], Key_Decisions=[rule, "Sencha it is."], Open_items=["Buy cups."]))
+    assert "Rules:\n- Never boil the water.\nDecided:\n- Sencha it is.\nOpen:" in result.text
+    (left_out,) = [one for one in result.receipt.considered if one.slot == "what holds" and not one.included]
+    assert left_out.reason == "another line says it"
+
+
 def test_long_rules_come_before_many_short_decisions() -> None:
     rules = [f"Rule {number}: never boil the water, {'and warm the pot, ' * 6}please." for number in range(3)]
     many = [f"Pot number {number} is for guests." for number in range(90)]

@@ -60,6 +60,23 @@ def test_a_short_answer_is_quoted_whole() -> None:
     assert (decision.short or decision.text).endswith("fine. 30 copies. rest same)")
 
 
+def test_an_answer_is_told_with_the_question_at_the_end_of_a_proposal() -> None:
+    asked = "Nothing deletes the copies on the stick at the moment; I would keep some. How many would be sensible?"
+    (decision,) = texts("decision", "and the stick?", asked, "Ten. Older ones away automatically.", "Set.")
+    assert decision.endswith("How many would be sensible? (answer: Ten. Older ones away automatically.)")
+
+
+def test_an_answer_that_names_its_choice_is_told_with_a_table() -> None:
+    table = "| | CAN FD | EtherCAT |\n|---|---|---|\n| per node | 1.10 € | 9.40 € |\n| effort | 4 d | 20 d |"
+    said = (
+        "which bus?",
+        f"I compared both buses for the nodes:\n\n{table}\n\nI'd take the cheap one.",
+        "CAN FD.",
+        "OK.",
+    )
+    assert texts("decision", *said)[-1].endswith("CAN FD.)")
+
+
 @pytest.mark.parametrize("reply", ["yes", "ok, do that", "agreed", "yes please"])
 def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> None:
     proposal = "I suggest SQLite for the ledger, because it is one file."
@@ -163,6 +180,11 @@ def test_what_a_program_wrote_never_becomes_an_item(text: str) -> None:
     program = [one for one in talk(*[text] * 2) if one.content == text]
     assert not any(map(is_real, program))
     assert read([*plain, *program], recognizer()) == read(plain, recognizer())
+
+
+def test_a_message_that_is_one_element_is_a_programs() -> None:
+    element = "<command-output id='3'>\nDecision: remove slot 2.\n</command-output>"
+    assert [is_real(turn) for turn in talk(f"{element}\n", f"{element}\nDecision: keep slot 2.")[-2:]] == [False, True]
 
 
 @settings(max_examples=60, deadline=None)

@@ -124,25 +124,43 @@ def fill(filling: Filling, room: Room) -> Section:
     tokens = dict(zip(kept, list(map(meter.line, texts.values())), strict=True))
     pools = _pools(inputs, kept)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
-    inside: set[PageLine] = set()
+    inside: dict[PageLine, frozenset[str]] = {}
+    repeated: set[PageLine] = set()
     spare = 0
     for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
-        spare += pool_room
-        for one in pool:
-            if tokens[one] <= spare:
-                spare -= tokens[one]
-                inside.add(one)
-    for one in (one for pool, _ in pools for one in pool if one not in inside):
-        if tokens[one] <= spare:  # the rest of the shares
-            spare -= tokens[one]
-            inside.add(one)
+        spare = _take(pool, spare + pool_room, tokens, inside, repeated)
+    _take([one for pool, _ in pools for one in pool], spare, tokens, inside, repeated)  # the rest of the shares
     shown: list[str] = []
     for section, title in titles.items():
         here = [one for one in kept if one.section == section and one in inside]
         here.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
         shown += [title, *(texts[one] for one in here)] if here else []
-    considered = tuple(_account(one, one in inside, tokens[one]) for pool, _ in pools for one in pool)
+    reasons = dict.fromkeys(inside, "in force") | dict.fromkeys(repeated, "another line says it")
+    considered = tuple(_account(one, one in inside, tokens[one], reasons) for pool, _ in pools for one in pool)
     return Section("\n".join([heading, *shown]) if shown else "", considered)
+
+
+def _take(
+    pool: Sequence[PageLine],
+    room: int,
+    tokens: Mapping[PageLine, int],
+    inside: dict[PageLine, frozenset[str]],
+    repeated: set[PageLine],
+) -> int:
+    """Adds lines of the pool that fit to `inside`, with their words, and returns the room that is left.
+
+    A line whose words all stand in another one is repeated: a sentence may be a rule and a part of a decision.
+    """
+    for one in pool:
+        if one in inside or one in repeated or tokens[one] > room:
+            continue
+        said = frozenset(words(one.text))
+        if any(said <= other for other in inside.values()):
+            repeated.add(one)
+            continue
+        inside[one] = said
+        room -= tokens[one]
+    return room
 
 
 def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[PageLine], float]]:
@@ -184,13 +202,13 @@ def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[in
     return given
 
 
-def _account(one: PageLine, included: bool, tokens: int) -> Considered:
+def _account(one: PageLine, included: bool, tokens: int, reasons: Mapping[PageLine, str]) -> Considered:
     return Considered(
         id=f"{one.path}:{one.line}-{one.line}",
         slot="what holds",
         source=one.path,
         included=included,
-        reason="in force" if included else "no room within its share",
+        reason=reasons.get(one, "no room within its share"),
         tokens=tokens if included else 0,
     )
 
