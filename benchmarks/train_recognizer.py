@@ -32,6 +32,8 @@ from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import word_list
 from mcp_server.understanding.features import Features, Message, content_stems, message_features, sentence_features
+from mcp_server.understanding.judging import judging
+from mcp_server.understanding.lines import decision_lines
 from mcp_server.understanding.model import Logistic, Model, dump
 from mcp_server.understanding.settling import Rarity, Statement, closing_features, replacement_features
 
@@ -92,7 +94,7 @@ def prepared(label: dict[str, Any]) -> Conversation:
                 turn["acts"] = ["program"]
         real = [turn for turn in turns if recognizer.is_real(turn)]
         one.turns.append(turns)
-        one.messages.append(recognizer._linked(real))
+        one.messages.append(recognizer.linked(real))
         one.places.append([turn.number - 1 for turn in real])
     return one
 
@@ -242,7 +244,7 @@ def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
         )
         for place, one in enumerate(some):
             if _in_fold(place, some, fold):
-                lines += decision_lines(one, items)
+                lines += lines_of(one, items)
                 without.append(items)
     user, agent = fit_acts(some)
     model = Model(user, agent, fit(rows, wanted, STRENGTH_ITEMS), fit_lines(lines), fit_prompts(some))
@@ -254,14 +256,14 @@ def _in_fold(place: int, some: Sequence[Conversation], fold: int) -> bool:
     return place * FOLDS // len(some) == fold
 
 
-def decision_lines(one: Conversation, items: Logistic) -> list[tuple[Features, bool]]:
+def lines_of(one: Conversation, items: Logistic) -> list[tuple[Features, bool]]:
     """Returns the features of each line that could be a decision, and whether it has all keywords of a labeled one."""
     found = []
     for messages in one.messages:
-        of = recognizer.judging(messages, items)
+        of = judging(messages, items)
         for place in range(len(messages)):
             if "decision" in of(place).found:
-                for line, features in recognizer.decision_lines(messages, place, of):
+                for line, features in decision_lines(messages, place, of):
                     found.append((features, any(holds(item, line.text) for item in one.label["decisions"])))
     return found
 
@@ -271,9 +273,9 @@ def statements(one: Conversation, model: Model) -> list[Statement]:
     found = []
     for number, (messages, places) in enumerate(zip(one.messages, one.places, strict=True)):
         turns = [one.turns[number][place] for place in places]
-        of = recognizer.judging(messages, model.items)
+        of = judging(messages, model.items)
         for place in range(len(messages)):
-            for item in recognizer._items(turns, messages, place, of, model):
+            for item in recognizer.items_of(turns, messages, place, of, model):
                 order = (item.at, f"{number:03}", item.turn)
                 found.append(Statement(item.kind, item.text, order, item.changes, frozenset(item.heard)))
     return found

@@ -37,7 +37,7 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped, is_injected, is_real_user
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
-from mcp_server.understanding.recognizer import clean, is_question
+from mcp_server.understanding.judging import clean, is_question
 from mcp_server.understanding.sentences import sentences
 
 LOCK = "checkpoints"

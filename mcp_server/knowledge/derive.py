@@ -50,7 +50,9 @@ from mcp_server.text.transcript import Transcript
 from mcp_server.text.words import content_words
 from mcp_server.understanding.cues import word_list
 from mcp_server.understanding.features import content_stems
-from mcp_server.understanding.recognizer import LONGEST, Item, ItemKind, is_real
+from mcp_server.understanding.judging import ItemKind
+from mcp_server.understanding.lines import LONGEST
+from mcp_server.understanding.recognizer import Item, is_real
 
 ANSWER_TOKENS = 1_500
 MESSAGES = 40

@@ -32,7 +32,7 @@ from mcp_server.text.markdown import linked, links, sections, without_comments
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding.cues import cues
-from mcp_server.understanding.recognizer import clipped
+from mcp_server.understanding.lines import clipped_at_clause
 
 PEOPLE, PROCEDURES, PROJECT_PAGES = "knowledge/people/", "knowledge/procedures/", "knowledge/projects/"
 
@@ -174,14 +174,14 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
         own = OPENING.sub("", own).rstrip(".;, ")
         rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
-        return clipped(text[:1].upper() + text[1:], most)
+        return clipped_at_clause(text[:1].upper() + text[1:], most)
     best = text if len(text) <= most else max(runs_of(text, longest), key=says)
     if len(best) > most:
         best = max(re.split(r"(?<=;)\s+", best), key=says)
     if len(best) > most and core in best:
         best = best[best.index(core) :]
     best = OPENING.sub("", best).rstrip(".;, ")
-    return clipped(best[:1].upper() + best[1:], most)
+    return clipped_at_clause(best[:1].upper() + best[1:], most)
 
 
 def runs_of(text: str, longest: int) -> list[str]:

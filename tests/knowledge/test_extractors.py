@@ -12,8 +12,9 @@ from mcp_server.knowledge.extractors import JOURNAL_LINES, REGISTRY, Context, co
 from mcp_server.model import Role, Turn
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, tidied
+from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.model import recognizer
-from mcp_server.understanding.recognizer import Item, ItemKind
+from mcp_server.understanding.recognizer import Item
 
 PATH = "raw/conversations/2026/02/16/1845-s-talk.md"
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)

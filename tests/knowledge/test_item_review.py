@@ -13,8 +13,9 @@ import pytest
 from benchmarks.understand import load
 from mcp_server.knowledge.derive import Reviewed, Window, reviewed, windows
 from mcp_server.model import Turn
+from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.model import recognizer
-from mcp_server.understanding.recognizer import Item, ItemKind, read
+from mcp_server.understanding.recognizer import Item, read
 from tests.understanding.talks import talk
 
 SAID = (

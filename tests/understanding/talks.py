@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from mcp_server.model import Turn
+from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.model import recognizer
-from mcp_server.understanding.recognizer import Item, ItemKind, read
+from mcp_server.understanding.recognizer import Item, read
 
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from mcp_server.memory import Memory
 from mcp_server.understanding import model
-from mcp_server.understanding import recognizer as reader
+from mcp_server.understanding.judging import LEAST, Found, Judged
+from mcp_server.understanding.lines import LONGEST, decision_lines
 from mcp_server.understanding.model import Model, recognizer
-from mcp_server.understanding.recognizer import LONGEST, is_real, read
+from mcp_server.understanding.recognizer import is_real, linked, read
 from tests.checkpoints.injected import INJECTED
 from tests.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
 
@@ -240,15 +241,15 @@ def test_a_prompt_asks_for_open_items(asks: str) -> None:
 def test_an_answer_that_changes_a_part_is_told_with_every_part_of_the_proposal() -> None:
     one, other = "Move the garage on 1 October.", "Use Xero for the garage."
     turns = talk("and the garage?", f"{one}\n\nA.\n\nB.\n\nC.\n\n{other}", "The first of January, but Xero.")[-2:]
-    messages = reader._linked(turns)
+    messages = linked(turns)
     messages[1].acts = {"accept": 0.9, "amend": 0.8}
-    shares = [[dict.fromkeys(map(str, reader.LEAST), 0.9) for _ in message.sentences] for message in messages]
+    shares = [[dict.fromkeys(map(str, LEAST), 0.9) for _ in message.sentences] for message in messages]
     found = [
-        [reader._Found(place, message.sentences[place].text, 0.9) for place in places]
+        [Found(place, message.sentences[place].text, 0.9) for place in places]
         for message, places in zip(messages, ((0, 4), (0,)), strict=True)
     ]
-    judged = [reader._Judged(share, {"decision": some}) for share, some in zip(shares, found, strict=True)]
-    lines = [line.text for line, _ in reader.decision_lines(messages, 0, judged.__getitem__)]
+    judged = [Judged(share, {"decision": some}) for share, some in zip(shares, found, strict=True)]
+    lines = [line.text for line, _ in decision_lines(messages, 0, judged.__getitem__)]
     assert lines == [f"{text} (amended: The first of January, but Xero.)" for text in (one, other)]
 
 

@@ -187,7 +187,7 @@ def _applies(inputs: CompileInputs, one: PageLine) -> bool:
     """Returns whether a line applies.
 
     Of the page of no project, only the rules apply within a project, and facts only without a message: they are about
-    everything that the user ever talked about, so search (P3) finds those that the message is about.
+    everything that the user ever talked about, so search finds those that the message is about.
     """
     if one.path != GENERAL_PAGE or one.section == RULES:
         return True

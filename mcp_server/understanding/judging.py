@@ -1,0 +1,229 @@
+"""Judges which items each sentence may state: by the weights, by labels, and by the options that are chosen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Literal
+
+from mcp_server.understanding.cues import cues
+from mcp_server.understanding.features import Message, sentence_features, subject_stems
+from mcp_server.understanding.model import Logistic
+from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, only_options, options_in
+
+ItemKind = Literal["decision", "rule", "fact", "open", "report"]
+
+LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.15, "fact": 0.12, "open": 0.25, "report": 0.04}
+"""The least probability of a sentence that states an item, by kind (`benchmarks understand`, left-out writers).
+
+It is low for decisions and reports, which are judged once more: decisions as a line, reports with the open item that
+they may close."""
+
+LEAST_OPEN_OF_AGENT = 0.4
+"""The least probability of an open item that the agent states. Below it the agent mostly explains what such a case
+demands: two of ten such lines were right (conversations that the weights had not seen)."""
+
+NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.25, "report": 0.2}
+"""A sentence next to one that counts joins it from this share of the least probability on."""
+
+PROGRAM = 0.5
+"""The probability from which on a message of the user is taken for a program's and skipped."""
+
+SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.5, "open": 0.5, "report": 0.15}
+"""A sentence counts for its likeliest kind, and for others from this share of that probability on."""
+
+MIN_WORDS = 2
+"""Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
+
+PLANS = 0.8
+"""The probability of a proposal from which on the points of a list are a plan, not options."""
+
+LONGEST_CHOICE = 12
+"""Words of a sentence that may name an option of a list."""
+
+_WORDS: Mapping[ItemKind, str] = {
+    "decision": r"(?:final )?decision|decided|entscheidung|odluka",
+    "rule": r"(?:standing )?rule|regel|pravilo",
+    "open": r"to[- ]?do|open item|action item",
+    "report": r"done|fixed|erledigt|završeno",
+}
+
+LABELS: Mapping[ItemKind, re.Pattern[str]] = {
+    kind: re.compile(rf"[*_]*(?:{words})[*_]*\s*:[*_]*\s+(?=\S)", re.IGNORECASE) for kind, words in _WORDS.items()
+}
+"""Labels that say what a sentence is: such a sentence counts whatever the model makes of it, and so does a task box."""
+
+_NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
+"""Ends the name of an option: "Stripe: best documentation"."""
+
+_DECIDED = re.compile(r"I(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sentence that states an item of one kind. `listed`: it is a point of a list, or a row of a table."""
+
+    place: int
+    text: str
+    probability: float
+    labeled: bool = False
+    listed: bool = False
+
+
+_ByKind = dict[ItemKind, list[Found]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A message's sentences: the probability of each kind, those that state an item, and whether each belongs to an
+    option that the next message does not choose."""
+
+    shares: Sequence[Mapping[str, float]]
+    found: _ByKind
+    rejected: Sequence[bool] = ()
+
+
+def judging(messages: Sequence[Message], items: Logistic) -> Callable[[int], Judged]:
+    """Returns a function that judges the sentences of a message, given its place; it judges each message once."""
+
+    @cache
+    def of(place: int) -> Judged:
+        return _judged(messages[place], items)
+
+    return of
+
+
+def _judged(message: Message, items: Logistic) -> Judged:
+    if message.acts.get("program", 0.0) >= PROGRAM:
+        return Judged((), {})
+    shares = [items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
+    labels = [_labeled(sentence, message.role == "user") for sentence in message.sentences]
+    clauses = {place: _clauses_after(message, place) for place, label in enumerate(labels) if label}
+    labeled = {at for places in clauses.values() for at in places}
+    chosen = chosen_options(message)
+    rejected = [bool(chosen) and _option(message, one) not in (0, *chosen) for one in message.sentences]
+    found: _ByKind = {}
+    for kind, least in LEAST.items():
+        if kind == "open" and message.role == "agent":
+            least = LEAST_OPEN_OF_AGENT
+        left = [
+            share[kind] if _may_state(kind, sentence, share, out, message.role == "agent") else 0.0
+            for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
+        ]
+        for place, share in enumerate(left):
+            if place in labeled:
+                continue
+            if label := labels[place]:
+                if label[0] == kind:
+                    text = " ".join((label[1], *(message.sentences[at].text for at in clauses[place])))
+                    found.setdefault(kind, []).append(Found(place, text, 1.0, labeled=True))
+                continue
+            beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR[kind] * least
+            if share >= least or beside:
+                one = message.sentences[place]
+                listed = one.layout in ("bullet", "row")
+                text = only_options(one.text, chosen) if kind == "decision" and one.layout != "row" else one.text
+                found.setdefault(kind, []).append(Found(place, text, share, listed=listed))
+    return Judged(shares, found, rejected)
+
+
+def is_question(text: str) -> bool:
+    """Returns whether a text ends with a question mark."""
+    return text.rstrip("*_ ").endswith("?")
+
+
+def _may_state(
+    kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], is_rejected: bool, by_agent: bool
+) -> bool:
+    """Returns whether a sentence can state an item of this kind. `is_rejected`: it belongs to an option that was not
+    chosen.
+
+    A question states nothing, but an agent may put a proposal as a question, and a user a rule: "Could you always …?"
+    """
+    if kind == "decision" and is_rejected:
+        return False
+    if kind != "open" and is_question(sentence.text):
+        may_ask = kind == ("decision" if by_agent else "rule")
+        if not may_ask or len(subject_stems(sentence.text)) < MIN_WORDS:
+            return False
+    return shares[kind] >= SECOND[kind] * max(shares.values())
+
+
+def chosen_options(message: Message) -> tuple[int, ...]:
+    """Returns the numbers of the listed options that the next message chooses, by number or by name."""
+    if message.next is None:
+        return ()
+    picks = message.next.choice.options
+    if not picks:
+        return _named(message, message.next)
+    options = {number for one in message.sentences for number in (_option(message, one), *options_in(one.text))}
+    return picks if options.issuperset(picks) else ()
+
+
+def _named(message: Message, answer: Message) -> tuple[int, ...]:
+    """Returns the option that the beginning of an answer names ("stripe, yes"), if it names one only. The points of a
+    plan are no options: "logs 14 days" changes one of them."""
+    first = answer.sentences[0].text if answer.sentences else ""
+    if message.acts.get("propose", 0.0) >= PLANS or is_question(first) or len(first.split()) > LONGEST_CHOICE:
+        return ()
+    names: dict[int, frozenset[str]] = {}
+    for one in message.sentences:
+        named = subject_stems(_NAME_ENDS.split(clean(one.text), 1)[0])
+        names.setdefault(_option(message, one), frozenset(stem for stem in named if stem.isalpha()))
+    names.pop(0, None)
+    of_one = {stem for stem, count in Counter(stem for stems in names.values() for stem in stems).items() if count == 1}
+    said = [subject_stems(word) & of_one for word in first.split()]
+    chosen = tuple(number for number, stems in names.items() if any(stems & one for one in said))
+    if len(chosen) != 1 or len(names) < 2:
+        return ()
+    around = first.split()[: said.index(next(filter(None, said))) + 2]
+    return () if "no" in cues(" ".join(around)) else chosen
+
+
+def _option(message: Message, sentence: Sentence) -> int:
+    """Returns the option that a sentence belongs to, or 0. A list without numbers has options if the next message
+    chooses by order ("the second one") or by name; a table only if it chooses by name."""
+    if message.has_options or message.next is None:
+        return sentence.option
+    choice = message.next.choice
+    if choice.by_order:
+        return sentence.point if sentence.layout == "bullet" else 0
+    return sentence.option if choice.options else sentence.point
+
+
+def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
+    """Returns the kind that a sentence says it is, and its text without the label."""
+    text = sentence.text
+    if is_question(text):
+        return None
+    if sentence.box:
+        return ("open" if sentence.box == "open" else "report"), text
+    for kind, label in LABELS.items():
+        if found := label.match(text):
+            return kind, text[found.end() :]
+    return ("decision", text) if by_user and _DECIDED.match(text) else None
+
+
+def _clauses_after(message: Message, place: int) -> list[int]:
+    """Returns the places of the further clauses of a sentence: a long sentence is cut where they begin."""
+    found: list[int] = []
+    content = message.content[:MAX_MESSAGE]
+    for at, (one, following) in enumerate(pairwise(message.sentences[place:]), place + 1):
+        if one.text.endswith((".", "!", "?", "…", ":")) or f"{one.text} {following.text}" not in content:
+            break
+        found.append(at)
+    return found
+
+
+def likeliest(judged: Judged, kind: ItemKind) -> float:
+    """Returns the probability of the sentence of a message that states an item of this kind most likely."""
+    return max((share[kind] for share in judged.shares), default=0.0)
+
+
+def clean(text: str) -> str:
+    """Returns a sentence on one line, without emphasis marks."""
+    return " ".join(re.sub(r"\*\*|__|(?<!\w)\*(?=\S)|(?<=\S)\*(?!\w)", "", text).split())

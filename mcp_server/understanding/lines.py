@@ -1,0 +1,342 @@
+"""Lines: the text of an item quotes the sentences that state it, and of an exchange what was asked and answered.
+
+A decision of the agent is told with the user's answer, a short answer with the question: "How many copies should it
+keep? (answer: ten)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_server.understanding.cues import cues
+from mcp_server.understanding.features import Features, Message, line_features, subject_stems
+from mcp_server.understanding.judging import (
+    Found,
+    ItemKind,
+    Judged,
+    chosen_options,
+    clean,
+    is_question,
+    likeliest,
+)
+
+LEFT_OPEN, POSTPONES = 0.2, 0.4
+"""An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
+acceptance, amendment and directive together are less likely than this share of it: "I have to think about that"."""
+
+PROPOSES = 0.4
+"""The probability of a proposal from which on a message makes one, whatever its words."""
+
+AMENDS = 0.3
+"""The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
+
+AGREES = 8
+"""An answer changes nothing if acceptance is at least this many times as likely as amendment and as refusal."""
+
+REFUSES = 0.5
+"""The probability of a refusal from which on an answer counts as a refusal of the proposal."""
+
+CHANGES = 0.5
+"""The probability of amendment plus refusal from which on an answer is quoted with each part of the proposal. Less is
+enough if acceptance is even less likely."""
+
+LONGEST_ANSWER = 240
+"""Characters of an answer that is quoted with the proposal; a longer one is an item of its own."""
+
+WHOLE_ANSWER = 100
+"""Characters of an answer that is never shortened: "tue ok. skip 50" says two things in few words."""
+
+LONGEST = 480
+"""Characters of an item's text."""
+
+SHORT = 200
+"""Characters. A longer decision is shortened to the sentences that settle it."""
+
+SETTLES, AMENDING = 0.5, 0.3
+"""A sentence settles a decision if its probability is at least this share of the likeliest sentence's: `SETTLES` in a
+statement, `AMENDING` in an answer that is quoted with a proposal."""
+
+CLEAR = 3
+"""A decision of the user with at least this many words about its subject is quoted without the agent's words."""
+
+ASKED = 0.05
+"""The probability of a decision from which on a sentence of the agent is quoted with a short answer."""
+
+SHORT_ANSWER = 5
+"""Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
+
+SHORT_CHOICE = 4
+"""Words of an answer that only says which option is chosen."""
+
+PLAIN_ANSWER, ACCEPTS = 3, 0.5
+"""Words of an answer that only accepts, and the probability of acceptance from which on it does."""
+
+MAX_GAP = 3
+"""Sentences of one item stand at most so far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The text of an item: `group` are the sentences of the message that states it, `settled` is the place of the
+    message that settles it, `quotes` are the places of all quoted sentences, each with its message. `short` is the text
+    without the sentences that only explain a decision."""
+
+    text: str
+    group: Sequence[Found]
+    settled: int
+    quotes: tuple[tuple[int, int], ...]
+    short: str = ""
+
+    @property
+    def labeled(self) -> bool:
+        return self.group[0].labeled
+
+    @property
+    def places(self) -> list[int]:
+        """The messages that state and settle the item, oldest first."""
+        return sorted({self.settled, *(at for at, _ in self.quotes)})
+
+
+def postpones(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> bool:
+    """Returns whether message number `place` of the user postpones the agent's proposal before it: it states an open
+    item rather than a decision, and takes nothing ("I should not like to decide that over her head.")."""
+    answer = messages[place]
+    if answer.role != "user" or not place or "decision" not in of(place - 1).found:
+        return False
+    if answer.choice.options and messages[place - 1].has_options:
+        return False
+    takes = answer.acts.get("accept", 0.0) + answer.acts.get("amend", 0.0) + answer.acts.get("directive", 0.0)
+    left_open = likeliest(of(place), "open")
+    return left_open >= LEFT_OPEN and left_open > likeliest(of(place), "decision") and takes < POSTPONES * left_open
+
+
+def decision_lines(
+    messages: Sequence[Message], place: int, of: Callable[[int], Judged]
+) -> Iterator[tuple[Line, Features]]:
+    """Yields the lines of decisions of message number `place`, each with the features by which it is judged."""
+    for line in _decisions(messages, place, of):
+        said = [messages[at] for at in line.places]
+        shares = [of(at).shares[sentence] for at, sentence in line.quotes]
+        likeliest = max(one.probability for one in line.group)
+        yield line, line_features(line.text, said, shares, likeliest)
+
+
+def _decisions(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Line]:
+    """Returns the decisions that message number `place` states or proposes."""
+    return (_proposed if messages[place].role == "agent" else _stated)(messages, place, of)
+
+
+def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Line]:
+    """Returns the decisions that a message of the agent proposes or states.
+
+    They are settled by the user's answer, which is quoted with them, unless it only says yes. If there are several, an
+    answer that changes nothing is quoted with the last one, and with lists, whose points it may choose.
+    """
+    groups = groups_of(of(place).found["decision"])
+    if place + 1 >= len(messages) or messages[place + 1].role != "user":
+        return [Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
+    lines: list[Line] = []
+    reply, answer = messages[place + 1], _answer(messages, place, of)
+    only_chooses = (
+        bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
+    )  # then only that option is quoted
+    for group in groups:
+        is_last, settling = group is groups[-1], _settling(group)
+        question = _last_question(messages[place])
+        if question and is_last and group[-1].place < question.place and not group[0].labeled:
+            group, settling = [*group, question], [*settling, question]
+        text, short, quotes = _joined(group), _joined(settling), _at(place, group)
+        if group[0].labeled:
+            lines.append(Line(text, group, place, quotes, short))
+            continue
+        if answer and (is_last or _changes(reply)):
+            least = AMENDING * max(one.probability for one in answer)
+            whole = _joined(answer)
+            said = [one for one in answer if one.probability >= least and subject_stems(one.text)] or answer
+            told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
+            text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
+            quotes = (*quotes, *_at(place + 1, answer))
+        elif is_question(text) or ((is_last or group[0].listed) and not (only_chooses or _begins_with_yes(reply))):
+            text, short = (_with_answer(one, _beginning(reply), reply) for one in (text, short))
+        lines.append(Line(text, group, place + 1, quotes, short))
+    return lines
+
+
+def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Line]:
+    """Returns the decisions that a message of the user states. A short one is quoted with what the agent said before,
+    if it replies to that."""
+    after_agent = place > 0 and messages[place - 1].role == "agent"
+    if after_agent and _answer(messages, place - 1, of):
+        return []  # quoted with the proposal
+    lines: list[Line] = []
+    for group in groups_of(of(place).found["decision"]):
+        text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
+        is_short = after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER
+        if is_short and of(place - 1).found.get("decision"):
+            continue  # it only chooses what the message before proposes
+        if is_short and (_replies(messages, place, text) or messages[place - 1].acts.get("propose", 0.0) >= PROPOSES):
+            before = messages[place - 1].sentences
+            asked = _asked(messages[place - 1], of(place - 1).shares)
+            told = clipped_at_clause(" ".join(clean(before[at].text) for at in asked), LONGEST // 2)
+            if subject_stems(told) and len(subject_stems(short)) < CLEAR:
+                short = f"{told} {short}".lstrip()
+            text, quotes = f"{told} {text}".lstrip(), (*((place - 1, at) for at in asked), *quotes)
+        lines.append(Line(text, group, place, quotes, short))
+    return lines
+
+
+def _last_question(message: Message) -> Found | None:
+    """Returns the question at the end of a message, which the answer refers to, if it says what it is about."""
+    place = len(message.sentences) - 1
+    text = message.sentences[place].text
+    return Found(place, text, 0.0) if is_question(text) and subject_stems(text) else None
+
+
+def told(
+    messages: Sequence[Message], place: int, group: Sequence[Found], kind: ItemKind, of: Callable[[int], Judged]
+) -> Line:
+    """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
+    quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
+    text, quotes = _joined(group), _at(place, group)
+    if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER:
+        return Line(text, group, place, quotes)
+    at, sentence = place, group[0].place - 1
+    if kind == "open" and postpones(messages, place, of):
+        at, sentence = place - 1, max(of(place - 1).found["decision"], key=lambda one: one.probability).place
+    elif sentence < 0 and kind == "open" and _replies(messages, place, text):
+        at, sentence = place - 1, len(messages[place - 1].sentences) - 1
+    if sentence >= 0:
+        told = clipped_at_clause(clean(messages[at].sentences[sentence].text), LONGEST // 2)
+        text, quotes = f"{told} {text}", ((at, sentence), *quotes)
+    return Line(text, group, place, quotes)
+
+
+def _replies(messages: Sequence[Message], place: int, text: str) -> bool:
+    """Returns whether a text of the user replies to the last sentence of the agent: it is a question, or both share a
+    word about their subject."""
+    if not place or messages[place].role != "user" or messages[place - 1].role != "agent":
+        return False
+    last = [sentence.text for sentence in messages[place - 1].sentences[-1:]]
+    return any(is_question(one) or not subject_stems(one).isdisjoint(subject_stems(text)) for one in last)
+
+
+def _at(place: int, sentences: Iterable[Found]) -> tuple[tuple[int, int], ...]:
+    return tuple((place, one.place) for one in sentences)
+
+
+def _asked(message: Message, shares: Sequence[Mapping[str, float]]) -> list[int]:
+    """Returns the sentences of an agent's message that a short answer refers to: the likeliest decision and a question
+    at the end, or else the last sentence."""
+    last = len(message.sentences) - 1
+    if not shares:
+        return []
+    likeliest = max(range(last + 1), key=lambda at: shares[at]["decision"])
+    asked = {likeliest} if shares[likeliest]["decision"] >= ASKED else set()
+    if not asked or is_question(message.sentences[last].text):
+        asked.add(last)
+    return sorted(asked)
+
+
+def groups_of(sentences: Sequence[Found]) -> list[list[Found]]:
+    """Joins neighboring sentences of one message that fit into one item."""
+    groups: list[list[Found]] = []
+    for one in sentences:
+        if (
+            groups
+            and not one.labeled
+            and not groups[-1][0].labeled
+            and one.place - groups[-1][-1].place <= MAX_GAP
+            and sum(len(other.text) for other in groups[-1]) + len(one.text) <= LONGEST
+        ):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:
+    """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
+
+    A plain acceptance ("No objections.") adds nothing to it and is not quoted. Neither are sentences about something
+    else: they share no word with the proposal, and the message does not take, change or refuse it.
+    """
+    if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
+        return []
+    answer = of(place + 1).found.get("decision", [])
+    said = _joined(answer)
+    if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
+        return []
+    acts, words = messages[place + 1].acts, len(said.split())
+    plainly = words <= PLAIN_ANSWER and acts.get("accept", 0.0) >= ACCEPTS
+    replies = acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES
+    related = replies or is_question(messages[place].sentences[-1].text)
+    related = related or not subject_stems(said).isdisjoint(subject_stems(messages[place].content))
+    return [] if plainly or not related else answer
+
+
+def _changes(answer: Message) -> bool:
+    """Returns whether an answer changes or refuses a part of a proposal."""
+    changes = answer.acts.get("amend", 0.0) + answer.acts.get("refuse", 0.0)
+    return changes >= min(CHANGES, answer.acts.get("accept", 0.0))
+
+
+def _with_answer(proposal: str, said: str, answer: Message) -> str:
+    """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
+    left = clipped_at_clause(proposal, LONGEST - len(said) - 12)
+    accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
+    if refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer):
+        return f"{said} (refused: {left})"
+    word = (
+        "answer" if accepts + amends < AMENDS else "agreed" if accepts >= AGREES * max(amends, refuses) else "amended"
+    )
+    return f"{left} ({word}: {said})"
+
+
+def _begins_with_yes(answer: Message) -> bool:
+    """Returns whether the first sentence takes the proposal: "Sounds right. Without Netlify, though."."""
+    first = cues(answer.in_english(answer.sentences[0].text)) if answer.sentences else []
+    return "yes" in first and "no" not in first
+
+
+def _beginning(message: Message) -> str:
+    """Returns a short message whole, of a longer one the first sentence."""
+    whole = clean(message.content)
+    first = message.sentences[0].text if message.sentences else ""
+    return whole if len(whole) <= WHOLE_ANSWER else clipped_at_clause(clean(first), LONGEST_ANSWER)
+
+
+def _settling(group: Sequence[Found]) -> list[Found]:
+    """Returns the sentences of a decision that settle it, without those that only explain it or say nothing. The least
+    likely ones go until the rest is short. The points of a list go together, and a clause never goes alone."""
+    least = SETTLES * max(one.probability for one in group)
+    counts = [one for one in group if one.probability >= least or subject_stems(one.text)]
+    is_listed = any(one.listed and one.probability >= least for one in counts)
+    for one in sorted(counts, key=lambda one: one.probability):
+        if one.probability >= least or len(_joined(counts)) <= SHORT:
+            break
+        if not is_listed if one.listed else one.text[-1] in ".!?:…":
+            counts.remove(one)
+    return counts
+
+
+def _joined(sentences: Iterable[Found]) -> str:
+    """Returns sentences as one text. A semicolon separates the points of a list, a period ends the list."""
+    text, before = "", False
+    for one in sentences:
+        if before and text[-1] not in ".!?:;,…":
+            text += ";" if one.listed else "."
+        text, before = f"{text} {clean(one.text)}", one.listed
+    return text.lstrip()
+
+
+def clipped_at_clause(text: str, longest: int) -> str:
+    """Returns a text of at most `longest` characters, cut at a clause border or a word, with an ellipsis."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    for mark in (". ", "; ", ", ", " "):
+        cut = head.rfind(mark)
+        if cut > longest // 2:
+            return head[:cut].rstrip(" ,;.") + "…"
+    return head + "…"
