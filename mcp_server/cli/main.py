@@ -1,7 +1,7 @@
 """The command `context-manager`: parses, calls a verb, prints. Exit codes: 0 done (also an empty search), 1 failed, 2
 wrong usage.
 
-The module of a command is imported when the command is called, so that `--help` and completion answer at once.
+The module of a command is imported when the command is called, so that `--help` and completion of names answer at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
@@ -101,6 +102,10 @@ class Commands(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))

@@ -130,10 +130,10 @@ def servers(client: Client, container: Container, text: str, where: str) -> dict
 def refuse_comments(client: Client, text: str, where: str) -> None:
     """Raises Invalid if the file has comments or trailing commas and the client cannot read them."""
     if client.form == "json" and client.plain and text.strip():
-        document = jsonc.parse(text, where)
-        if document.root is None or not document.plain:
+        odd_line = jsonc.parse(text, where).odd_line
+        if odd_line:
             raise Invalid(
-                f"{where}: line {document.odd_line or 1}: a comment or a trailing comma, for which {client.title} "
+                f"{where}: line {odd_line}: a comment or a trailing comma, for which {client.title} "
                 "ignores the whole file; take it out and try again"
             )
 
