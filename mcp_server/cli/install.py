@@ -1,4 +1,4 @@
-"""`context-manager install [CLIENT]` and `uninstall CLIENT`."""
+"""`context-manager install [CLIENT]`, `uninstall CLIENT` and `doctor`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcp_server.app import catch_up
 from mcp_server.cli import shell
 from mcp_server.clients.importers.imported import ImportReport
 from mcp_server.clients.importers.run import conversations_in, import_path
-from mcp_server.clients.installers.chain import projects, survey
+from mcp_server.clients.installers.chain import examine_chain, projects, survey
 from mcp_server.clients.installers.handshake import handshake
 from mcp_server.clients.installers.install import Done, install, uninstall
 from mcp_server.clients.installers.known import CHATGPT_EXPORT, CLIENTS, Client, Machine, client_named
@@ -32,6 +32,7 @@ from mcp_server.knowledge.extract import extract_pending, waiting_conversations
 from mcp_server.knowledge.pages import current_items
 from mcp_server.knowledge.writing import page_bodies
 from mcp_server.memory import Memory
+from mcp_server.status.doctor import Check, examine, examine_secrets, repair
 from mcp_server.text.entries import Entry
 from mcp_server.text.prose import counted
 
@@ -375,3 +376,42 @@ def _list(machine: Machine) -> None:
 
 def _short(path: Path, machine: Machine) -> str:
     return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)
+
+
+@shell.command("doctor", "doctor", "doctor --secrets")
+@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
+@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
+def doctor_command(mending: bool, secrets: bool) -> None:
+    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
+
+    Exits with 1 if an important check fails.
+    """
+    machine = this_machine()
+
+    async def act(memory: Memory) -> tuple[Check, ...]:
+        for line in await repair(memory) if mending else ():
+            click.echo(shell.visible(f"repaired: {line}"), err=True)
+        with shell.progress("Looking"):
+            if secrets:
+                return (await examine_secrets(memory),)
+            chain = await examine_chain(memory, machine) if memory.disk.here else ()
+            return (*await examine(memory), *chain)
+
+    checks = shell.with_memory(act)
+    if shell.as_json():
+        shell.print_json(checks)
+    else:
+        _print_checks(checks)
+    if any(check.matters and not check.ok for check in checks):
+        click.get_current_context().exit(1)
+
+
+def _print_checks(checks: tuple[Check, ...]) -> None:
+    widest = max(len(check.name) for check in checks)
+    for check in checks:
+        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
+        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
+        if check.advice:
+            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
+    broken = sum(check.matters and not check.ok for check in checks)
+    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

@@ -30,7 +30,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("compile", "See the main job done, from nothing, in seconds."),
         "install": ("install", "Connect a client, or list the clients."),
         "uninstall": ("install", "Disconnect a client; --purge deletes the memory."),
-        "doctor": ("status", "Check everything, and say how to fix it."),
+        "doctor": ("install", "Check everything, and say how to fix it."),
     },
     "Everyday": {
         "search": ("search", "Find passages in everything that is stored."),
@@ -144,9 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
     look_seldom()
-    logging.getLogger("mcp_server").addHandler(
-        logging.NullHandler()
-    )  # a command says what went wrong itself, in a line
+    for name in ("mcp_server", "mcp"):  # a command says what went wrong itself, in a line
+        logging.getLogger(name).addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console may not know every character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

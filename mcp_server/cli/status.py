@@ -1,4 +1,4 @@
-"""`context-manager status` and `doctor`."""
+"""`context-manager status`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from datetime import UTC, datetime
 import click
 
 from mcp_server.cli import shell
-from mcp_server.cli.install import this_machine
-from mcp_server.clients.installers.chain import examine_chain
 from mcp_server.llm.metered import Costs, costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import Health, health, mirror_note
 from mcp_server.pressure.log import Tuning, tuning
 from mcp_server.relevance.clarity import COLUMNS, cells, view
 from mcp_server.search.query import period
-from mcp_server.status.doctor import Check, examine, examine_secrets, repair
 from mcp_server.status.status import StatusReport, status
 from mcp_server.storage.llm_ledger import Spent
 from mcp_server.text.prose import clipped
@@ -242,42 +239,3 @@ def clarity(session: str | None, shown: str | None) -> None:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")
         shell.print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
-
-
-@shell.command("doctor", "doctor", "doctor --secrets")
-@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
-@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
-def doctor_command(mending: bool, secrets: bool) -> None:
-    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
-
-    Exits with 1 if an important check fails.
-    """
-    machine = this_machine()
-
-    async def act(memory: Memory) -> tuple[Check, ...]:
-        for line in await repair(memory) if mending else ():
-            click.echo(shell.visible(f"repaired: {line}"), err=True)
-        with shell.progress("Looking"):
-            if secrets:
-                return (await examine_secrets(memory),)
-            chain = await examine_chain(memory, machine) if memory.disk.here else ()
-            return (*await examine(memory), *chain)
-
-    checks = shell.with_memory(act)
-    if shell.as_json():
-        shell.print_json(checks)
-    else:
-        _print_checks(checks)
-    if any(check.matters and not check.ok for check in checks):
-        click.get_current_context().exit(1)
-
-
-def _print_checks(checks: tuple[Check, ...]) -> None:
-    widest = max(len(check.name) for check in checks)
-    for check in checks:
-        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
-        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
-        if check.advice:
-            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
-    broken = sum(check.matters and not check.ok for check in checks)
-    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")
