@@ -42,11 +42,8 @@ from mcp_server.text.prose import counted
 @click.option("--all", "everything", is_flag=True, help="Remove it from every client.")
 @click.option("--project", is_flag=True, help="Only for the project of the current folder.")
 @click.option("--purge", is_flag=True, help="Also delete the memory itself: all conversations and knowledge.")
-@click.option("--undo", is_flag=True, help="Keep an older entry of ours that the file had before `install`.")
 @shell.apply_option
-def uninstall_command(
-    client: str | None, everything: bool, project: bool, purge: bool, undo: bool, apply: bool
-) -> None:
+def uninstall_command(client: str | None, everything: bool, project: bool, purge: bool, apply: bool) -> None:
     """Remove our entry from CLIENT's configuration; a file that was not changed since is restored exactly.
 
     This reverses `install` at once. --purge, which deletes the memory, only says what it would delete until --apply.
@@ -67,7 +64,7 @@ def uninstall_command(
         )
     if client is not None:
         one = (client_named(client), project_folder(Path.cwd()) if project else None)
-        ((chosen, files),) = _take_out(machine, one, undo=undo)
+        ((chosen, files),) = _take_out(machine, one)
         _say_done(chosen, files)
         _say_plugin(plugin if chosen.name == "claude-code" and not shell.as_json() else None)
         return
@@ -92,7 +89,7 @@ def uninstall_command(
 
 
 def _take_out(
-    machine: Machine, only: tuple[Client, Path | None] | None = None, *, undo: bool = False
+    machine: Machine, only: tuple[Client, Path | None] | None = None
 ) -> list[tuple[Client, tuple[Done, ...]]]:
     """Removes our entries from all clients, or from one (for a project), and returns them with their files. If the
     memory was deleted, its records of what the files had before are missing, and the entries can still be removed."""
@@ -100,7 +97,7 @@ def _take_out(
     async def act(memory: Memory | None) -> list[tuple[Client, tuple[Done, ...]]]:
         everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
         places = [only] if only else everywhere
-        return [(client, uninstall(memory, client, machine, project, undo=undo)) for client, project in places]
+        return [(client, uninstall(memory, client, machine, project)) for client, project in places]
 
     return shell.with_memory(act) if shell.memory_exists() else anyio.run(act, None)
 

@@ -21,7 +21,6 @@ from mcp_server.errors import Conflict, Invalid
 Hook = Callable[[str], tuple[str, list[str]]]
 
 _SILENT = "; exit 0"
-_SILENT_BEFORE = " 2>/dev/null || true"
 _SHELL = re.compile(r"context-manager(?:\.exe)?[\"']?\s+(?:--workspace[= ]\S+\s+)?hook\b", re.IGNORECASE)
 _NAME = re.compile(r"(?:.*[\\/])?context-manager(?:\.exe)?", re.IGNORECASE)
 
@@ -45,7 +44,7 @@ def words_of_hook(handler: Mapping[str, Any]) -> list[str]:
     if isinstance(arguments, list):
         return [str(command), *map(str, arguments)]
     try:
-        return shlex.split(str(command).removesuffix(_SILENT).removesuffix(_SILENT_BEFORE))
+        return shlex.split(str(command).removesuffix(_SILENT))
     except ValueError:
         return []
 
