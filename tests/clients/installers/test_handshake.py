@@ -50,7 +50,9 @@ async def test_what_is_no_protocol_is_quoted() -> None:
 
 async def test_a_refusal_is_told() -> None:
     refusal = '{"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "too old"}}'
-    found = await handshake(python(f"import sys; input(); print({refusal!r}, flush=True); sys.stdin.read()"), os.environ)
+    found = await handshake(
+        python(f"import sys; input(); print({refusal!r}, flush=True); sys.stdin.read()"), os.environ
+    )
     assert found.problem == "it refused: too old"
 
 
