@@ -21,50 +21,36 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date, datetime
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from anyio import CancelScope, Lock
 
+from mcp_server.agent_loop import Compacted, ContextLoop, CountTokens, GetContext, LoopStatus, SetContext
+from mcp_server.app import catch_up, maintain, open_memory
+from mcp_server.checkpoints.checkpoint import make as make_checkpoint
+from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, Observed, observe
+from mcp_server.conversations.projects import project_asked
+from mcp_server.conversations.read import ReadAnswer, read
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid
+from mcp_server.forgetting.forget import Receipt, forget, plan_forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.home import working_folder
+from mcp_server.knowledge.anchor import Anchored, anchor
+from mcp_server.knowledge.prune_knowledge import Pruned
+from mcp_server.knowledge.remember import NewFact, Remembered, remember
+from mcp_server.memory import Memory
 from mcp_server.model import Caller, Category, Delivery, ToolCall
 from mcp_server.model import Kind as SessionKind
-
-if TYPE_CHECKING:
-    from mcp_server.agent_loop import Compacted, ContextLoop, CountTokens, GetContext, LoopStatus, SetContext
-    from mcp_server.checkpoints.document import Checkpoint
-    from mcp_server.conversations.observe import NewTurn, Observed
-    from mcp_server.conversations.read import ReadAnswer
-    from mcp_server.forgetting.forget import Receipt
-    from mcp_server.knowledge.anchor import Anchored
-    from mcp_server.knowledge.prune_knowledge import Pruned
-    from mcp_server.knowledge.remember import Remembered
-    from mcp_server.memory import Memory
-    from mcp_server.recovery.recover import Recovery
-    from mcp_server.recovery.recoverable import Recoverable
-    from mcp_server.search.search import SearchAnswer
-    from mcp_server.status.status import StatusReport
-    from mcp_server.text.destinations import Kind as FactKind
-
-_ANSWERS = {
-    "Anchored": "knowledge.anchor",
-    "Checkpoint": "checkpoints.document",
-    "Compacted": "agent_loop",
-    "ContextLoop": "agent_loop",
-    "LoopStatus": "agent_loop",
-    "Observed": "conversations.observe",
-    "Pruned": "knowledge.prune_knowledge",
-    "ReadAnswer": "conversations.read",
-    "Receipt": "forgetting.forget",
-    "Recoverable": "recovery.recoverable",
-    "Recovery": "recovery.recover",
-    "Remembered": "knowledge.remember",
-    "SearchAnswer": "search.search",
-    "StatusReport": "status.status",
-}
-"""The types of the answers, each with its module, which is imported when the type is used: importing all takes 1 s."""
+from mcp_server.pressure.prune import prune
+from mcp_server.recovery.recover import Recovery, recover
+from mcp_server.recovery.recoverable import Recoverable, recoverable
+from mcp_server.search.search import SearchAnswer, SearchRequest, search
+from mcp_server.status.status import StatusReport, status
+from mcp_server.text.destinations import Kind as FactKind
 
 __all__ = [
     "AgentMemory",
@@ -86,12 +72,6 @@ __all__ = [
 
 T = TypeVar("T")
 Strategy = Literal["auto", "clarity", "advisor", "compact", "memory", "files"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ANSWERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"mcp_server.{_ANSWERS[name]}"), name)
 
 
 class AgentMemory:
@@ -130,8 +110,6 @@ class AgentMemory:
         Raises:
             Unavailable: the folder can neither be made nor read, or the address does not answer.
         """
-        from mcp_server.app import catch_up, maintain, open_memory
-
         given = os.environ if environ is None else environ
         folder = given.get("CLAUDE_PROJECT_DIR") or working_folder()
         try:
@@ -172,8 +150,6 @@ class AgentMemory:
         Returns:
             The recorded turn: `session`, `turn` (its number), `recorded` (False for a repeat), `redacted`, `notes`.
         """
-        from mcp_server.conversations.observe import NewTurn
-
         turn = NewTurn(
             role=role,
             content=content,
@@ -195,7 +171,6 @@ class AgentMemory:
             return await self._recorded(turn)
 
     async def _recorded(self, turn: NewTurn) -> Observed:
-        from mcp_server.conversations.observe import observe
 
         with CancelScope(shield=True):  # the message was said, also if the caller is cancelled now
             observed = await observe(self.memory, turn, self._caller)
@@ -221,8 +196,6 @@ class AgentMemory:
             Invalid: the budget is below 128 tokens.
             NotFound: no such session.
         """
-        from mcp_server.context.compile import CompileRequest, compile_context
-
         request = CompileRequest(message, session, self._project, budget, scope, strict=True)
         return (await compile_context(self.memory, request, self._caller)).text
 
@@ -246,8 +219,6 @@ class AgentMemory:
         Raises:
             Refused: the fact is a secret.
         """
-        from mcp_server.knowledge.remember import NewFact, remember
-
         fact = NewFact(content, kind, project or self._project or "current", session)
         return await remember(self.memory, fact, self._caller)
 
@@ -279,9 +250,6 @@ class AgentMemory:
             NotFound: no such session.
             Invalid: a date that cannot be read.
         """
-        from mcp_server.conversations.projects import project_asked
-        from mcp_server.search.search import SearchRequest, search
-
         project = await project_asked(self.memory, self._caller, self._project)
         first, last = (
             str(day) if isinstance(day, date) and not isinstance(day, datetime) else day for day in (since, until)
@@ -310,7 +278,6 @@ class AgentMemory:
             Refused: the path leaves the workspace, or belongs to this machine.
             Invalid: the file is not text, or has no such lines.
         """
-        from mcp_server.conversations.read import read
 
         return await read(self.memory, path, start, end, at, max_tokens)
 
@@ -326,7 +293,6 @@ class AgentMemory:
             Invalid: the item is empty.
             Refused: the item is a secret.
         """
-        from mcp_server.knowledge.anchor import anchor
 
         return await anchor(self.memory, item, on, note)
 
@@ -353,7 +319,6 @@ class AgentMemory:
             NotFound: no such session, or none was opened here and none is named.
             Refused: the session has ended.
         """
-        from mcp_server.pressure.prune import prune
 
         return await _shielded(prune(self.memory, strategy, session, not apply, self._caller, target=target))
 
@@ -364,12 +329,10 @@ class AgentMemory:
             Invalid: no conversation was opened here, and none is named.
             NotFound: no such session.
         """
-        from mcp_server.checkpoints.checkpoint import make
-
         chosen = session or self._session
         if chosen is None:
             raise Invalid("no conversation was opened here yet; say which `session` to save")
-        return await _shielded(make(self.memory, chosen, "asked", note))
+        return await _shielded(make_checkpoint(self.memory, chosen, "asked", note))
 
     async def forget(
         self,
@@ -392,9 +355,6 @@ class AgentMemory:
             Invalid: nothing or more than one thing is named, or the text is too short to be recognized.
             NotFound: no such conversation, message or file.
         """
-        from mcp_server.forgetting.forget import forget, plan_forget
-        from mcp_server.forgetting.target import ForgetTarget
-
         target = ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)
         if not apply:
             return await plan_forget(self.memory, target)
@@ -407,7 +367,6 @@ class AgentMemory:
             Invalid: no such view.
             NotFound: no such session.
         """
-        from mcp_server.status.status import status
 
         return await status(self.memory, view, session, max_tokens)
 
@@ -418,7 +377,6 @@ class AgentMemory:
         The newest come first, or the best matches for the words of `query`. Each has `id`, `kind`, `path`, `at`,
         `summary`.
         """
-        from mcp_server.recovery.recoverable import recoverable
 
         return await recoverable(self.memory, query, limit)
 
@@ -435,7 +393,6 @@ class AgentMemory:
             NotFound: there is no such id or version.
             Refused: the file belongs to the user alone, such as those of the identity.
         """
-        from mcp_server.recovery.recover import recover
 
         return await recover(self.memory, what, self._caller, apply=apply)
 
@@ -453,7 +410,6 @@ class AgentMemory:
         both may be coroutine functions. `session` continues a conversation; by default a new one begins. See
         `mcp_server/agent_loop.py` and `examples/context_loop.py`.
         """
-        from mcp_server.agent_loop import ContextLoop
 
         return ContextLoop(self.memory, self._caller, get_context, set_context, get_token_count, session, self._project)
 
@@ -464,8 +420,6 @@ class AgentMemory:
             Invalid: no conversation was opened here, and none is named.
             NotFound: no such session.
         """
-        from mcp_server.conversations.sessions import end_session
-
         chosen = session or self._session
         if chosen is None:
             raise Invalid("no conversation was opened here yet; say which `session` to end")

@@ -35,7 +35,7 @@ from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
-from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
+from mcp_server.settings import MACHINE_FILE, Settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
 from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
@@ -103,13 +103,12 @@ async def open_memory(
     address = team_address(workspace, environ)
     async with AsyncExitStack() as stack:
         problems: list[str] = []
-        notes: list[str] = []
         now = clock or (lambda: datetime.now(UTC))
         if address:
             parts = await _team_parts(address, environ, stack)
         else:
             root = resolve_workspace(workspace, environ)
-            parts = await _folder_parts(root, environ, problems, now, if_missing, notes, stack)
+            parts = await _folder_parts(root, environ, problems, now, if_missing, stack)
         settings, files, state = parts.settings, parts.files, parts.state
         wanted = _wanted_embedder(settings, environ)
         loaded, missing = (embedder, None) if embedder is not None else load(wanted)
@@ -159,7 +158,6 @@ async def open_memory(
             recognizer=_recognizer,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
-            startup_notes=tuple(notes),
         )
         stack.push_async_callback(_embeddings_entered, memory)
         yield memory
@@ -213,7 +211,7 @@ async def import_memory(workspace: Path | str | None, environ: Mapping[str, str]
     from mcp_server.storage.local import whole as local
 
     root = resolve_workspace(workspace, environ)
-    await local.load(root, source, {MACHINE_FILE: machine_document({})})
+    await local.load(root, source, {MACHINE_FILE: machine_document()})
     return Imported(str(root), source.count, source.bytes)
 
 
@@ -239,11 +237,10 @@ async def _folder_parts(
     problems: list[str],
     now: Callable[[], datetime],
     if_missing: IfMissing,
-    notes: list[str],
     stack: AsyncExitStack,
 ) -> _Parts:
     """Opens a folder of this machine. Raises as `open_memory` does."""
-    settings = await run_sync(_created, root, environ, problems, now, if_missing, notes)
+    settings = await run_sync(_created, root, environ, problems, now, if_missing)
     local = await run_sync(_local_folder, root, settings, problems, stack)
     files = WorkspaceFiles(root, local)
     locks = Locks(local, check_there=files.check_there)
@@ -426,7 +423,6 @@ def _created(
     problems: list[str],
     clock: Callable[[], datetime],
     if_missing: IfMissing,
-    notes: list[str],
 ) -> Settings:
     """Creates the workspace if it is missing, and reads its settings. Raises as `open_memory` does."""
     check_may_open(root, if_missing)
@@ -437,8 +433,9 @@ def _created(
             raise
         problems.append(f"{error}; the memory can be read, but nothing can be recorded")
     git = Git(root, clock)
-    taken = _machine_file_created(root, git)
-    notes += [taken] if taken else []
+    with contextlib.suppress(ContextManagerError):  # it exists, or the disk cannot be written
+        if not (root / MACHINE_FILE).exists():
+            WorkspaceFiles(root).write_atomic(MACHINE_FILE, machine_document(), new=True)
     try:
         if git.init():
             git.commit([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
@@ -481,31 +478,6 @@ def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object
     except (OSError, UnicodeDecodeError, Invalid) as error:
         problems.append(f"{path} cannot be read ({error}); its settings have their defaults until you correct it")
         return {}
-
-
-def _machine_file_created(root: Path, git: Git) -> str:
-    """Creates this machine's settings file if it is missing, and returns a note about settings that were moved there.
-
-    In older memories all settings are in the memory's file. They are moved only if this machine has used the memory
-    before: in a fresh clone they are untrusted.
-    """
-    if (root / MACHINE_FILE).exists():
-        return ""
-    repository = root / ".git"  # a file in an exploration, which shares the memory's repository
-    used = not repository.exists() or (repository.is_dir() and git.hooks.hides_local())
-    used = used or (root / LOCAL / "state.db").exists()
-    ours = used and not ask_git(root, "ls-files", "--", LOCAL)
-    taken = machine_settings(_document(root, CONFIG, [])) if ours else {}
-    try:
-        WorkspaceFiles(root).write_atomic(MACHINE_FILE, machine_document(taken), new=True)
-    except ContextManagerError:  # another process was faster, or the disk cannot be written
-        return ""
-    if not taken:
-        return ""
-    return (
-        f"{', '.join(taken)} moved from {CONFIG} to {MACHINE_FILE}: settings that say where data goes belong to each "
-        "machine, and those in the memory itself are ignored from now on"
-    )
 
 
 def _local_folder(root: Path, settings: Settings, problems: list[str], stack: AsyncExitStack) -> Path:

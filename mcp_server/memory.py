@@ -86,12 +86,10 @@ class Memory:
     recognizer: Callable[[], Model]
     """Returns the model that finds decisions, rules, facts and open items. Loads it on first use."""
     llm: Llm | None = None
-    startup_notes: tuple[str, ...] = ()
-    """Sentences about changes made while opening this memory, such as moved settings."""
     startup_problems: tuple[str, ...] = ()
     """Sentences about problems found while opening this memory: settings, disk, git, a missing embedder."""
 
     def problems(self) -> tuple[str, ...]:
-        """Returns the notes and problems that `status` shows first."""
+        """Returns the problems that `status` shows first."""
         damage = self.state.damage
-        return (*self.startup_notes, *self.startup_problems, *((damage,) if damage else ()))
+        return (*self.startup_problems, *((damage,) if damage else ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -19,151 +19,122 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def setting(default: Any, description: str, **limits: float) -> Any:
+    """Returns the field of a setting. `limits` are pydantic's `ge`, `gt` and `le`."""
+    return Field(default, description=description, **limits)  # type: ignore[call-overload]
+
+
 class ContextCompiler(Section):
     """How a context's token budget is divided."""
 
-    token_budget: Annotated[int, Field(ge=128, le=1_000_000, description="Tokens of a compiled context")] = 8192
-    identity_budget_kb: Annotated[float, Field(gt=0, description="KB for identity, more if tokens are left")] = 17
-    memory_budget_kb: Annotated[float, Field(gt=0, description="KB for MEMORY.md, more if tokens are left")] = 3
-    journal_budget_kb: Annotated[float, Field(gt=0, description="KB for the journal, more if tokens are left")] = 4
-    topic_budget_kb: Annotated[float, Field(gt=0, description="KB for active topics at most")] = 6
-    identity_share: Annotated[
-        float, Field(ge=0, le=1, description="Share of the budget for identity, more if tokens are left")
-    ] = 0.15
-    memory_share: Annotated[
-        float, Field(ge=0, le=1, description="Share for memory, journal and projects, more if tokens are left")
-    ] = 0.20
-    topic_share: Annotated[
-        float, Field(ge=0, le=1, description="Share for active topics, their files and corrections at most")
-    ] = 0.20
-    knowledge_floor: Annotated[
-        float, Field(ge=0, le=1, description="Share kept free for scored knowledge (delivery: replace)")
-    ] = 0.25
-    knowledge_floor_add: Annotated[
-        float, Field(ge=0, le=1, description="Share kept free for scored knowledge (delivery: add)")
-    ] = 0.35
-    history_floor: Annotated[
-        float, Field(ge=0, le=1, description="Share kept free for the session's own turns (replace)")
-    ] = 0.25
+    token_budget: int = setting(8192, "Tokens of a compiled context", ge=128, le=1_000_000)
+    identity_budget_kb: float = setting(17, "KB for identity, more if tokens are left", gt=0)
+    memory_budget_kb: float = setting(3, "KB for MEMORY.md, more if tokens are left", gt=0)
+    journal_budget_kb: float = setting(4, "KB for the journal, more if tokens are left", gt=0)
+    topic_budget_kb: float = setting(6, "KB for active topics at most", gt=0)
+    identity_share: float = setting(0.15, "Share of the budget for identity, more if tokens are left", ge=0, le=1)
+    memory_share: float = setting(0.20, "Share for memory, journal and projects, more if tokens are left", ge=0, le=1)
+    topic_share: float = setting(0.20, "Share for active topics, their files and corrections at most", ge=0, le=1)
+    knowledge_floor: float = setting(0.25, "Share kept free for scored knowledge (delivery: replace)", ge=0, le=1)
+    knowledge_floor_add: float = setting(0.35, "Share kept free for scored knowledge (delivery: add)", ge=0, le=1)
+    history_floor: float = setting(0.25, "Share kept free for the session's own turns (replace)", ge=0, le=1)
 
 
 class Search(Section):
     """The embedder, and the weights of similarity and keywords."""
 
-    embedder: Annotated[
-        Literal["wordllama", "none", "openai", "sentence-transformers"],
-        Field(description="wordllama (local, offline), openai (any compatible endpoint), sentence-transformers, none"),
-    ] = "wordllama"
-    embedding_model: Annotated[str | None, Field(description="The embedder's model; default: the provider's")] = None
-    embedding_dimensions: Annotated[
-        int | None, Field(ge=1, le=8192, description="Numbers per vector; default: the model's")
-    ] = None
-    embedding_url: Annotated[str | None, Field(description="Another endpoint for openai")] = None
-    embedding_price: Annotated[float, Field(ge=0, description="US dollars per million tokens; 0: unknown")] = 0
-    bm25_weight: Annotated[float | Auto, Field(description="Weight of keywords; auto: the default ranking")] = "auto"
-    vector_weight: Annotated[float | Auto, Field(description="Weight of similarity; auto: the default ranking")] = (
-        "auto"
+    embedder: Literal["wordllama", "none", "openai", "sentence-transformers"] = setting(
+        "wordllama", "wordllama (local, offline), openai (any compatible endpoint), sentence-transformers, none"
     )
-    gate_threshold: Annotated[
-        float | Auto, Field(description="Value below which nothing is relevant; auto: the embedder's")
-    ] = "auto"
+    embedding_model: str | None = setting(None, "The embedder's model; default: the provider's")
+    embedding_dimensions: int | None = setting(None, "Numbers per vector; default: the model's", ge=1, le=8192)
+    embedding_url: str | None = setting(None, "Another endpoint for openai")
+    embedding_price: float = setting(0, "US dollars per million tokens; 0: unknown", ge=0)
+    bm25_weight: float | Auto = setting("auto", "Weight of keywords; auto: the default ranking")
+    vector_weight: float | Auto = setting("auto", "Weight of similarity; auto: the default ranking")
+    gate_threshold: float | Auto = setting("auto", "Value below which nothing is relevant; auto: the embedder's")
 
 
 class Lifecycle(Section):
     """When sessions end, and when knowledge is extracted and condensed."""
 
-    session_idle_hours: Annotated[
-        float, Field(gt=0, le=1_000_000, description="Hours without a turn after which a session is closed")
-    ] = 6
-    memory_line_cap: Annotated[int, Field(ge=20, description="Lines of MEMORY.md; older entries are archived")] = 200
-    extraction_trigger: Annotated[
-        Literal["on_session_end", "hourly", "manual"],
-        Field(description="on_session_end, hourly, or manual: when closed conversations become knowledge"),
-    ] = "on_session_end"
-    condensation_schedule: Annotated[
-        str | None, Field(description="Cron expression of the daily condensation; null: off")
-    ] = "0 23 * * *"
-    pruning_schedule: Annotated[
-        str | None, Field(description="Cron expression of the weekly one, which also archives unused files")
-    ] = "0 0 * * 0"
-    monthly_schedule: Annotated[str | None, Field(description="Cron expression of the monthly condensation")] = (
-        "30 0 1 * *"
+    session_idle_hours: float = setting(6, "Hours without a turn after which a session is closed", gt=0, le=1_000_000)
+    memory_line_cap: int = setting(200, "Lines of MEMORY.md; older entries are archived", ge=20)
+    extraction_trigger: Literal["on_session_end", "hourly", "manual"] = setting(
+        "on_session_end", "on_session_end, hourly, or manual: when closed conversations become knowledge"
     )
-    journal_retention_days: Annotated[
-        int, Field(ge=2, description="Days after which the monthly condensation archives journals")
-    ] = 90
-    commit_interval_minutes: Annotated[
-        float, Field(gt=0, le=10_000_000, description="Minutes between commits; a server also commits when it ends")
-    ] = 30
+    condensation_schedule: str | None = setting("0 23 * * *", "Cron expression of the daily condensation; null: off")
+    pruning_schedule: str | None = setting(
+        "0 0 * * 0", "Cron expression of the weekly one, which also archives unused files"
+    )
+    monthly_schedule: str | None = setting("30 0 1 * *", "Cron expression of the monthly condensation")
+    journal_retention_days: int = setting(90, "Days after which the monthly condensation archives journals", ge=2)
+    commit_interval_minutes: float = setting(
+        30, "Minutes between commits; a server also commits when it ends", gt=0, le=10_000_000
+    )
 
 
 class Knowledge(Section):
     """What agents may write without your approval."""
 
-    approve: Annotated[bool, Field(description="Changes of identity and topics wait for your approval")] = True
+    approve: bool = setting(True, "Changes of identity and topics wait for your approval")
 
 
 class Context(Section):
     """When chunks leave a session's full live context. Shares are of `limit_tokens`."""
 
-    limit_tokens: Annotated[int, Field(ge=1000, description="Tokens that a session's live context may have")] = 200_000
-    curation_trigger_pct: Annotated[
-        float, Field(gt=0, le=1, description="Share above which irrelevant chunks are dropped")
-    ] = 0.40
-    compaction_trigger_pct: Annotated[
-        float, Field(gt=0, le=1, description="Share above which the context is compacted")
-    ] = 0.50
-    max_context_pct: Annotated[float, Field(gt=0, le=1, description="Share that is never exceeded")] = 0.85
-    relevance_keep: Annotated[float, Field(ge=0, le=1, description="Score at which a chunk is kept whole")] = 0.5
-    relevance_cutoff: Annotated[float, Field(ge=0, le=1, description="Score at or below which a chunk is dropped")] = (
-        0.3
-    )
-    recency_bonus: Annotated[float, Field(ge=0, description="Weight of a chunk's last hour")] = 0.2
-    importance_boost: Annotated[float, Field(ge=0, description="Weight of a flag or an anchor")] = 0.1
-    memfas_weight: Annotated[float, Field(ge=0, description="Weight of a chunk's similarity to the message")] = 0.6
-    memfas_min_score: Annotated[float, Field(ge=0, le=1, description="Similarity below this counts as 0")] = 0.05
-    min_chunks_to_keep: Annotated[int, Field(ge=1, description="Newest chunks that are always kept")] = 5
-    summarize_medium_chunks: Annotated[bool, Field(description="Summarize chunks between cutoff and keep")] = True
-    summary_target_tokens: Annotated[int, Field(ge=20, description="Tokens of a summary at most")] = 500
-    cold_storage_enabled: Annotated[bool, Field(description="Off: nothing is ever dropped")] = True
-    recoverable_for_days: Annotated[int, Field(ge=1, le=36_500, description="Days that cold records are kept")] = 30
-    auto_recover: Annotated[int, Field(ge=0, description="Cold chunks recovered automatically per turn")] = 3
-    log_compaction: Annotated[bool, Field(description="Write compaction.jsonl and context-health.jsonl")] = True
-    log_curation: Annotated[bool, Field(description="Write curation.jsonl")] = True
-    log_drops: Annotated[bool, Field(description="Write drops.jsonl")] = True
-    log_recovery: Annotated[bool, Field(description="Write recovery.jsonl")] = True
+    limit_tokens: int = setting(200_000, "Tokens that a session's live context may have", ge=1000)
+    curation_trigger_pct: float = setting(0.40, "Share above which irrelevant chunks are dropped", gt=0, le=1)
+    compaction_trigger_pct: float = setting(0.50, "Share above which the context is compacted", gt=0, le=1)
+    max_context_pct: float = setting(0.85, "Share that is never exceeded", gt=0, le=1)
+    relevance_keep: float = setting(0.5, "Score at which a chunk is kept whole", ge=0, le=1)
+    relevance_cutoff: float = setting(0.3, "Score at or below which a chunk is dropped", ge=0, le=1)
+    recency_bonus: float = setting(0.2, "Weight of a chunk's last hour", ge=0)
+    importance_boost: float = setting(0.1, "Weight of a flag or an anchor", ge=0)
+    memfas_weight: float = setting(0.6, "Weight of a chunk's similarity to the message", ge=0)
+    memfas_min_score: float = setting(0.05, "Similarity below this counts as 0", ge=0, le=1)
+    min_chunks_to_keep: int = setting(5, "Newest chunks that are always kept", ge=1)
+    summarize_medium_chunks: bool = setting(True, "Summarize chunks between cutoff and keep")
+    summary_target_tokens: int = setting(500, "Tokens of a summary at most", ge=20)
+    cold_storage_enabled: bool = setting(True, "Off: nothing is ever dropped")
+    recoverable_for_days: int = setting(30, "Days that cold records are kept", ge=1, le=36_500)
+    auto_recover: int = setting(3, "Cold chunks recovered automatically per turn", ge=0)
+    log_compaction: bool = setting(True, "Write compaction.jsonl and context-health.jsonl")
+    log_curation: bool = setting(True, "Write curation.jsonl")
+    log_drops: bool = setting(True, "Write drops.jsonl")
+    log_recovery: bool = setting(True, "Write recovery.jsonl")
 
 
 class ClarityScoring(Section):
     """Points of an item's score; `half_life` and `recency_window` in exchanges."""
 
-    half_life: Annotated[float, Field(gt=0, description="Exchanges in which an unused item loses half its base")] = 5
-    recency_window: Annotated[int, Field(ge=0, description="Exchanges in which a mention still earns a bonus")] = 3
-    recency_bonus: Annotated[float, Field(ge=0, description="Points for a mention just now")] = 20
-    reference_weight: Annotated[float, Field(ge=0, description="Points for each reference by an answer")] = 15
-    frequency_scale: Annotated[float, Field(ge=0, description="Points for each doubling of the mentions")] = 10
-    anchor_bonus: Annotated[float, Field(ge=0, description="Points for an anchor")] = 100
+    half_life: float = setting(5, "Exchanges in which an unused item loses half its base", gt=0)
+    recency_window: int = setting(3, "Exchanges in which a mention still earns a bonus", ge=0)
+    recency_bonus: float = setting(20, "Points for a mention just now", ge=0)
+    reference_weight: float = setting(15, "Points for each reference by an answer", ge=0)
+    frequency_scale: float = setting(10, "Points for each doubling of the mentions", ge=0)
+    anchor_bonus: float = setting(100, "Points for an anchor", ge=0)
 
 
 class ClarityPruning(Section):
     """Which items stay in the block: by points and by number."""
 
-    prune_threshold: Annotated[float, Field(ge=0, description="Items with fewer points are removed")] = 8
-    strict_mode_preserve_threshold: Annotated[
-        float, Field(ge=0, description="In strict mode items with this many points exceed the cap of their kind")
-    ] = 25
-    max_items_per_category: Annotated[int, Field(ge=1, description="Items of one kind at most")] = 20
-    target_context_items: Annotated[int, Field(ge=1, description="Items left after pruning by number")] = 30
-    max_context_items: Annotated[int, Field(ge=1, description="Items above which pruning by number begins")] = 50
-    min_mentions_preserve: Annotated[int, Field(ge=1, description="Mentions after which an item is kept")] = 3
+    prune_threshold: float = setting(8, "Items with fewer points are removed", ge=0)
+    strict_mode_preserve_threshold: float = setting(
+        25, "In strict mode items with this many points exceed the cap of their kind", ge=0
+    )
+    max_items_per_category: int = setting(20, "Items of one kind at most", ge=1)
+    target_context_items: int = setting(30, "Items left after pruning by number", ge=1)
+    max_context_items: int = setting(50, "Items above which pruning by number begins", ge=1)
+    min_mentions_preserve: int = setting(3, "Mentions after which an item is kept", ge=1)
 
 
 class Clarity(Section):
     """The subjects of a conversation, with scores."""
 
-    enabled: Annotated[bool, Field(description="Track items and show the block")] = True
-    strict_mode: Annotated[bool, Field(description="Always keep essential items")] = False
-    block_tokens: Annotated[int, Field(ge=0, description="Tokens of the block at most")] = 150
+    enabled: bool = setting(True, "Track items and show the block")
+    strict_mode: bool = setting(False, "Always keep essential items")
+    block_tokens: int = setting(150, "Tokens of the block at most", ge=0)
     scoring: ClarityScoring = ClarityScoring()
     pruning: ClarityPruning = ClarityPruning()
 
@@ -171,127 +142,96 @@ class Clarity(Section):
 class Advisor(Section):
     """Advice on what to remove from a full context."""
 
-    enabled: Annotated[bool, Field(description="Advise above 70%, in observe's answer")] = True
-    lexicon: Annotated[
-        str | None, Field(description="File of technologies, layers and generic words; default: the shipped file")
-    ] = None
+    enabled: bool = setting(True, "Advise above 70%, in observe's answer")
+    lexicon: str | None = setting(None, "File of technologies, layers and generic words; default: the shipped file")
 
 
 class Checkpoints(Section):
     """Checkpoints of a conversation's state."""
 
-    keep: Annotated[
-        int, Field(ge=1, description="Automatic checkpoints kept per session; requested ones are all kept")
-    ] = 20
+    keep: int = setting(20, "Automatic checkpoints kept per session; requested ones are all kept", ge=1)
 
 
 class Watchers(Section):
     """Which topics a message activates, and for how long."""
 
-    topic_ttl: Annotated[int, Field(ge=0, description="Exchanges that a topic stays after it last fired")] = 3
-    similarity_threshold: Annotated[
-        float, Field(ge=0, le=1, description="Similarity at which a topic without triggers is considered")
-    ] = 0.15
-    gate_margin: Annotated[
-        float, Field(ge=0, le=1, description="Similarity above the threshold that a topic needs without an LLM")
-    ] = 0.13
-    gate_calls: Annotated[int, Field(ge=0, le=20, description="Topics per message that an LLM is asked about")] = 3
-    gate_timeout_seconds: Annotated[
-        float, Field(gt=0, le=60, description="Longest wait for the gate's LLM; then it decides without")
-    ] = 2.0
-    gate_model: Annotated[str | None, Field(description="The gate's LLM; default: `llm.small_model`")] = None
-    gate_max_tokens: Annotated[int, Field(ge=1, le=100, description="Tokens of the LLM's answer at most")] = 1
-    log_gate: Annotated[bool, Field(description="Write gate.jsonl")] = True
-    regex_ms: Annotated[int, Field(ge=1, le=10_000, description="Milliseconds per pattern and message at most")] = 20
-    webhooks: Annotated[bool, Field(description="Accept /webhook/SOURCE/EVENT (HTTP server only)")] = False
-    webhook_max_kb: Annotated[int, Field(ge=1, le=10_000, description="KB of one webhook at most")] = 256
+    topic_ttl: int = setting(3, "Exchanges that a topic stays after it last fired", ge=0)
+    similarity_threshold: float = setting(
+        0.15, "Similarity at which a topic without triggers is considered", ge=0, le=1
+    )
+    gate_margin: float = setting(0.13, "Similarity above the threshold that a topic needs without an LLM", ge=0, le=1)
+    gate_calls: int = setting(3, "Topics per message that an LLM is asked about", ge=0, le=20)
+    gate_timeout_seconds: float = setting(2.0, "Longest wait for the gate's LLM; then it decides without", gt=0, le=60)
+    gate_model: str | None = setting(None, "The gate's LLM; default: `llm.small_model`")
+    gate_max_tokens: int = setting(1, "Tokens of the LLM's answer at most", ge=1, le=100)
+    log_gate: bool = setting(True, "Write gate.jsonl")
+    regex_ms: int = setting(20, "Milliseconds per pattern and message at most", ge=1, le=10_000)
+    webhooks: bool = setting(False, "Accept /webhook/SOURCE/EVENT (HTTP server only)")
+    webhook_max_kb: int = setting(256, "KB of one webhook at most", ge=1, le=10_000)
 
 
 class Git(Section):
     """The workspace's own repository."""
 
-    auto_commit: Annotated[
-        bool, Field(description="Commit closed conversations at once, the rest at intervals; false: you commit")
-    ] = True
-    auto_tag_daily: Annotated[bool, Field(description="Tag the last commit of every day and week with changes")] = True
-    hooks: Annotated[
-        bool, Field(description="Install our pre-commit, commit-msg and post-commit hooks; yours still run")
-    ] = True
-    remote: Annotated[
-        str | None,
-        Field(description="Name of the remote that sync and auto_push use; on PostgreSQL the address of a mirror"),
-    ] = None
-    auto_push: Annotated[bool, Field(description="Push to that remote after commits; never by force")] = False
-    commit_message_model: Annotated[
-        str | None, Field(description="The LLM for commit messages; default: `llm.small_model`")
-    ] = None
-    export_folder: Annotated[
-        str | None, Field(description="On PostgreSQL: the folder for git repositories with the history; null: none")
-    ] = None
+    auto_commit: bool = setting(True, "Commit closed conversations at once, the rest at intervals; false: you commit")
+    auto_tag_daily: bool = setting(True, "Tag the last commit of every day and week with changes")
+    hooks: bool = setting(True, "Install our pre-commit, commit-msg and post-commit hooks; yours still run")
+    remote: str | None = setting(
+        None, "Name of the remote that sync and auto_push use; on PostgreSQL the address of a mirror"
+    )
+    auto_push: bool = setting(False, "Push to that remote after commits; never by force")
+    commit_message_model: str | None = setting(None, "The LLM for commit messages; default: `llm.small_model`")
+    export_folder: str | None = setting(
+        None, "On PostgreSQL: the folder for git repositories with the history; null: none"
+    )
 
 
 class LlmSection(Section):
     """An optional LLM. Its key is in an environment variable, never in a file."""
 
-    provider: Annotated[
-        Literal["none", "anthropic", "openai"],
-        Field(description="none, anthropic, or openai (any compatible endpoint)"),
-    ] = "none"
-    model: Annotated[str | None, Field(description="The model for texts; default: the provider's")] = None
-    small_model: Annotated[
-        str | None, Field(description="The model for yes or no; default: a small one, or `model`")
-    ] = None
-    base_url: Annotated[str | None, Field(description="Another endpoint, such as http://localhost:11434/v1")] = None
-    key_variable: Annotated[
-        str | None, Field(description="Variable with the key; default: ANTHROPIC_API_KEY or OPENAI_API_KEY")
-    ] = None
-    timeout_seconds: Annotated[
-        float, Field(gt=0, le=600, description="Longest wait for an answer, including retries")
-    ] = 30
-    retries: Annotated[int, Field(ge=0, le=10, description="Retries after a refusal or a broken connection")] = 2
-    daily_tokens: Annotated[int, Field(ge=0, description="Tokens per day at most")] = 1_000_000
-    daily_usd: Annotated[float, Field(ge=0, description="US dollars per day at most, if prices are set")] = 1.0
-    input_price: Annotated[float, Field(ge=0, description="US dollars per million input tokens; 0: unknown")] = 0
-    output_price: Annotated[float, Field(ge=0, description="US dollars per million output tokens; 0: unknown")] = 0
-    small_input_price: Annotated[float, Field(ge=0, description="Input price of the small model")] = 0
-    small_output_price: Annotated[float, Field(ge=0, description="Output price of the small model")] = 0
+    provider: Literal["none", "anthropic", "openai"] = setting(
+        "none", "none, anthropic, or openai (any compatible endpoint)"
+    )
+    model: str | None = setting(None, "The model for texts; default: the provider's")
+    small_model: str | None = setting(None, "The model for yes or no; default: a small one, or `model`")
+    base_url: str | None = setting(None, "Another endpoint, such as http://localhost:11434/v1")
+    key_variable: str | None = setting(None, "Variable with the key; default: ANTHROPIC_API_KEY or OPENAI_API_KEY")
+    timeout_seconds: float = setting(30, "Longest wait for an answer, including retries", gt=0, le=600)
+    retries: int = setting(2, "Retries after a refusal or a broken connection", ge=0, le=10)
+    daily_tokens: int = setting(1_000_000, "Tokens per day at most", ge=0)
+    daily_usd: float = setting(1.0, "US dollars per day at most, if prices are set", ge=0)
+    input_price: float = setting(0, "US dollars per million input tokens; 0: unknown", ge=0)
+    output_price: float = setting(0, "US dollars per million output tokens; 0: unknown", ge=0)
+    small_input_price: float = setting(0, "Input price of the small model", ge=0)
+    small_output_price: float = setting(0, "Output price of the small model", ge=0)
 
 
 class Server(Section):
     """Which session a call without a session id belongs to."""
 
-    unnamed_sessions: Annotated[
-        Literal["auto", "connection", "explicit"],
-        Field(description="connection: one session per connection; explicit: each unnamed observe opens one"),
-    ] = "auto"
+    unnamed_sessions: Literal["auto", "connection", "explicit"] = setting(
+        "auto", "connection: one session per connection; explicit: each unnamed observe opens one"
+    )
 
 
 class Hooks(Section):
     """What a client's hooks record, and how much they push into its prompts."""
 
-    inject: Annotated[
-        bool, Field(description="Push relevant memory into prompts; CONTEXT_MANAGER_PAUSE=1 stops it")
-    ] = True
-    capture: Annotated[bool, Field(description="Record the client's conversations")] = True
-    start_tokens: Annotated[
-        int, Field(ge=0, le=4000, description="Tokens at the start of a window at most; 0: none")
-    ] = 600
-    compaction_tokens: Annotated[
-        int, Field(ge=0, le=4000, description="Tokens after the client compacted its window at most; 0: none")
-    ] = 1200
-    turn_tokens: Annotated[int, Field(ge=0, le=4000, description="Tokens with one prompt at most; 0: none")] = 300
-    session_tokens: Annotated[
-        int, Field(ge=0, le=40000, description="Tokens with all prompts of one window at most; 0: none")
-    ] = 3000
+    inject: bool = setting(True, "Push relevant memory into prompts; CONTEXT_MANAGER_PAUSE=1 stops it")
+    capture: bool = setting(True, "Record the client's conversations")
+    start_tokens: int = setting(600, "Tokens at the start of a window at most; 0: none", ge=0, le=4000)
+    compaction_tokens: int = setting(
+        1200, "Tokens after the client compacted its window at most; 0: none", ge=0, le=4000
+    )
+    turn_tokens: int = setting(300, "Tokens with one prompt at most; 0: none", ge=0, le=4000)
+    session_tokens: int = setting(3000, "Tokens with all prompts of one window at most; 0: none", ge=0, le=40000)
 
 
 class WorkspaceSection(Section):
     """The folder of this machine's own files, and the time zone."""
 
-    local_dir: Annotated[
-        str | None, Field(description="Folder for index and state; default: .local in the workspace")
-    ] = None
-    timezone: Annotated[str | Auto, Field(description="IANA name for journal dates; auto: the machine's")] = "auto"
+    local_dir: str | None = setting(None, "Folder for index and state; default: .local in the workspace")
+    timezone: str | Auto = setting("auto", "IANA name for journal dates; auto: the machine's")
 
 
 class Settings(BaseModel):

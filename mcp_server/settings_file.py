@@ -25,7 +25,6 @@ from mcp_server.settings import (
     sections_of,
     split_document,
 )
-from mcp_server.text.markdown import yaml_line
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"
@@ -119,29 +118,27 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
 def default_document() -> str:
     """Returns `memory-config.yaml` as `init` writes it: each setting of the memory with its default and a comment."""
     lines = ["# Settings of this memory, for every machine with a copy of it. Change any of them.", ""]
-    return "\n".join([*lines, *_blocks(machine=False, values={})])
+    return "\n".join([*lines, *_blocks(machine=False)])
 
 
-def machine_document(values: Mapping[str, Any]) -> str:
-    """Returns a new `.local/settings.yaml`: each setting of the machine with its value here, or its default."""
+def machine_document() -> str:
+    """Returns a new `.local/settings.yaml`: each setting of the machine with its default."""
     lines = [
         "# Settings of this machine. They are never in git, so no other machine can change them.",
         "# Settings of memory-config.yaml can be set here too, for this machine only.",
         "",
     ]
-    return "\n".join([*lines, *_blocks(machine=True, values=values)])
+    return "\n".join([*lines, *_blocks(machine=True)])
 
 
-def _blocks(*, machine: bool, values: Mapping[str, Any]) -> Iterator[str]:
+def _blocks(*, machine: bool) -> Iterator[str]:
     for name, kind in SECTIONS.items():
         if any(belongs_to_machine(name, key) == machine for key in kind.model_fields):
-            yield from _block(name, name, kind, "", machine, values)
+            yield from _block(name, name, kind, "", machine)
             yield ""
 
 
-def _block(
-    section: str, name: str, kind: type[Section], indent: str, machine: bool, values: Mapping[str, Any]
-) -> Iterator[str]:
+def _block(section: str, name: str, kind: type[Section], indent: str, machine: bool) -> Iterator[str]:
     yield f"{indent}# {(kind.__doc__ or '').splitlines()[0]}"
     yield f"{indent}{name}:"
     inner = sections_of(kind)
@@ -149,9 +146,7 @@ def _block(
         if belongs_to_machine(section, key) != machine:
             continue
         if key in inner:
-            yield from _block(section, key, inner[key], f"{indent}  ", machine, values)
+            yield from _block(section, key, inner[key], f"{indent}  ", machine)
         else:
-            chosen = values.get(f"{section}.{key}", field.default)
             value = TypeAdapter(Any).dump_json(field.default).decode().strip('"')
-            value = value if chosen == field.default else yaml_line(chosen)
             yield f"{indent}  {f'{key}: {value}':<30} # {field.description}"

@@ -6,6 +6,7 @@ Loading it takes about 0.3 s and 45 MB. It is loaded at the first count and shar
 
 from __future__ import annotations
 
+import binascii
 import functools
 import hashlib
 import re
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from mcp_server.errors import Invalid, Unavailable
+from mcp_server.errors import Unavailable
 
 if TYPE_CHECKING:
     import tiktoken
@@ -82,21 +83,20 @@ def shared_out(needs: Sequence[int], room: int) -> list[int]:
 
 
 # The vocabulary's digest and pattern, from tiktoken_ext/openai_public.py.
-_SHA256 = {"o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"}
+VOCABULARY = "o200k_base"
+_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_PATTERN = {
-    "o200k_base": "|".join(
-        (
-            rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]+{_CONTRACTION}",
-            rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]*{_CONTRACTION}",
-            r"\p{N}{1,3}",
-            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-            r"\s*[\r\n]+",
-            r"\s+(?!\S)",
-            r"\s+",
-        )
+_PATTERN = "|".join(
+    (
+        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]+{_CONTRACTION}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]*{_CONTRACTION}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
     )
-}
+)
 
 EXACT_CHARACTERS = 1_000_000
 """Characters of a text that are counted exactly; the rest of a longer one is counted by an upper bound."""
@@ -116,12 +116,9 @@ _LOADING = threading.Lock()
 class TokenCounter:
     """Counts and cuts by tokens, in any thread. Names of special tokens in a text are text."""
 
-    def __init__(self, vocabulary: str = "o200k_base") -> None:
-        """Raises Invalid for a vocabulary that the package does not have."""
-        if vocabulary not in _PATTERN:
-            raise Invalid(f"no vocabulary {vocabulary!r}; there is: {', '.join(_PATTERN)}")
-        self.vocabulary = vocabulary
-        self._loaded: tiktoken.Encoding | None = None
+    vocabulary = VOCABULARY
+
+    def __init__(self) -> None:
         self._count_small = functools.lru_cache(maxsize=8192)(self._count)
 
     def count(self, text: str) -> int:
@@ -175,10 +172,8 @@ class TokenCounter:
         return total + len(self._encoding().encode_ordinary(text[position:]))
 
     def _encoding(self) -> tiktoken.Encoding:
-        if self._loaded is None:
-            with _LOADING:
-                self._loaded = _load(self.vocabulary)
-        return self._loaded
+        with _LOADING:
+            return _load()
 
 
 def _most_tokens(text: str) -> int:
@@ -187,7 +182,7 @@ def _most_tokens(text: str) -> int:
 
 
 @functools.cache
-def _load(vocabulary: str) -> tiktoken.Encoding:
+def _load() -> tiktoken.Encoding:
     try:
         import lzma
 
@@ -196,16 +191,14 @@ def _load(vocabulary: str) -> tiktoken.Encoding:
         raise Unavailable(
             f"tokens cannot be counted: {error}; reinstall context-manager-mcp with its dependencies"
         ) from error
-    packed = files("mcp_server.data").joinpath(f"{vocabulary}.tiktoken.xz").read_bytes()
+    packed = files("mcp_server.data").joinpath(f"{VOCABULARY}.tiktoken.xz").read_bytes()
     raw = lzma.decompress(packed)
-    if hashlib.sha256(raw).hexdigest() != _SHA256[vocabulary]:
-        raise Unavailable(f"the bundled vocabulary {vocabulary} is damaged; reinstall context-manager-mcp")
-    import binascii
-
+    if hashlib.sha256(raw).hexdigest() != _SHA256:
+        raise Unavailable(f"the bundled vocabulary {VOCABULARY} is damaged; reinstall context-manager-mcp")
     ranks = {}
     for line in raw.splitlines():
         token, _, rank = line.partition(b" ")
         ranks[binascii.a2b_base64(token)] = int(rank)
-    encoding = tiktoken.Encoding(vocabulary, pat_str=_PATTERN[vocabulary], mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding(VOCABULARY, pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
     ranks.clear()  # it keeps these 25 MB only for pickling, and counts with a copy
     return encoding

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
 
 from mcp_server.cli import shell
+from mcp_server.history import explore
+from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
+from mcp_server.knowledge import reconstruct
+from mcp_server.knowledge.reconstruct import Comparison, Reconstruction, branch_of, reconstructions
+from mcp_server.memory import Memory
 from mcp_server.text.prose import counted
-
-if TYPE_CHECKING:
-    from mcp_server.history.explore import Exploration
-    from mcp_server.knowledge.reconstruct import Comparison, Reconstruction
-    from mcp_server.memory import Memory
 
 SHOWN_FILES = 20
 
@@ -27,8 +26,6 @@ def explore_command() -> None:
 @click.argument("name")
 def create(name: str) -> None:
     """Begin an exploration of the current memory."""
-    from mcp_server.history import explore
-
     made = shell.with_memory(lambda memory: explore.create(memory, name))
     said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on"
     keep = f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop"
@@ -38,8 +35,6 @@ def create(name: str) -> None:
 @explore_command.command("list")
 def explore_list() -> None:
     """List the explorations, oldest first."""
-    from mcp_server.history.explore import explorations
-
     shell.print_list(
         shell.with_memory(explorations),
         "No explorations. Begin one: context-manager explore create NAME",
@@ -77,13 +72,12 @@ def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None
     """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
-    from mcp_server.knowledge.reconstruct import reconstruct
 
     async def act(memory: Memory) -> Reconstruction:
         if model and memory.llm is None:
             raise click.UsageError("there is no LLM to take another model of; set llm.provider first")
         with shell.progress("Reading conversations") as show:
-            return await reconstruct(memory, name, extractors, use_model=not no_model, show=show)
+            return await reconstruct.reconstruct(memory, name, extractors, use_model=not no_model, show=show)
 
     made = shell.with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
     said = f"{made.conversations} conversations read by {made.by}: {made.lines} lines found; {made.before} were there"
@@ -94,8 +88,6 @@ def reconstruct_create(name: str, extractors: tuple[str, ...], model: str | None
 @reconstruct_command.command("list")
 def reconstruct_list() -> None:
     """List the reconstructions, oldest first."""
-    from mcp_server.knowledge.reconstruct import reconstructions
-
     shell.print_list(
         shell.with_memory(reconstructions),
         "No reconstructions. Make one: context-manager reconstruct create NAME",
@@ -109,11 +101,10 @@ def reconstruct_list() -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def compare(names: tuple[str, ...]) -> None:
     """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
-    from mcp_server.knowledge.reconstruct import compare as action
 
     async def act(memory: Memory) -> Comparison:
         with shell.progress("Comparing"):
-            return await action(memory, names)
+            return await reconstruct.compare(memory, names)
 
     found = shell.with_memory(act)
     if shell.printed_as_json(found):
@@ -138,8 +129,6 @@ def compare(names: tuple[str, ...]) -> None:
 
 
 def _merge(kind: str, name: str, apply: bool) -> None:
-    from mcp_server.history import explore
-    from mcp_server.knowledge import reconstruct
 
     if not apply:
         _show_change(kind, name, "merge")
@@ -157,8 +146,6 @@ def _merge(kind: str, name: str, apply: bool) -> None:
 
 
 def _drop(kind: str, name: str, apply: bool) -> None:
-    from mcp_server.history import explore
-    from mcp_server.knowledge import reconstruct
 
     if not apply:
         _show_change(kind, name, "drop")
@@ -189,8 +176,6 @@ for made, end, verb, about in (
 
 def _show_change(kind: str, name: str, verb: str) -> None:
     """Prints what a merge or drop would affect. Raises NotFound if there is no such branch."""
-    from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
-    from mcp_server.knowledge.reconstruct import branch_of, reconstructions
 
     async def ask(memory: Memory) -> Exploration | Reconstruction:
         if kind == "explore":

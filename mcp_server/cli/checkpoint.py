@@ -7,7 +7,16 @@ from shlex import quote
 
 import click
 
+from mcp_server.checkpoints.checkpoint import make, summary_text
+from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.restore import diff_text
+from mcp_server.checkpoints.stored import enrich_all, listed, read, reason_text, shown_text
 from mcp_server.cli import shell
+from mcp_server.memory import Memory
+from mcp_server.recovery.recover import Recovery, recover
+from mcp_server.recovery.recoverable import meant, recoverable
+from mcp_server.relevance.clarity import session_meant
+from mcp_server.text.markdown import minute_text
 
 
 @shell.group("checkpoint", "checkpoint create --note 'before the rewrite'", "checkpoint list", "recover ID")
@@ -20,11 +29,6 @@ def checkpoint_command() -> None:
 @click.option("--note", default="", help="What for.")
 def create(session: str | None, note: str) -> None:
     """Save the state of a conversation."""
-    from mcp_server.checkpoints.checkpoint import make, summary_text
-    from mcp_server.checkpoints.document import Checkpoint
-    from mcp_server.checkpoints.stored import enrich_all, read
-    from mcp_server.memory import Memory
-    from mcp_server.relevance.clarity import session_meant
 
     async def act(memory: Memory) -> Checkpoint:
         made = await make(memory, await session_meant(memory, session), "asked", note)
@@ -41,9 +45,6 @@ def create(session: str | None, note: str) -> None:
 @shell.limit_option(50, "How many, newest first.")
 def list_(session: str | None, limit: int) -> None:
     """List the checkpoints, newest first."""
-    from mcp_server.checkpoints.stored import listed, reason_text
-    from mcp_server.text.markdown import minute_text
-
     shell.print_list(
         shell.with_memory(lambda memory: listed(memory, session))[:limit],
         "No checkpoints yet. Make one: context-manager checkpoint create",
@@ -57,8 +58,6 @@ def list_(session: str | None, limit: int) -> None:
 @click.argument("checkpoint")
 def show(checkpoint: str) -> None:
     """Print a checkpoint: decisions, open items, state."""
-    from mcp_server.checkpoints.stored import read, shown_text
-
     found = shell.with_memory(lambda memory: read(memory, checkpoint))
     shell.print_result(found, shown_text(found))
 
@@ -68,8 +67,6 @@ def show(checkpoint: str) -> None:
 @click.argument("other", required=False)
 def diff(checkpoint: str, other: str | None) -> None:
     """Show the changes from now, or from OTHER, to CHECKPOINT."""
-    from mcp_server.checkpoints.restore import diff_text
-
     found = shell.with_memory(lambda memory: diff_text(memory, checkpoint, other))
     shell.print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found)
 
@@ -98,9 +95,6 @@ def recover_command(what: str | None, knowledge: bool | None, query: str | None,
         raise click.UsageError("give what to recover, or --query, not both")
     if apply and not (what or query):
         raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
-    from mcp_server.memory import Memory
-    from mcp_server.recovery.recover import Recovery, recover
-    from mcp_server.recovery.recoverable import meant, recoverable
 
     if what is None and not apply:
         shell.print_list(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -9,18 +10,21 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import anyio
 import click
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
+from mcp_server.app import catch_up, open_memory
 from mcp_server.cli import shell
-
-if TYPE_CHECKING:
-    from mcp_server.demo.run import Step
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.demo.run import Step, demo
+from mcp_server.home import resolve_workspace
+from mcp_server.model import shown_name
 
 
 @shell.command("compile", "compile 'What is left to do?' --explain", "compile 'Write to the bank' --budget 2000")
@@ -33,8 +37,6 @@ def compile_command(
     message: str | None, session: str | None, project: str | None, budget: int | None, explain: bool
 ) -> None:
     """Print the context for MESSAGE, exactly; without one, for the session's last user turn."""
-    from mcp_server.context.compile import CompileRequest, compile_context
-
     request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)
     compiled = shell.with_memory(lambda memory: compile_context(memory, request, shell.caller()), fresh=True)
     if shell.as_json():
@@ -91,7 +93,6 @@ def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = Non
 
 
 def _budget(receipt: Mapping[str, Any]) -> str:
-    from mcp_server.model import shown_name
 
     named = [f"{name} {shown_name(receipt[name])}" for name in ("session", "project") if receipt.get(name)]
     used = f"{receipt['tokens']:,} of {receipt['budget']:,} tokens ({_percent(receipt['tokens'], receipt)})"
@@ -163,10 +164,6 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
     FILE is a conversation or a folder of notes of your own; without it, the package's own conversation is used. The
     memory is temporary, unless --workspace says where to keep it.
     """
-    import anyio
-
-    from mcp_server.home import resolve_workspace
-
     option = click.get_current_context().find_root().obj
     kept = resolve_workspace(option, {}) if option else None
     with tempfile.TemporaryDirectory(prefix="context-manager-demo-", ignore_cleanup_errors=True) as folder:
@@ -181,8 +178,6 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
 
 
 async def _run(workspace: Path, file: Path | None, ask: str | None) -> list[Step]:
-    from mcp_server.app import catch_up, open_memory
-    from mcp_server.demo.run import demo
 
     steps: AsyncIterator[Step] = demo(workspace, open_memory, catch_up, os.environ, file, ask)
     done = []
@@ -206,8 +201,6 @@ def _show(number: int, step: Step) -> None:
 
 def picture(steps: Sequence[Step]) -> str:
     """Returns the before-and-after as an SVG: a prompt without a memory, and the same prompt with what is added."""
-    import io
-
     added, idle = (step for step in steps if step.pushed is not None)
     to = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
 

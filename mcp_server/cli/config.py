@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+import io
+from typing import Any
 
 import click
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from mcp_server.cli import shell
-
-if TYPE_CHECKING:
-    from mcp_server.memory import Memory
+from mcp_server.errors import Refused
+from mcp_server.memory import Memory
+from mcp_server.settings import MACHINE_FILE, SECTIONS, belongs_to_machine, knobs, sections_of
+from mcp_server.storage.templates import SETTINGS
+from mcp_server.text.markdown import yaml_line
 
 
 @shell.group(
@@ -46,12 +52,6 @@ def get(name: str | None) -> None:
 @click.argument("value")
 def set_(name: str, value: str) -> None:
     """Write a setting into its file, at once, and print the old value. VALUE is YAML: true, 0.5, null, [a, b]."""
-    from ruamel.yaml.error import YAMLError
-
-    from mcp_server.errors import Refused
-    from mcp_server.settings import MACHINE_FILE, belongs_to_machine
-    from mcp_server.storage.templates import SETTINGS
-
     if name not in _names():
         raise click.UsageError(_unknown(name))
     try:
@@ -84,9 +84,6 @@ def set_(name: str, value: str) -> None:
 @click.option("--machine", is_flag=True, help="The settings of this machine, .local/settings.yaml.")
 def edit(machine: bool) -> None:
     """Open the file of the settings in $EDITOR, and check it afterwards."""
-    from mcp_server.settings import MACHINE_FILE
-    from mcp_server.storage.templates import SETTINGS
-
     path = MACHINE_FILE if machine else SETTINGS
 
     async def place(memory: Memory) -> str:
@@ -104,13 +101,11 @@ def edit(machine: bool) -> None:
 
 
 def _names() -> list[str]:
-    from mcp_server.settings import SECTIONS, knobs
 
     return [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
 
 
 def _unknown(name: str) -> str:
-    from mcp_server.settings import SECTIONS
 
     near = difflib.get_close_matches(name, [*_names(), *SECTIONS], n=1)
     return f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else " (config get lists them)")
@@ -118,10 +113,6 @@ def _unknown(name: str) -> str:
 
 def _check(name: str, value: object) -> None:
     """Raises UsageError if the setting cannot have this value."""
-    from pydantic import ValidationError
-
-    from mcp_server.settings import SECTIONS, sections_of
-
     section, *inner, key = name.split(".")
     kind = SECTIONS[section]
     for part in inner:
@@ -135,10 +126,6 @@ def _check(name: str, value: object) -> None:
 
 def _with_setting(text: str, path: str, name: str, value: object) -> str:
     """Returns a settings file's text with the setting; comments stay. Raises UsageError if the text is not YAML."""
-    import io
-
-    from ruamel.yaml.error import YAMLError
-
     yaml = _yaml()
     try:
         document = yaml.load(text) or {}
@@ -159,7 +146,6 @@ def _with_setting(text: str, path: str, name: str, value: object) -> str:
 
 
 def _yaml() -> Any:
-    from ruamel.yaml import YAML
 
     yaml = YAML()
     yaml.preserve_quotes = True
@@ -181,7 +167,6 @@ def _lines(prefix: str, values: dict[str, Any]) -> list[str]:
 
 
 def _text(value: object) -> str:
-    from mcp_server.text.markdown import yaml_line
 
     if isinstance(value, float):
         return f"{value:g}"

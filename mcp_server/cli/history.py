@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
 from mcp_server.cli import shell
-
-if TYPE_CHECKING:
-    from mcp_server.history.committing import Kind
-    from mcp_server.history.history import Changed, Origin
-    from mcp_server.memory import Memory
+from mcp_server.history import history
+from mcp_server.history import history as action
+from mcp_server.history.committing import Kind, tag, tags
+from mcp_server.history.history import Changed, Origin
+from mcp_server.history.sync import Synced, sync
+from mcp_server.memory import Memory
+from mcp_server.text.entries import without_sources
 
 
 @shell.group("history", "history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
@@ -26,8 +27,6 @@ def history_command() -> None:
 @shell.limit_option(20, "How many, newest first.")
 def when(text: str, limit: int) -> None:
     """Show when TEXT came into the knowledge, and when it left."""
-    from mcp_server.history import history
-
     found = shell.with_memory(lambda memory: history.when(memory, text, limit))
     shell.print_list(
         found,
@@ -44,8 +43,6 @@ def when(text: str, limit: int) -> None:
 @click.argument("what", metavar="TEXT|PATH|PATH:LINE")
 def where(what: str) -> None:
     """Show who wrote the lines of a text or a file, when, and in which conversation."""
-    from mcp_server.history import history
-
     _print_origins(shell.with_memory(lambda memory: history.where(memory, what)))
 
 
@@ -55,8 +52,6 @@ def where(what: str) -> None:
 @click.option("--end", type=click.IntRange(1), help="Last line.")
 def blame(path: str, start: int | None, end: int | None) -> None:
     """Show the commit of each line of a file."""
-    from mcp_server.history import history
-
     _print_origins(shell.with_memory(lambda memory: history.blame(memory, path, start, end)))
 
 
@@ -69,16 +64,12 @@ def diff(since: str, until: str | None, path: str | None) -> None:
 
     SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a commit. UNTIL: default now.
     """
-    from mcp_server.history import history
-
     _print_changed(lambda memory: history.diff(memory, since, until, path))
 
 
 @history_command.command("today")
 def today() -> None:
     """Show what was learned today, committed or not."""
-    from mcp_server.history import history
-
     _print_changed(lambda memory: history.diff(memory, "today"))
 
 
@@ -86,8 +77,6 @@ def today() -> None:
 @click.argument("commit")
 def show(commit: str) -> None:
     """Show a commit's message and changes. (A file at a commit: `read PATH --at COMMIT`.)"""
-    from mcp_server.history import history
-
     _print_changed(lambda memory: history.show(memory, commit))
 
 
@@ -96,8 +85,6 @@ def show(commit: str) -> None:
 @shell.apply_option
 def revert(commit: str, apply: bool) -> None:
     """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
-    from mcp_server.history import history as action
-
     done = shell.with_memory(lambda memory: action.revert(memory, commit, shell.caller(), apply=apply))
     shell.print_result(done, done.markdown)
     if done.paths and not done.commit:
@@ -107,7 +94,6 @@ def revert(commit: str, apply: bool) -> None:
 def _print_origins(found: list[Origin]) -> None:
     if shell.printed_as_json(found):
         return
-    from mcp_server.text.entries import without_sources
 
     for path, origins in groupby(found, key=lambda one: one.path):
         columns = ("line", "written (UTC)", "commit", "text", "from")
@@ -140,8 +126,6 @@ def tag_(name: str, kind: Kind, note: str) -> None:
 
     `read --at` and `history diff` take the name. Days and weeks have their own tags.
     """
-    from mcp_server.history.committing import tag
-
     made = shell.with_memory(lambda memory: tag(memory, kind, name, note))
     said = f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}"
     shell.print_result(made, said)
@@ -150,8 +134,6 @@ def tag_(name: str, kind: Kind, note: str) -> None:
 @history_command.command("tags")
 def tags_() -> None:
     """List the tags of the memory, oldest first."""
-    from mcp_server.history.committing import tags
-
     shell.print_list(
         shell.with_memory(tags),
         "No tags yet. Name the memory as it is now: context-manager history tag NAME",
@@ -167,7 +149,6 @@ def sync_command(remote: str | None) -> None:
 
     REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
     """
-    from mcp_server.history.sync import Synced, sync
 
     async def act(memory: Memory) -> Synced:
         with shell.progress("Bringing both copies together"):

@@ -1,4 +1,4 @@
-"""`context-manager install [CLIENT]` and `uninstall CLIENT`."""
+"""`context-manager install [CLIENT]`, `uninstall CLIENT` and `doctor`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,32 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import anyio
 import click
+from anyio.to_thread import run_sync
 
+from mcp_server.app import catch_up
 from mcp_server.cli import shell
+from mcp_server.clients.importers.imported import ImportReport
+from mcp_server.clients.importers.run import conversations_in, import_path
+from mcp_server.clients.installers.chain import examine_chain, projects, survey
+from mcp_server.clients.installers.handshake import handshake
+from mcp_server.clients.installers.install import Done, install, uninstall
+from mcp_server.clients.installers.known import CHATGPT_EXPORT, CLIENTS, Client, Machine, client_named
+from mcp_server.clients.installers.plan import Launch, Plan, launching, plan, plugin_of, project_folder
+from mcp_server.context import briefs
 from mcp_server.errors import Refused, Unavailable
+from mcp_server.home import resolve_workspace
+from mcp_server.jobs import worker
+from mcp_server.knowledge.extract import extract_pending, waiting_conversations
+from mcp_server.knowledge.pages import current_items
+from mcp_server.knowledge.writing import page_bodies
+from mcp_server.memory import Memory
+from mcp_server.status.doctor import Check, examine, examine_secrets, repair
+from mcp_server.text.entries import Entry
 from mcp_server.text.prose import counted
-
-if TYPE_CHECKING:
-    from mcp_server.clients.importers.imported import ImportReport
-    from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Client, Machine
-    from mcp_server.clients.installers.plan import Launch, Plan
-    from mcp_server.memory import Memory
-    from mcp_server.text.entries import Entry
 
 
 @shell.command("uninstall", "uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
@@ -31,18 +42,12 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Remove it from every client.")
 @click.option("--project", is_flag=True, help="Only for the project of the current folder.")
 @click.option("--purge", is_flag=True, help="Also delete the memory itself: all conversations and knowledge.")
-@click.option("--undo", is_flag=True, help="Keep an older entry of ours that the file had before `install`.")
 @shell.apply_option
-def uninstall_command(
-    client: str | None, everything: bool, project: bool, purge: bool, undo: bool, apply: bool
-) -> None:
+def uninstall_command(client: str | None, everything: bool, project: bool, purge: bool, apply: bool) -> None:
     """Remove our entry from CLIENT's configuration; a file that was not changed since is restored exactly.
 
     This reverses `install` at once. --purge, which deletes the memory, only says what it would delete until --apply.
     """
-    from mcp_server.clients.installers.known import client_named
-    from mcp_server.clients.installers.plan import plugin_of, project_folder
-
     if (client is None) == (not everything):
         both = client is not None
         raise click.UsageError("name a client or say --all, not both" if both else "name a client, or say --all")
@@ -59,7 +64,7 @@ def uninstall_command(
         )
     if client is not None:
         one = (client_named(client), project_folder(Path.cwd()) if project else None)
-        ((chosen, files),) = _take_out(machine, one, undo=undo)
+        ((chosen, files),) = _take_out(machine, one)
         _say_done(chosen, files)
         _say_plugin(plugin if chosen.name == "claude-code" and not shell.as_json() else None)
         return
@@ -84,20 +89,15 @@ def uninstall_command(
 
 
 def _take_out(
-    machine: Machine, only: tuple[Client, Path | None] | None = None, *, undo: bool = False
+    machine: Machine, only: tuple[Client, Path | None] | None = None
 ) -> list[tuple[Client, tuple[Done, ...]]]:
     """Removes our entries from all clients, or from one (for a project), and returns them with their files. If the
     memory was deleted, its records of what the files had before are missing, and the entries can still be removed."""
-    import anyio
-
-    from mcp_server.clients.installers.chain import projects
-    from mcp_server.clients.installers.install import uninstall
-    from mcp_server.clients.installers.known import CLIENTS
 
     async def act(memory: Memory | None) -> list[tuple[Client, tuple[Done, ...]]]:
         everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
         places = [only] if only else everywhere
-        return [(client, uninstall(memory, client, machine, project, undo=undo)) for client, project in places]
+        return [(client, uninstall(memory, client, machine, project)) for client, project in places]
 
     return shell.with_memory(act) if shell.memory_exists() else anyio.run(act, None)
 
@@ -174,9 +174,6 @@ def install_command(
 
     Without CLIENT: lists the clients on this machine and their state.
     """
-    from mcp_server.clients.installers.known import client_named
-    from mcp_server.clients.installers.plan import plan, project_folder
-
     machine = this_machine()
     if client is None:
         _list(machine)
@@ -197,26 +194,16 @@ def install_command(
 
 
 def this_machine() -> Machine:
-    from mcp_server.clients.installers.known import Machine
 
     return Machine(Path.home(), dict(os.environ))
 
 
 def this_launch(machine: Machine) -> Launch:
     """Returns how clients start this installation on the command's workspace."""
-    from mcp_server.clients.installers.plan import launching
-    from mcp_server.home import resolve_workspace
-
     return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
 
 
 async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None) -> None:
-    from anyio.to_thread import run_sync
-
-    from mcp_server.app import catch_up
-    from mcp_server.clients.installers.handshake import handshake
-    from mcp_server.clients.installers.install import install
-    from mcp_server.context import briefs
 
     done = await run_sync(install, memory, planned)
     command, arguments = launch.serving(*(("--hooks",) if planned.hooks else ()))
@@ -267,15 +254,12 @@ async def _history(
     memory: Memory, planned: Plan, machine: Machine, answer: bool | None, *, fresh: bool
 ) -> ImportReport | None:
     """Imports the client's earlier conversations if the user agrees; prints how to do it if we cannot."""
-    from anyio.to_thread import run_sync
-
     client = planned.client
     if client.history and not shell.as_json() and fresh:
         click.echo(client.history)
     adapter = client.hooks
     if adapter is None or planned.project is not None or answer is False:
         return None
-    from mcp_server.clients.importers.run import conversations_in
 
     folder = adapter.transcripts_folder(machine.environ, machine.home)
     number, size = await run_sync(conversations_in, folder, adapter)
@@ -290,10 +274,6 @@ async def _history(
             return None
         if not click.confirm(f"{offer} Import them now?", default=True):
             return None
-    import anyio
-
-    from mcp_server.app import catch_up
-    from mcp_server.clients.importers.run import import_path
 
     known = await run_sync(_known_items, memory)
     began = time.monotonic()
@@ -325,11 +305,6 @@ async def _read_conversations(
 ) -> int:
     """Makes knowledge of imported conversations for at most `seconds`, in a process of its own, because the index is
     made at the same time. Returns how many conversations are left."""
-    import anyio
-
-    from mcp_server.jobs import worker
-    from mcp_server.knowledge.extract import extract_pending, waiting_conversations
-
     total = await waiting_conversations(memory)
 
     async def report() -> None:
@@ -348,8 +323,6 @@ async def _read_conversations(
 
 
 def _known_items(memory: Memory) -> dict[str, list[Entry]]:
-    from mcp_server.knowledge.pages import current_items
-    from mcp_server.knowledge.writing import page_bodies
 
     return current_items(page_bodies(memory.files).values())
 
@@ -378,8 +351,6 @@ def _show(planned: Plan) -> None:
 
 
 def _list(machine: Machine) -> None:
-    from mcp_server.clients.installers.chain import projects, survey
-    from mcp_server.clients.installers.known import CHATGPT_EXPORT
 
     async def recorded(memory: Memory) -> list[Any]:
         return projects(memory)
@@ -402,3 +373,42 @@ def _list(machine: Machine) -> None:
 
 def _short(path: Path, machine: Machine) -> str:
     return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)
+
+
+@shell.command("doctor", "doctor", "doctor --secrets")
+@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
+@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
+def doctor_command(mending: bool, secrets: bool) -> None:
+    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
+
+    Exits with 1 if an important check fails.
+    """
+    machine = this_machine()
+
+    async def act(memory: Memory) -> tuple[Check, ...]:
+        for line in await repair(memory) if mending else ():
+            click.echo(shell.visible(f"repaired: {line}"), err=True)
+        with shell.progress("Looking"):
+            if secrets:
+                return (await examine_secrets(memory),)
+            chain = await examine_chain(memory, machine) if memory.disk.here else ()
+            return (*await examine(memory), *chain)
+
+    checks = shell.with_memory(act)
+    if shell.as_json():
+        shell.print_json(checks)
+    else:
+        _print_checks(checks)
+    if any(check.matters and not check.ok for check in checks):
+        click.get_current_context().exit(1)
+
+
+def _print_checks(checks: tuple[Check, ...]) -> None:
+    widest = max(len(check.name) for check in checks)
+    for check in checks:
+        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
+        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
+        if check.advice:
+            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
+    broken = sum(check.matters and not check.ok for check in checks)
+    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

@@ -1,7 +1,7 @@
 """The command `context-manager`: parses, calls a verb, prints. Exit codes: 0 done (also an empty search), 1 failed, 2
 wrong usage.
 
-The module of a command is imported when the command is called, so that `--help` and completion answer at once.
+The module of a command is imported when the command is called, so that `--help` and completion of names answer at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
@@ -29,7 +30,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("compile", "See the main job done, from nothing, in seconds."),
         "install": ("install", "Connect a client, or list the clients."),
         "uninstall": ("install", "Disconnect a client; --purge deletes the memory."),
-        "doctor": ("status", "Check everything, and say how to fix it."),
+        "doctor": ("install", "Check everything, and say how to fix it."),
     },
     "Everyday": {
         "search": ("search", "Find passages in everything that is stored."),
@@ -102,6 +103,10 @@ class Commands(click.Group):
             ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
         for title, commands in GROUPS.items():
@@ -139,9 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
     look_seldom()
-    logging.getLogger("mcp_server").addHandler(
-        logging.NullHandler()
-    )  # a command says what went wrong itself, in a line
+    for name in ("mcp_server", "mcp"):  # a command says what went wrong itself, in a line
+        logging.getLogger(name).addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console may not know every character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
+from mcp_server.app import catch_up
 from mcp_server.cli import shell
+from mcp_server.jobs.scheduler import JOBS, Ran, planned, run_due, run_now
+from mcp_server.knowledge.condense import Condensed, Period, condense
+from mcp_server.knowledge.extract import Extracted, extract
+from mcp_server.knowledge.prune_knowledge import Pruned, archive_files
+from mcp_server.memory import Memory
+from mcp_server.pressure.prune import OF_KNOWLEDGE, last_session, prune
+from mcp_server.status.doctor import STAYS, Reset, plan_reset, reset
+from mcp_server.storage.lexicon import SHIPPED
 from mcp_server.text.prose import counted
-
-if TYPE_CHECKING:
-    from mcp_server.jobs.scheduler import Ran
-    from mcp_server.knowledge.condense import Condensed
-    from mcp_server.knowledge.extract import Extracted
-    from mcp_server.memory import Memory
-    from mcp_server.status.doctor import Reset
-
 
 SAME_COMMAND = "Nothing was changed yet; do it with: the same command and --apply"
 
@@ -47,15 +48,11 @@ def prune_command(
     Everything that is removed can be recovered. Search still finds what is in archive/.
     """
     if lexicon:
-        from mcp_server.storage.lexicon import SHIPPED
-
         text = SHIPPED.read_text("utf-8")
         shell.print_result({"lexicon": text}, text)
         return
     if paths and (session or target is not None or strategy not in ("auto", "files")):
         raise click.UsageError("PATH takes no --session, --target or other strategy than files")
-    from mcp_server.knowledge.prune_knowledge import Pruned, archive_files
-    from mcp_server.pressure.prune import OF_KNOWLEDGE, last_session, prune
 
     async def act(memory: Memory) -> Pruned:
         if paths:
@@ -82,7 +79,6 @@ def reset_command(index_only: bool, apply: bool) -> None:
     if index_only:
         _rebuild_index(apply)
         return
-    from mcp_server.status.doctor import STAYS, plan_reset, reset
 
     async def act(memory: Memory) -> Reset:
         with shell.progress("Indexing") as show:
@@ -130,8 +126,6 @@ def extract_command(session: str | None, names: tuple[str, ...], anew: bool, app
 
     Every line names its source message. Conversations are read once. Lines that you wrote never change.
     """
-    from mcp_server.app import catch_up
-    from mcp_server.knowledge.extract import extract
 
     async def act(memory: Memory) -> Extracted:
         with shell.progress("Extracting") as show:
@@ -171,8 +165,6 @@ def condense_command(period: str, apply: bool) -> None:
     week into MEMORY.md and removes stale ones. monthly: also moves old journals and plans to archive/ and rewrites the
     indexes.
     """
-    from mcp_server.app import catch_up
-    from mcp_server.knowledge.condense import Period, condense
 
     async def act(memory: Memory) -> Condensed:
         with shell.progress("Condensing"):
@@ -205,8 +197,6 @@ def jobs_command() -> None:
 @jobs_command.command("list")
 def list_() -> None:
     """List the jobs with their times and their last runs."""
-    from mcp_server.jobs.scheduler import JOBS, planned
-
     shell.print_list(
         shell.with_memory(lambda memory: planned(memory, JOBS)),
         "",
@@ -223,8 +213,6 @@ def list_() -> None:
 @click.option("--due", is_flag=True, help="Those that are due, and no others.")
 def run(names: tuple[str, ...], due: bool) -> None:
     """Run the named jobs, or those that are due."""
-    from mcp_server.jobs.scheduler import JOBS, run_due, run_now
-
     if due == bool(names):
         raise click.UsageError("name jobs (jobs list shows them), or give --due")
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import click
 
+from mcp_server.app import open_members
 from mcp_server.cli import shell
 from mcp_server.errors import NotFound, Unavailable
 from mcp_server.home import team_address
@@ -19,8 +20,6 @@ ISSUER = "CONTEXT_MANAGER_OAUTH_ISSUER"
 @contextmanager
 def _members() -> Iterator[Members]:
     """Opens the members of the command's workspace. Raises Unavailable for a folder."""
-    from mcp_server.app import open_members
-
     address = team_address(click.get_current_context().find_root().obj, os.environ)
     if address is None:
         raise Unavailable(

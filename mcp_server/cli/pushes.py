@@ -7,17 +7,19 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mcp_server.cli import shell
+from mcp_server.context import briefs, windows
+from mcp_server.context.windows import Pause
+from mcp_server.conversations.projects import list_projects, project_of
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from mcp_server.model import Project
+from mcp_server.storage import logs
 from mcp_server.text.prose import counted
-
-if TYPE_CHECKING:
-    from mcp_server.context.windows import Pause
-    from mcp_server.memory import Memory
-    from mcp_server.model import Project
 
 LOOKED_BACK = 5_000
 """Lines of the log that are searched."""
@@ -31,8 +33,6 @@ SHOWN = 12
 def last_command(session: str | None, watch: bool) -> None:
     """Show the exact text that was last added to a prompt, and why; what its session got before; and why nothing was
     added since."""
-    from mcp_server.storage import logs
-
     if watch:
         _watch(session)
         return
@@ -63,7 +63,6 @@ def last_command(session: str | None, watch: bool) -> None:
 
 def _watch(session: str | None) -> None:
     """Prints each new record of the log: a line and the added text, or one line of JSON."""
-    from mcp_server.storage import logs
 
     async def follow(memory: Memory) -> None:
         click.echo("Waiting for prompts; Ctrl+C ends it.", err=True)
@@ -181,7 +180,6 @@ def pause_command(project: str | None, here: bool, duration: timedelta | None, e
 
 
 def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
-    from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> Pause:
         made = await windows.pause(memory, await chosen(memory, project, here), duration)
@@ -195,9 +193,6 @@ def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
     """Returns the project that is named, or that of the folder (`here`); None for everywhere."""
-    from mcp_server.conversations.projects import list_projects, project_of
-    from mcp_server.errors import NotFound
-
     if project is not None:
         known = [one.slug for one in await list_projects(memory)]
         if project not in known:
@@ -212,7 +207,6 @@ async def chosen(memory: Memory, project: str | None, here: bool) -> Project | N
 
 
 def _resume(project: str | None, here: bool) -> None:
-    from mcp_server.context import briefs, windows
 
     async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
         lifted = await windows.resume(memory, await chosen(memory, project, here))

@@ -7,19 +7,26 @@ import sys
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
+import anyio
 import click
 
+from mcp_server.app import catch_up, export_memory
+from mcp_server.app import import_memory as import_whole
 from mcp_server.cli import shell
 from mcp_server.clients.adapters import ADAPTERS
+from mcp_server.clients.importers.imported import Format, ImportReport
+from mcp_server.clients.importers.run import import_path
+from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
+from mcp_server.context import briefs
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid
+from mcp_server.knowledge.anchor import anchor, anchors
+from mcp_server.knowledge.anchors import Anchor
+from mcp_server.knowledge.remember import NewFact, Remembered, remember
+from mcp_server.memory import Memory
 from mcp_server.text.destinations import Kind
-
-if TYPE_CHECKING:
-    from mcp_server.knowledge.anchors import Anchor
-    from mcp_server.memory import Memory
-
 
 FORMATS = ("auto", *sorted(ADAPTERS), "claude-ai", "chatgpt", "markdown", "memory")
 
@@ -48,16 +55,7 @@ def import_command(
     A second import of conversations or notes adds only what is new. An export becomes a whole memory, with its state
     and history, so the memory here must be empty; with --merge only its conversations and files are added.
     """
-    from mcp_server.app import catch_up
-    from mcp_server.clients.importers.imported import Format, ImportReport
-    from mcp_server.clients.importers.run import import_path
-    from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
-
     if format_name in ("auto", "memory") and not merge and is_export(path, whole=True):
-        import anyio
-
-        from mcp_server.app import import_memory as import_whole
-
         with shell.progress("Importing"):
             imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
         with shell.progress("Indexing"):
@@ -92,10 +90,6 @@ def export_command(target: Path) -> None:
     It has all files, the state and the history, so that a memory moves to another machine, to a team's PostgreSQL, or
     from there into a folder. The index and what belongs to this machine (settings, installed clients) are not in it.
     """
-    import anyio
-
-    from mcp_server.app import export_memory
-
     place = target.expanduser().absolute()
     with shell.progress("Exporting"):
         done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
@@ -141,7 +135,6 @@ In fish:
 @click.option("--adopt", is_flag=True, help="Also in a folder with other files or a git repository.")
 def init_command(adopt: bool) -> None:
     """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
-
     place, existed = shell.folder(), shell.memory_exists()
 
     async def nothing(_: Memory) -> None:
@@ -184,8 +177,6 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
 def observe_command(content: str | None, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
-    from mcp_server.conversations.observe import NewTurn, observe
-
     turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
@@ -220,10 +211,6 @@ KINDS = get_args(Kind)
 @click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
 def remember_command(content: str | None, **options: Any) -> None:
     """Write CONTENT (or standard input) into the file of its kind, and show the change."""
-    from mcp_server.app import catch_up
-    from mcp_server.context import briefs
-    from mcp_server.knowledge.remember import NewFact, Remembered, remember
-
     fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
 
     async def act(memory: Memory) -> Remembered:
@@ -243,7 +230,6 @@ def remember_command(content: str | None, **options: Any) -> None:
 @click.option("--off", is_flag=True, help="Remove the anchor.")
 def anchor_command(item: str | None, note: str | None, off: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
-    from mcp_server.knowledge.anchor import anchor, anchors
 
     async def listed(memory: Memory) -> list[Anchor]:
         return anchors(memory)

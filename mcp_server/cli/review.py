@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from anyio.to_thread import run_sync
 
 from mcp_server.cli import shell
+from mcp_server.cli.shell import progress
+from mcp_server.errors import ContextManagerError
+from mcp_server.forgetting.forget import Receipt, finish, forget, plan_forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.forgetting.words import ADD_HISTORY, as_text
+from mcp_server.knowledge import review
+from mcp_server.knowledge import review as actions
+from mcp_server.knowledge.review import Unreviewed, Waiting
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.destinations import is_page
 from mcp_server.text.prose import counted
-
-if TYPE_CHECKING:
-    from mcp_server.forgetting.forget import Receipt
-    from mcp_server.knowledge.review import Unreviewed, Waiting
-    from mcp_server.memory import Memory
 
 
 @shell.command("forget", "forget 'the alarm code'", "forget --session ses_1f2e --apply", "forget --secrets")
@@ -32,11 +39,6 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
     Without --apply, shows every copy and what would happen to it. `forget --apply` without a target, or the next start
     of a server, finishes a deletion that was interrupted.
     """
-    from mcp_server.cli.shell import progress
-    from mcp_server.forgetting.forget import finish, forget, plan_forget
-    from mcp_server.forgetting.target import ForgetTarget
-    from mcp_server.forgetting.words import ADD_HISTORY, as_text
-
     target = ForgetTarget(text=text, lines=_range(lines), **options)
     nothing_named = not any((text, options["turn"], options["session"], options["path"], options["secrets"]))
     if nothing_named and not apply:
@@ -78,8 +80,6 @@ def _range(lines: str | None) -> tuple[int, int] | None:
 @click.option("--anyway", is_flag=True, help="Also if the file has changed since.")
 def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool, anyway: bool) -> None:
     """Show what agents want to write into identity and topics; accept or reject it."""
-    from mcp_server.knowledge import review as actions
-
     if proposal and every:
         raise click.UsageError("name a proposal, or --all, not both")
     if (apply or reject) and not (proposal or every):
@@ -131,7 +131,6 @@ def review_command() -> None:
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
     forget: deletes every copy, also in the conversation. skip: shows it again next time. --json only lists them.
     """
-    from mcp_server.knowledge import review
 
     async def listed(memory: Memory) -> dict[str, object]:
         lines = [
@@ -179,15 +178,6 @@ def review_command() -> None:
 
 async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
     """Carries out what a key stands for. Returns whether anything was done."""
-    from anyio.to_thread import run_sync
-
-    from mcp_server.errors import ContextManagerError
-    from mcp_server.forgetting.forget import forget
-    from mcp_server.forgetting.target import ForgetTarget
-    from mcp_server.knowledge import review
-    from mcp_server.model import Caller
-    from mcp_server.text.destinations import is_page
-
     try:
         if key == "k":
             await review.keep(memory, line)

@@ -7,7 +7,11 @@ from typing import Any, get_args
 import click
 
 from mcp_server.cli import shell
+from mcp_server.conversations.projects import project_asked
+from mcp_server.conversations.read import read
+from mcp_server.memory import Memory
 from mcp_server.model import Category
+from mcp_server.search.search import SearchAnswer, SearchRequest, search
 
 CATEGORIES = get_args(Category)
 
@@ -33,9 +37,6 @@ CATEGORIES = get_args(Category)
 @click.option("--until", help="Only what is as old as this date.")
 def search_command(query: str, project: str | None, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
-    from mcp_server.conversations.projects import project_asked
-    from mcp_server.memory import Memory
-    from mcp_server.search.search import SearchAnswer, SearchRequest, search
 
     async def ask(memory: Memory) -> SearchAnswer:
         found = await project_asked(memory, shell.caller(), project)
@@ -69,7 +70,5 @@ def search_command(query: str, project: str | None, **options: Any) -> None:
 @click.option("--at", help="As it was at a commit, a tag or a date.")
 def read_command(path: str, start: int | None, end: int | None, at: str | None) -> None:
     """Print a file of the memory; PATH is as `search` shows it."""
-    from mcp_server.conversations.read import read
-
     answer = shell.with_memory(lambda memory: read(memory, path, start, end, at, max_tokens=1_000_000))
     shell.print_result(answer, answer.markdown)

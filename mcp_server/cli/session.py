@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
 
 from mcp_server.cli import shell
+from mcp_server.conversations.projects import list_projects, merge_projects, names_of, rename_project
+from mcp_server.conversations.sessions import (
+    SessionEnded,
+    SessionShown,
+    end_session,
+    everything_said,
+    list_sessions,
+    show_session,
+)
+from mcp_server.errors import NotFound
+from mcp_server.knowledge.extract import extract_pending
+from mcp_server.memory import Memory
+from mcp_server.model import Turn
+from mcp_server.pressure.cold import Drop, cold_records, drops, one_line
+from mcp_server.pressure.health import mirror_note
+from mcp_server.relevance.chunks import ColdRecord
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.prose import counted
-
-if TYPE_CHECKING:
-    from mcp_server.memory import Memory
-    from mcp_server.relevance.chunks import ColdRecord
 
 
 @shell.group("session", "session list --open", "session show ses_1f2e", "session drops --recoverable")
@@ -25,9 +37,6 @@ def session_command() -> None:
 @shell.limit_option(50, "How many, newest first.")
 def session_list(open_only: bool, limit: int) -> None:
     """List the conversations, newest first."""
-    from mcp_server.conversations.projects import names_of
-    from mcp_server.conversations.sessions import list_sessions
-    from mcp_server.storage.values import SessionRow
 
     async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
         return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)
@@ -53,8 +62,6 @@ def session_list(open_only: bool, limit: int) -> None:
 )
 def show(session: str, everything: bool) -> None:
     """Show one conversation with its messages."""
-    from mcp_server.conversations.sessions import SessionShown, everything_said, show_session
-    from mcp_server.model import Turn
 
     async def ask(memory: Memory) -> tuple[SessionShown, list[tuple[Turn, str | None]]]:
         found = await show_session(memory, session)
@@ -86,8 +93,6 @@ def show(session: str, everything: bool) -> None:
 @click.argument("session")
 def end(session: str) -> None:
     """Close a conversation and commit its transcript."""
-    from mcp_server.conversations.sessions import SessionEnded, end_session
-    from mcp_server.knowledge.extract import extract_pending
 
     async def act(memory: Memory) -> SessionEnded:
         ended = await end_session(memory, session)
@@ -108,8 +113,6 @@ def project_command() -> None:
 @project_command.command("list")
 def project_list() -> None:
     """List the projects with their keys and numbers of conversations."""
-    from mcp_server.conversations.projects import list_projects
-
     shell.print_list(
         shell.with_memory(list_projects),
         "No projects yet: the first message from a project's folder makes one.",
@@ -125,8 +128,6 @@ def project_list() -> None:
 @shell.apply_option
 def rename(old: str, new: str, apply: bool) -> None:
     """Give OLD the name NEW; its folder moves along."""
-    from mcp_server.conversations.projects import rename_project
-
     if not apply:
         _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}")
         return
@@ -140,8 +141,6 @@ def rename(old: str, new: str, apply: bool) -> None:
 @shell.apply_option
 def merge(source: str, into: str, apply: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
-    from mcp_server.conversations.projects import merge_projects
-
     if not apply:
         _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}")
         return
@@ -151,9 +150,6 @@ def merge(source: str, into: str, apply: bool) -> None:
 
 def _show_change(command: str, slug: str, change: str) -> None:
     """Prints what a change of a project would affect. Raises NotFound if there is no such project."""
-    from mcp_server.conversations.projects import list_projects
-    from mcp_server.errors import NotFound
-
     known = {project.slug: project for project in shell.with_memory(list_projects)}
     if slug not in known:
         raise NotFound(f"no project {slug!r} (project list shows: {', '.join(known) or 'none yet'})")
@@ -173,8 +169,6 @@ def drops_(session: str | None, limit: int, recoverable: bool) -> None:
     if recoverable:
         _cold_storage(session, limit)
         return
-    from mcp_server.pressure.cold import Drop, drops
-    from mcp_server.pressure.health import mirror_note
 
     async def ask(memory: Memory) -> tuple[list[Drop], str]:
         found = await drops(memory, session, limit)
@@ -208,8 +202,6 @@ def _under(score: float, threshold: float | None) -> str:
 
 
 def _cold_storage(session: str | None, limit: int) -> None:
-    from mcp_server.pressure.cold import cold_records, one_line
-    from mcp_server.pressure.health import mirror_note
 
     async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
         records = await cold_records(memory, session)

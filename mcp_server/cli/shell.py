@@ -54,8 +54,6 @@ def with_memory(
     async def run() -> T:
         environ = {**os.environ, **(settings or {})}
         async with open_memory(option, environ, if_missing=if_missing) as memory:
-            for note in memory.startup_notes:
-                click.echo(f"context-manager: {note}", err=True)
             if fresh:
                 with progress("Reading what has changed"):
                     await catch_up(memory)

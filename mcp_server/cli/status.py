@@ -1,24 +1,22 @@
-"""`context-manager status` and `doctor`."""
+"""`context-manager status`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from mcp_server.cli import shell
-from mcp_server.cli.install import this_machine
+from mcp_server.llm.metered import Costs, costs
+from mcp_server.memory import Memory
+from mcp_server.pressure.health import Health, health, mirror_note
+from mcp_server.pressure.log import Tuning, tuning
+from mcp_server.relevance.clarity import COLUMNS, cells, view
+from mcp_server.search.query import period
+from mcp_server.status.status import StatusReport, status
+from mcp_server.storage.llm_ledger import Spent
 from mcp_server.text.prose import clipped
-
-if TYPE_CHECKING:
-    from mcp_server.llm.metered import Costs
-    from mcp_server.memory import Memory
-    from mcp_server.pressure.health import Health
-    from mcp_server.pressure.log import Tuning
-    from mcp_server.status.doctor import Check
-    from mcp_server.storage.llm_ledger import Spent
 
 VIEWS = {
     "sessions": "Show the conversations.",
@@ -59,8 +57,6 @@ for name, about in VIEWS.items():
 
 
 def _report(view: str, session: str | None) -> None:
-    from mcp_server.pressure.health import health
-    from mcp_server.status.status import StatusReport, status
 
     async def ask(memory: Memory) -> tuple[StatusReport, list[Health]]:
         report = await status(memory, view=view, session=session, max_tokens=100_000)
@@ -95,8 +91,6 @@ LONGEST_TITLE = 40
 )
 def gauges(session: str | None, notify_if_pct: float | None) -> None:
     """Show how full each open conversation's context is."""
-    from mcp_server.pressure.health import health
-
     found = shell.with_memory(lambda memory: health(memory, session), fresh=session is None)
     if notify_if_pct is not None:
         found = [one for one in found if one.highest_pct > notify_if_pct]
@@ -133,8 +127,6 @@ def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
 @click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="So far back.")
 def costs_(days: int) -> None:
     """Show the costs of LLM calls by purpose and day."""
-    from mcp_server.llm.metered import costs
-
     found = shell.with_memory(lambda memory: costs(memory, days))
     if shell.printed_as_json(found):
         return
@@ -164,8 +156,6 @@ def _money(spent: Spent, found: Costs) -> str:
 
 def start_of(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
     """Returns the start, in UTC, of a day, a month or `7d`, as `search` takes it."""
-    from mcp_server.search.query import period
-
     if value is None:
         return None
     named = period(value, datetime.now(UTC))
@@ -183,8 +173,6 @@ def logs_(session: str | None, since: datetime | None) -> None:
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
     a day, and compare.
     """
-    from mcp_server.pressure.health import mirror_note
-    from mcp_server.pressure.log import tuning
 
     async def ask(memory: Memory) -> tuple[Tuning, str]:
         found = await tuning(memory, session, since)
@@ -242,8 +230,6 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
 @click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
 def clarity(session: str | None, shown: str | None) -> None:
     """Show the subjects of a conversation, highest score first."""
-    from mcp_server.relevance.clarity import COLUMNS, cells, view
-
     found = shell.with_memory(lambda memory: view(memory, shown or "status", session))
     if shell.as_json() or shown != "scores":
         shell.print_result(found, found.markdown)
@@ -253,45 +239,3 @@ def clarity(session: str | None, shown: str | None) -> None:
         title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
         right = ("said", "referred to", "silent", "score")
         shell.print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
-
-
-@shell.command("doctor", "doctor", "doctor --secrets")
-@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
-@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
-def doctor_command(mending: bool, secrets: bool) -> None:
-    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
-
-    Exits with 1 if an important check fails.
-    """
-    from mcp_server.clients.installers.chain import examine_chain
-    from mcp_server.status.doctor import examine, examine_secrets, repair
-
-    machine = this_machine()
-
-    async def act(memory: Memory) -> tuple[Check, ...]:
-        for line in await repair(memory) if mending else ():
-            click.echo(shell.visible(f"repaired: {line}"), err=True)
-        with shell.progress("Looking"):
-            if secrets:
-                return (await examine_secrets(memory),)
-            chain = await examine_chain(memory, machine) if memory.disk.here else ()
-            return (*await examine(memory), *chain)
-
-    checks = shell.with_memory(act)
-    if shell.as_json():
-        shell.print_json(checks)
-    else:
-        _print_checks(checks)
-    if any(check.matters and not check.ok for check in checks):
-        click.get_current_context().exit(1)
-
-
-def _print_checks(checks: tuple[Check, ...]) -> None:
-    widest = max(len(check.name) for check in checks)
-    for check in checks:
-        sign, color = ("ok", "green") if check.ok else ("NO", "red") if check.matters else ("--", "yellow")
-        click.echo(f"{click.style(sign, color)}  {check.name:<{widest}}  {shell.visible(check.detail)}")
-        if check.advice:
-            click.echo(f"{'':<{widest + 6}}→ {shell.visible(check.advice)}")
-    broken = sum(check.matters and not check.ok for check in checks)
-    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

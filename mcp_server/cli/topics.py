@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mcp_server.cli import shell
-
-if TYPE_CHECKING:
-    from mcp_server.context.try_message import Trial
-    from mcp_server.memory import Memory
-    from mcp_server.topics.gate_log import Quality
-    from mcp_server.topics.judge import Verdict
-    from mcp_server.topics.listing import Switched, TopicsView
-    from mcp_server.topics.topic import Direction
-
+from mcp_server.context.try_message import Trial, try_message
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from mcp_server.relevance.clarity import session_meant
+from mcp_server.topics.gate_log import Quality, decisions
+from mcp_server.topics.gate_log import tune as run
+from mcp_server.topics.judge import Verdict
+from mcp_server.topics.listing import Switched, TopicsView, list_topics, switch
+from mcp_server.topics.topic import Direction
 
 AROUND = 24
 """Characters of the message that are shown before and after what matched."""
@@ -44,8 +44,6 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
     Where an LLM is set up, the gate asks it, as it would in a conversation.
     """
-    from mcp_server.context.try_message import try_message
-
     direction: Direction = "output" if as_output else "input"
 
     found = shell.with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
@@ -108,9 +106,6 @@ def _where(text: str, start: int, end: int) -> str:
 @session_option
 def list_(session: str | None) -> None:
     """List the topics with their triggers and states."""
-    from mcp_server.errors import NotFound
-    from mcp_server.relevance.clarity import session_meant
-    from mcp_server.topics.listing import list_topics
 
     async def ask(memory: Memory) -> TopicsView:
         try:
@@ -134,8 +129,6 @@ for verb, on, about in (
     @click.argument("name")
     @session_option
     def switch_(name: str, session: str | None, on: bool = on) -> None:
-        from mcp_server.relevance.clarity import session_meant
-        from mcp_server.topics.listing import switch
 
         async def act(memory: Memory) -> Switched:
             return await switch(memory, name, await session_meant(memory, session), on=on)
@@ -153,7 +146,6 @@ USEFUL = {True: "yes", False: "no", None: ""}
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most decisions shown.")
 def log(topic: str | None, session: str | None, limit: int) -> None:
     """List the last decisions about topics, newest first."""
-    from mcp_server.topics.gate_log import decisions
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
         found = (
@@ -187,8 +179,6 @@ def tune(apply: bool) -> None:
 
     Writes nothing unless --apply is given.
     """
-    from mcp_server.topics.gate_log import tune as run
-
     found = shell.with_memory(lambda memory: run(memory, apply=apply))
     if shell.printed_as_json(found):
         return

@@ -88,7 +88,7 @@ def test_a_program_installs_and_undoes_with_json(run: Run, home: Path) -> None:
     done = json.loads(run("install", "cursor", "--json"))
     assert done["works"]
     assert done["files"][0] == {"path": str(file), "what": "written", "backup": f"{file}.context-manager-backup-1"}
-    undone = json.loads(run("uninstall", "cursor", "--undo", "--json"))
+    undone = json.loads(run("uninstall", "cursor", "--json"))
     assert undone == {"client": "cursor", "files": [{"path": str(file), "what": "restored", "backup": None}]}
     assert file.read_text() == '{"theirs": 1}\n'
 

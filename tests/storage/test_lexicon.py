@@ -197,11 +197,6 @@ def test_many_threads_may_load_and_count() -> None:
     assert found == [2, 2, 2, 2]
 
 
-def test_an_unknown_vocabulary_is_refused() -> None:
-    with pytest.raises(Invalid, match="o200k_base"):
-        TokenCounter("p50k_base")
-
-
 async def test_records_come_back_newest_first_and_torn_lines_do_not(memory: Memory) -> None:
     assert list(logs.newest_first(memory.files, "test")) == []
     for number in range(3):

@@ -21,7 +21,6 @@ from mcp_server.errors import Conflict, Invalid
 Hook = Callable[[str], tuple[str, list[str]]]
 
 _SILENT = "; exit 0"
-_SILENT_BEFORE = " 2>/dev/null || true"
 _SHELL = re.compile(r"context-manager(?:\.exe)?[\"']?\s+(?:--workspace[= ]\S+\s+)?hook\b", re.IGNORECASE)
 _NAME = re.compile(r"(?:.*[\\/])?context-manager(?:\.exe)?", re.IGNORECASE)
 
@@ -45,7 +44,7 @@ def words_of_hook(handler: Mapping[str, Any]) -> list[str]:
     if isinstance(arguments, list):
         return [str(command), *map(str, arguments)]
     try:
-        return shlex.split(str(command).removesuffix(_SILENT).removesuffix(_SILENT_BEFORE))
+        return shlex.split(str(command).removesuffix(_SILENT))
     except ValueError:
         return []
 
@@ -130,10 +129,10 @@ def servers(client: Client, container: Container, text: str, where: str) -> dict
 def refuse_comments(client: Client, text: str, where: str) -> None:
     """Raises Invalid if the file has comments or trailing commas and the client cannot read them."""
     if client.form == "json" and client.plain and text.strip():
-        document = jsonc.parse(text, where)
-        if document.root is None or not document.plain:
+        odd_line = jsonc.parse(text, where).odd_line
+        if odd_line:
             raise Invalid(
-                f"{where}: line {document.odd_line or 1}: a comment or a trailing comma, for which {client.title} "
+                f"{where}: line {odd_line}: a comment or a trailing comma, for which {client.title} "
                 "ignores the whole file; take it out and try again"
             )
 

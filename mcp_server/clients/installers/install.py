@@ -28,8 +28,8 @@ RECORDS = ".local/installs"
 class FileRecord(BaseModel, frozen=True):
     """The change of one file.
 
-    `before` and `after` are the SHA-256 of its bytes before and after (`before` is "" for a new file). `made` are paths
-    of JSON objects that we added, `folders` are folders that we made, innermost first.
+    `before` and `after` are the SHA-256 of its bytes before and after (`before` is "" for a new file). `folders` are
+    folders that we made, innermost first.
     """
 
     path: str
@@ -37,7 +37,6 @@ class FileRecord(BaseModel, frozen=True):
     before: str
     after: str
     backup: str | None = None
-    made: list[list[str]] = []
     folders: list[str] = []
 
 
@@ -143,13 +142,11 @@ def _roll_back(written: Sequence[Change], records: Sequence[FileRecord], known: 
         _remove_folders(new)
 
 
-def uninstall(
-    memory: Memory | None, client: Client, machine: Machine, project: Path | None = None, *, undo: bool = False
-) -> tuple[Done, ...]:
+def uninstall(memory: Memory | None, client: Client, machine: Machine, project: Path | None = None) -> tuple[Done, ...]:
     """Removes our entry and hooks from a client.
 
     A file that has not changed since we wrote it gets its earlier bytes back; from any other file only our part is
-    removed. The earlier bytes may contain an older entry of ours: `undo` keeps it, otherwise it is removed too.
+    removed. An older entry of ours in the earlier bytes is removed too.
     """
     record = record_of(memory, client)
     installation = record.of(project)
@@ -159,7 +156,7 @@ def uninstall(
     if hooks := hooks_place(client.hooks, machine, project):
         paths[str(hooks)] = hooks
     paths |= {name: Path(name) for name in files}
-    done = tuple(_remove_from(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
+    done = tuple(_remove_from(client, container, found, files.get(name)) for name, found in paths.items())
     if installation is not None and memory is not None:
         rest = [found for found in record.installations if found is not installation]
         _save(memory, client, record.model_copy(update={"installations": rest}))
@@ -169,10 +166,8 @@ def uninstall(
 def _record_change(change: Change, earlier: FileRecord | None) -> FileRecord:
     """Returns the record of a change. If the file has not changed since our last write, its first backup is kept."""
     after = digest(change.file.encoded(change.after))
-    made = [list(way) for way in change.made]
     if earlier is not None and earlier.after == digest(change.file.data):
-        ways = earlier.made + [way for way in made if way not in earlier.made]
-        return earlier.model_copy(update={"after": after, "made": ways})
+        return earlier.model_copy(update={"after": after})
     backup = None if change.file.data is None else str(config_file.back_up(change.file))
     folders = []
     for folder in change.file.real.parents:
@@ -185,14 +180,11 @@ def _record_change(change: Change, earlier: FileRecord | None) -> FileRecord:
         before=digest(change.file.data),
         after=after,
         backup=backup,
-        made=made + [way for way in (earlier.made if earlier else []) if way not in made],
         folders=folders,
     )
 
 
-def _remove_from(
-    client: Client, container: tuple[str, ...], path: Path, record: FileRecord | None, *, undo: bool
-) -> Done:
+def _remove_from(client: Client, container: tuple[str, ...], path: Path, record: FileRecord | None) -> Done:
     file = config_file.read(path)
     if file.data is None:
         return Done(path, "unchanged")
@@ -204,13 +196,13 @@ def _remove_from(
             return Done(path, "deleted")
         original = _original(record)
         if original is not None:
-            bare = original if undo else _without_ours(client, container, dataclasses.replace(file, data=original), [])
+            bare = _without_ours(client, container, dataclasses.replace(file, data=original))
             _write_rest(file, bare, original)
             if bare == original and backup is not None:
                 backup.unlink(missing_ok=True)  # the file is restored
                 backup = None
             return Done(path, "restored", backup)
-    data = _without_ours(client, container, file, record.made if record else [])
+    data = _without_ours(client, container, file)
     if data == file.data:
         if backup is not None and record is not None and digest(data) == record.before:
             backup.unlink(missing_ok=True)  # the installation was interrupted before it wrote this file
@@ -243,8 +235,8 @@ def _original(record: FileRecord) -> bytes | None:
     return data if digest(data) == record.before else None
 
 
-def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
-    """Returns the file's bytes without our part, and without objects that we made and that are now empty."""
+def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile) -> bytes:
+    """Returns the file's bytes without our part, and without the JSON objects around it that are then empty."""
     text, where = file.text, str(file.path)
     if client.hooks and client.hooks.plugin and file.path.suffix == ".js":
         return b"" if opencode.command_in(text) else file.data or b""
@@ -254,8 +246,11 @@ def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, 
             text = entries.remove(client, container, text, where)
         if client.hooks and not toml:
             text = entries.put_hooks(text, {}, where)
-        for way in () if toml else sorted(made, key=len, reverse=True):
-            text = entries.remove_empty(tuple(way), text, where)
+        if text != file.text and not toml:
+            events = client.hooks.events if client.hooks else ()
+            around = [container[:depth] for depth in range(len(container), 0, -1)]
+            for path in (*around, *(("hooks", event) for event in events), ("hooks",)):
+                text = entries.remove_empty(path, text, where)
     except Invalid as error:
         raise Invalid(f"{error}; our entry is still in it") from None
     return file.encoded(text)

@@ -115,11 +115,10 @@ def _source() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one file. `made` are the paths of new objects and lists, outermost first."""
+    """The change of one file."""
 
     file: ConfigFile
     after: str
-    made: tuple[tuple[str, ...], ...]
     snippet: str
     """Our part of the file, for users who edit it by hand."""
 
@@ -177,9 +176,8 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     after, name = entries.put(client, container, text, fields, str(path))
     if name != entries.NAMES[0] and name not in entries.servers(client, container, text, str(path)):
         notes.append(f"{path} has another server named {entries.NAMES[0]!r}, so ours is called {name!r}.")
-    made = () if client.form == "toml" else _made((*container, name), text)
     edit = toml_edit.put if client.form == "toml" else jsonc.put
-    changes = [Change(file, after, made, edit("", (*container, name), fields, "").rstrip("\n"))]
+    changes = [Change(file, after, edit("", (*container, name), fields, "").rstrip("\n"))]
     if adapter and place_of_hooks:
         one_file = changes.pop() if place_of_hooks == path else None
         changes.append(_hooks(client, adapter, machine, launch, place_of_hooks, one_file))
@@ -237,26 +235,16 @@ def _hooks(
         if file.text and not opencode.command_in(file.text):
             raise Refused(f"{path} is not ours; move it away and try again")
         text = adapter.plugin(*launch.hook("EVENT", client=adapter.client))
-        return Change(file, text, (), text.rstrip("\n"))
-    before = _readable(client, file)
-    text = server.after if server else before
+        return Change(file, text, text.rstrip("\n"))
+    text = server.after if server else _readable(client, file)
     claude = adapter is claude_code.ADAPTER
     hook = launch.hook if claude else partial(launch.hook, client=adapter.client)
     handlers = entries.wanted(adapter, hook, shell=not claude or machine.system != "win32")
     after = entries.put_hooks(text, handlers, str(path), adapter.hooks_begin)
-    made = [way for event in handlers for way in _made(("hooks", event, ""), before)]
     snippet = entries.put_hooks(server.snippet if server else "", handlers, "", adapter.hooks_begin)
-    ways = dict.fromkeys([*(server.made if server else ()), *made])
-    return Change(file, after, tuple(ways), snippet.rstrip("\n"))
+    return Change(file, after, snippet.rstrip("\n"))
 
 
 def _readable(client: Client, file: ConfigFile) -> str:
     entries.refuse_comments(client, file.text, str(file.path))
     return file.text
-
-
-def _made(path: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
-    """Returns the paths of the objects above `path` that are not in `text`, a JSON file."""
-    document = jsonc.parse(text, "")
-    ways = (path[:depth] for depth in range(1, len(path)))
-    return tuple(way for way in ways if jsonc.get(document, way) is None)

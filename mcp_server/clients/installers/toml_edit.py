@@ -1,7 +1,7 @@
 """Changes one table in the text of a TOML file; all other bytes stay as they are.
 
-`tomllib` reads the content; this module finds the positions of its statements by strings, comments, brackets and line
-ends. `tomlkit` does not fit: removing a table also removes the comments between it and the next table.
+`tomllib` reads the content, and tells where a statement ends: at the first `#` or line end up to which it is valid.
+`tomlkit` does not fit: removing a table also removes the comments between it and the next table.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,8 @@ from mcp_server.errors import Invalid, Refused
 
 Table = tuple[str, ...]
 
-_PIECE = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|\n|[^"\'#\[\]{}\n]+',
-    re.DOTALL,
-)
+_SPACE_AND_COMMENTS = re.compile(r"(?:\s|#[^\n]*)*")
+_MAY_END = re.compile(r"[#\n]|\Z")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -65,7 +63,7 @@ def put(text: str, table: Table, fields: Mapping[str, Any], where: str) -> str:
         for key, item in fields.items():
             if present.get(key) != item:
                 after = _with_field(after, table, key, item)
-    _check(_said(after) == _merged(before, table, fields), table, where)
+    _check(before, after, table, {**(present or {}), **fields}, where)
     return after
 
 
@@ -75,20 +73,16 @@ def remove(text: str, table: Table, where: str) -> str:
     if _inside(before, table) is None:
         return text
     after = text
-    ours = [found for found in _statements(text) if found.table[: len(table)] == table]
-    for first, last in reversed(list(_runs(ours, text))):
-        begin = text.rfind("\n", 0, first.start) + 1
-        newline = text.find("\n", last.end)
+    for statement in reversed([found for found in _statements(text) if found.table[: len(table)] == table]):
+        begin = text.rfind("\n", 0, statement.start) + 1
+        newline = text.find("\n", statement.end)
         end = len(text) if newline < 0 else newline + 1
-        comment = text[last.end : end].strip()
-        if comment:
-            end = last.end
-        elif _blank_before(text, begin):  # remove the empty line that `put` added
+        if text[statement.end : end].strip():  # a comment, which stays
+            end = statement.end
+        elif not statement.key and _blank_before(text, begin):  # remove the empty line that `put` added
             begin = text.rfind("\n", 0, begin - 1) + 1
         after = after[:begin] + after[end:]
-    said = _said(after)
-    gone = said is not None and _inside(said, table) is None and _bare(said, table) == _bare(before, table)
-    _check(gone, table, where)
+    _check(before, after, table, None, where)
     return after
 
 
@@ -108,27 +102,18 @@ def _with_field(text: str, table: Table, key: str, item: Any) -> str:
     return text[:at] + gap + written + newline_of(text) + text[at:]
 
 
-def _check(well: bool, table: Table, where: str) -> None:
-    """Raises Refused if the new text does not have the intended content."""
+def _check(before: dict[str, Any], after: str, table: Table, wanted: Mapping[str, Any] | None, where: str) -> None:
+    """Raises Refused unless `table` is `wanted` in the new text, and all else is as before."""
+    try:
+        found = tomllib.loads(after)
+        well = _inside(found, table) == wanted and _bare(found, table) == _bare(before, table)
+    except tomllib.TOMLDecodeError:
+        well = False
     if not well:
         raise Refused(
             f"{where}: {'.'.join(table[:-1])} is not written as tables of their own ([{'.'.join(table)}]), so it "
             "cannot be changed without touching the rest; change it by hand (install --print shows what)"
         )
-
-
-def _said(text: str) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return None
-
-
-def _merged(document: dict[str, Any], table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
-    if not table:
-        return {**document, **fields}
-    inner = document.get(table[0], {})
-    return {**document, table[0]: _merged(inner if isinstance(inner, dict) else {}, table[1:], fields)}
 
 
 def _bare(document: dict[str, Any], table: Table) -> dict[str, Any]:
@@ -147,28 +132,33 @@ def _inside(document: Mapping[str, Any], table: Table) -> Mapping[str, Any] | No
 
 
 def _statements(text: str) -> list[_Statement]:
+    """Returns the headers and the keys with their values in a valid file."""
     found: list[_Statement] = []
     table: Table = ()
-    start: int | None = None
-    end = depth = 0
-    for piece in _PIECE.finditer(text + "\n"):
-        kind = piece.group()[0]
-        if kind == "\n" and depth == 0:
-            if start is not None:
-                statement = text[start:end]
-                path = _path(tomllib.loads(statement))
-                if statement[0] == "[":
-                    table = path
-                    found.append(_Statement(start, end, table, ""))
-                else:
-                    found.append(_Statement(start, end, table, path[0]))
-            start = None
-        elif kind != "#" and piece.group().strip():
-            depth += (kind in "[{") - (kind in "]}")
-            if start is None:
-                start = piece.start() + len(piece.group()) - len(piece.group().lstrip())
-            end = piece.start() + len(piece.group().rstrip())
+    end = 0
+    while (start := _end_of(_SPACE_AND_COMMENTS, text, end)) < len(text):
+        end, document = _read_one(text, start)
+        path = _path(document)
+        if text[start] == "[":
+            table = path
+        found.append(_Statement(start, end, table, "" if text[start] == "[" else path[0]))
     return found
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _read_one(text: str, start: int) -> tuple[int, dict[str, Any]]:
+    """Returns the end of the statement that begins at `start`, and its content."""
+    for stop in _MAY_END.finditer(text, start):
+        statement = text[start : stop.start()].rstrip()
+        try:
+            return start + len(statement), tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:  # it goes on, as in a list of several lines
+            continue
+    raise AssertionError("the file is not valid")
 
 
 def _path(document: dict[str, Any]) -> Table:
@@ -181,18 +171,6 @@ def _path(document: dict[str, Any]) -> Table:
         if isinstance(inner, list) and inner == [{}]:
             break
     return tuple(path)
-
-
-def _runs(statements: list[_Statement], text: str) -> Iterator[tuple[_Statement, _Statement]]:
-    """Yields the first and last statement of each run of statements with only space between them."""
-    first = last = None
-    for statement in statements:
-        if first is not None and last is not None and text[last.end : statement.start].strip():
-            yield first, last
-            first = None
-        first, last = first or statement, statement
-    if first is not None and last is not None:
-        yield first, last
 
 
 def _blank_before(text: str, begin: int) -> bool:

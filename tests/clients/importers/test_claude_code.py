@@ -153,10 +153,10 @@ async def test_a_worktree_belongs_to_its_repository_also_when_it_is_gone(
 
 
 def test_a_folder_that_is_nowhere_gives_its_name() -> None:
-    assert project_place("/home/somebody-else/atlas").name == "atlas"
-    assert project_place("C:\\Users\\ana\\atlas").name == "atlas"
-    assert project_place("/tmp/gone-long-ago").name is None
-    assert project_place(None).name is None
+    assert project_place("/home/somebody-else/atlas")[1] == "atlas"
+    assert project_place("C:\\Users\\ana\\atlas")[1] == "atlas"
+    assert project_place("/tmp/gone-long-ago")[1] is None
+    assert project_place(None)[1] is None
 
 
 async def test_a_long_session_is_recorded_in_parts(

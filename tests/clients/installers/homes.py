@@ -214,10 +214,7 @@ def odd_files(client: Client, home: Path) -> Iterator[tuple[Path, Odd]]:
     if adapter.plugin is None:
         yield from ((hooks, odd) for odd in odd_json("", event))
         return
-    text = adapter.plugin("/old/context-manager", ["hook", "EVENT"]).encode()
     yield from ((hooks, odd) for odd in _SHAPES)
-    yield hooks, Odd("an old one of ours", text)
-    yield hooks, Odd("CRLF", text.replace(b"\n", b"\r\n"))
     yield hooks, Odd("another plugin", b"export const Theirs = 1\n", "is not ours")
     yield hooks, Odd("binary", b"\xff\xfe\0", "not UTF-8")
 

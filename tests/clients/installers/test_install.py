@@ -216,9 +216,6 @@ async def test_an_entry_made_by_hand_is_brought_up_to_date_and_keeps_what_else_i
     assert list(servers) == ["mem"]
     assert words_of(servers["mem"])[0] == SERVER
     assert servers["mem"]["startup_timeout_sec"] == 20
-    uninstall(memory, client, machine(home), undo=True)
-    assert file.read_bytes() == data
-    install(memory, planned(client, home))
     uninstall(memory, client, machine(home))
     assert not said(client, file.read_bytes()).get(key)
 
@@ -441,7 +438,7 @@ async def result_of(memory: Memory, client: Client, path: Path, odd: Odd, home: 
         return f"{found.state}, with the hooks {sorted(found.hooks)}: {found.problem}"
     if odd.data and path.suffix != ".js" and not holds(content(path, path.read_bytes()), content(path, odd.data)):
         return f"something of others is lost: {path.read_text('utf-8')}"
-    uninstall(memory, client, machine(home), undo=True)
+    uninstall(memory, client, machine(home))
     return "" if everything_in(home) == before else f"not taken back: {everything_in(home)}"
 
 

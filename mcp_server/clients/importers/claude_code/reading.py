@@ -73,34 +73,26 @@ def session_of(path: Path, file: BinaryIO, adapter: Adapter = claude_code.ADAPTE
     return re.sub(r"[^\w-]+", "-", path.stem)[:64].strip("-_") or "session"
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectPlace:
-    """The project of a conversation: an existing folder, or a name if the folder is gone."""
+def project_place(cwd: str | None) -> tuple[str | None, str | None]:
+    """Returns the project of the folder `cwd`: an existing folder, or a name if the folder is gone.
 
-    folder: str | None = None
-    name: str | None = None
-
-
-def project_place(cwd: str | None) -> ProjectPlace:
-    """Returns the project of the folder `cwd`. A removed worktree belongs to the repository around it.
-
-    Another folder that does not exist here gives its name.
+    A removed worktree belongs to the repository around it.
     """
     if not cwd:
-        return ProjectPlace()
+        return None, None
     folder = Path(cwd)
     if folder.is_dir():
-        return ProjectPlace(folder=cwd)
+        return cwd, None
     if folder.is_absolute():
         there = next((parent for parent in folder.parents if parent.is_dir()), folder)
         if any(
             (place / marker).exists() for place in (there, *there.parents) for marker in (".git", ".context-manager")
         ):
-            return ProjectPlace(folder=str(there))
+            return str(there), None
         if any(folder.is_relative_to(place) for place in (tempfile.gettempdir(), "/tmp")):
-            return ProjectPlace()
+            return None, None
     name = PurePosixPath(cwd.replace("\\", "/")).name
-    return ProjectPlace(name=name or None)
+    return None, name or None
 
 
 MOST_TURNS, MOST_CHARACTERS = 2_000, 4_000_000

@@ -79,14 +79,14 @@ def sessions_in(
     turns: dict[str, list[ImportedTurn]] = {}
     for said in batch.said:
         turns.setdefault(said.agent, []).append(said.turn)
-    place = project_place(batch.cwd or cwd)
+    folder, name = project_place(batch.cwd or cwd)
     for agent, of_agent in turns.items():
         yield ImportedSession(
             session_id=batch.session if agent == MAIN else subagent_session(batch.session, agent),
             turns=tuple(of_agent),
             source=adapter.source,
-            project=project or place.name,
-            folder=place.folder,
+            project=project or name,
+            folder=folder,
             model=batch.model,
             kind="main" if agent == MAIN else "subagent",
             unique_ids=True,
