@@ -1,13 +1,13 @@
 """Writes extracted lines into the pages of the knowledge.
 
-`write_lines` writes each file whole and keeps every line that a person or an agent wrote. `renew_memory` writes the
-derived lines of MEMORY.md anew from the other pages.
+`write_lines` writes each file whole and keeps every line that a person or an agent wrote. `renew` writes links, and the
+derived lines of MEMORY.md, anew from the other pages.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -76,6 +76,13 @@ class ChangedFile:
         """Returns the change from one text of a file to another."""
         old, new = _derived_texts(before), _derived_texts(after)
         return cls(path, (new - old).total(), (old - new).total(), difference(before, after, path))
+
+    def after(self, earlier: ChangedFile | None) -> ChangedFile:
+        """Returns an earlier change of the file and this one as one change."""
+        if earlier is None:
+            return self
+        added, removed = earlier.added + self.added, earlier.removed + self.removed
+        return ChangedFile(self.path, added, removed, f"{earlier.diff}\n{self.diff}")
 
     @property
     def counts(self) -> str:
@@ -199,57 +206,63 @@ _FoundPage = tuple[str | None, LivePage]
 """The text of a page, and the page with the lines to write."""
 
 
-async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | None:
-    """Writes the derived lines of MEMORY.md anew from the other pages; returns the change, None if there is none."""
-
-    def work() -> ChangedFile | None:
-        before = memory.files.text_or_none(MEMORY)
-        text = before or place_for("fact", "x", None, "", None).template
-        start = split_front_matter(text)
-        body = renewed(start.body, derived_lines(page_bodies(memory.files)))
-        if body == start.body:
-            return None
-        after = stamped(MEMORY, start.head + body, memory.clock(), None)
-        if not dry_run:
-            memory.files.write_atomic(MEMORY, after, before, new=before is None)
-        return ChangedFile.of(MEMORY, before or "", after)
-
+async def write_changes(memory: Memory, work: Callable[[], list[ChangedFile]], dry_run: bool) -> list[ChangedFile]:
+    """Runs `work` under the lock of the files, and publishes the files that it changed. A dry run takes no lock."""
     if dry_run:
         return await run_sync(work)
     async with memory.locks.files():
-        changed = await run_sync(despite_editors, work)
-    if changed is not None:
-        memory.changes.publish(Change("file", MEMORY))
+        changed = await run_sync(work)
+    for one in changed:
+        memory.changes.publish(Change("file", one.path))
     return changed
 
 
-async def renew_links(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
-    """Writes into the pages which people, projects and procedures their derived lines name, and which pages link to
-    them; returns the changes. Pages that show items of open conversations wait until these end."""
+async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
+    """Writes anew what follows from the other pages, and returns the changes: which people, projects and procedures
+    the derived lines of pages name, which pages link to them, and the derived lines of MEMORY.md. Pages that show items
+    of open conversations get their links when these end."""
+    shown = await memory.state.keys_of(LIVE_PAGES)
 
-    def work(shown: Collection[str]) -> list[ChangedFile]:
-        files = memory.files
-        paths = [stat.path for folder in LINKED for stat in files.walk(folder) if stat.path.endswith(".md")]
-        texts = {path: text for path in paths if (text := files.readable(path)) is not None}
-        starts = {path: split_front_matter(text) for path, text in texts.items()}
-        changed: list[ChangedFile] = []
-        for path, body in relinked({path: start.body for path, start in starts.items()}).items():
-            if path in shown:
-                continue
+    def work() -> list[ChangedFile]:
+        links = despite_editors(partial(_renew_links, memory.files, shown, dry_run))
+        return links + despite_editors(partial(_renew_memory, memory, dry_run))
+
+    return await write_changes(memory, work, dry_run)
+
+
+def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[ChangedFile]:
+    paths = [stat.path for folder in LINKED for stat in files.walk(folder) if stat.path.endswith(".md")]
+    texts = {path: text for path in paths if (text := files.readable(path)) is not None}
+    starts = {path: split_front_matter(text) for path, text in texts.items()}
+    changed: list[ChangedFile] = []
+    for path, body in relinked({path: start.body for path, start in starts.items()}).items():
+        if path not in shown:
             after = starts[path].head + body
             if not dry_run:
                 files.write_atomic(path, after, texts[path])
             changed.append(ChangedFile.of(path, texts[path], after))
-        return changed
-
-    shown = await memory.state.keys_of(LIVE_PAGES)
-    if dry_run:
-        return await run_sync(work, shown)
-    async with memory.locks.files():
-        changed = await run_sync(despite_editors, partial(work, shown))
-    for one in changed:
-        memory.changes.publish(Change("file", one.path))
     return changed
+
+
+def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
+    template = place_for("fact", "x", None, "", None).template
+    lines = derived_lines(page_bodies(memory.files))
+    return edit_body(memory, MEMORY, partial(renewed, lines=lines), dry_run, template)
+
+
+def edit_body(
+    memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
+) -> list[ChangedFile]:
+    """Writes the body of a file as `change` returns it, in a new file from `template`. Returns the change, if any."""
+    before = memory.files.text_or_none(path)
+    start = split_front_matter(before if before is not None else template)
+    body = change(start.body)
+    if body == start.body:
+        return []
+    after = stamped(path, start.head + body, memory.clock(), None)
+    if not dry_run:
+        memory.files.write_atomic(path, after, before, new=before is None)
+    return [ChangedFile.of(path, before or "", after)]
 
 
 def page_bodies(files: Files) -> dict[str, str]:
