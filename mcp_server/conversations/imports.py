@@ -10,11 +10,11 @@ from datetime import datetime
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import closed_sessions, sessions
-from mcp_server.conversations.projects import claim, project_of
+from mcp_server.conversations.projects import claimed
 from mcp_server.conversations.source_keys import TurnKey, content_sha, missing, sort_out
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn, slugify
+from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn, slugify
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.markdown import to_utc
 from mcp_server.text.redaction import redact, redact_turn
@@ -234,15 +234,8 @@ async def _sorted_out(memory: Memory, imported: ImportedSession, turns: list[Tur
 
 async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> TranscriptHead:
     """Returns the front matter of a new transcript. A session keeps its project, kind and delivery."""
-    if row is not None:
-        project = row.project
-    else:
-        caller = Caller(source=imported.source, folder=imported.folder)
-        known = imported.project is not None or imported.folder is not None
-        found = await project_of(memory, caller, imported.project) if known else None
-        if found is not None:
-            await claim(memory, found)
-        project = found.key if found else GLOBAL
+    caller = Caller(source=imported.source, folder=imported.folder)
+    project = row.project if row else await claimed(memory, caller, imported.project)
     spoken = next((turn for turn in turns if turn.role != "system"), turns[0])
     title = title_of(memory.forgotten.clean(redact(imported.title).text if imported.title else spoken.content))
     return TranscriptHead(
