@@ -57,19 +57,10 @@ class Extracted:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values."""
-        return {
-            "dry_run": self.dry_run,
-            "read": self.read,
-            "known": self.known,
-            "lines": self.lines,
-            "added": sum(file.added for file in self.files.values()),
-            "removed": sum(file.removed for file in self.files.values()),
-            "by_model": self.by_model,
-            "fell_back": self.fell_back,
-            "refused": self.refused,
-            "files": [asdict(one) for one in self.files.values()],
-            "notes": self.notes,
-        }
+        added = sum(file.added for file in self.files.values())
+        removed = sum(file.removed for file in self.files.values())
+        files = [asdict(one) for one in self.files.values()]
+        return {**asdict(self), "added": added, "removed": removed, "files": files}
 
 
 async def extract(

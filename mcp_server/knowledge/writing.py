@@ -151,9 +151,8 @@ def _batch(
     """Returns the lines to write, the paths of the files that they change, and the pages that show items of open
     conversations. `open_items` are the stored lines of these, `stored` such pages as they are in the state."""
     files = memory.files
-    shown = [
-        line for stored in open_items for line in lines_from(stored) if memory.forgotten.clean(line.entry) == line.entry
-    ]
+    live = _not_forgotten(memory, [line for stored in open_items for line in lines_from(stored)])
+    shown = [line for line, _ in _not_remembered(files, [(line, "") for line in live])]
     reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
     placed = _at_home(files, by_file(_not_remembered(files, lines)))
@@ -161,6 +160,14 @@ def _batch(
     batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(shown))
     pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
     return batch, {*placed, *holding, *filter(files.exists, batch.reports)}, pages
+
+
+def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
+    """Returns the lines without text that was forgotten on request."""
+    whole = "\n".join(line.entry for line in lines)
+    if memory.forgotten.clean(whole) == whole:
+        return lines
+    return [line for line in lines if memory.forgotten.clean(line.entry) == line.entry]
 
 
 def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
@@ -346,9 +353,8 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     return despite_editors(write)
 
 
-def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
-    before = batch.memory.files.text_or_none(path)
-    return before, _page(batch, path, page_from(stored, before))
+def _body(text: str | None) -> str | None:
+    return None if text is None else split_front_matter(text).body
 
 
 async def _written_page(
@@ -387,20 +393,20 @@ def put_page(files: Files, path: str, before: str | None, after: str | None) -> 
         files.write_atomic(path, after, before, new=before is None)
 
 
-def _page(batch: _Batch, path: str, page: LivePage) -> LivePage:
+def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
     """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
-    now = batch.memory.clock()
-    here = batch.reports.get(path, ())
+    files, now = batch.memory.files, batch.memory.clock()
+    before = files.text_or_none(path)
+    page = page_from(stored, before)
     placed = _without_gone(page, batch.placed.get(path, []))
-    base = _after(path, page.base, placed, batch.stale, now, here)
-    lines = [(line, "") for line in batch.shown.get(path, ())]
-    files = batch.memory.files
-    home = _at_home(files, by_file(_not_remembered(files, [one for one in lines if one[0].kind != "report"])))
+    base = _after(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()))
+    lines = batch.shown.get(path, ())
+    home = _at_home(files, by_file([(line, "") for line in lines if line.kind != "report"]))
     written = _without_gone(page, home.get(path, []))
-    shown = _after(path, base, written, _Stale(), now, [line for line, _ in lines if line.kind == "report"])
-    if shown is not None and page.shown is not None and base != shown:
-        shown = page.shown if _body(shown) == _body(page.shown) else shown  # only the time in its front matter differs
-    return LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
+    shown = _after(path, base, written, _Stale(), now, [line for line in lines if line.kind == "report"])
+    if base != shown and _body(shown) == _body(page.shown):
+        shown = page.shown  # only the time in its front matter differs
+    return before, LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
 
 
 def _after(
@@ -411,18 +417,14 @@ def _after(
     now: datetime,
     reports: Sequence[Line],
 ) -> str | None:
-    if before is None and not placed:
-        return None
+    if not placed and (before is None or not (reports or stale.paths)):
+        return before
     after = rewritten(path, before, placed, stale, (), now, reports)
     return before if after is None else after
 
 
 def _without_gone(page: LivePage, placed: Sequence[tuple[Place, Line]]) -> list[tuple[Place, Line]]:
     return [(place, line) for place, line in placed if not any(one.names(line) for one in page.gone)]
-
-
-def _body(text: str) -> str:
-    return split_front_matter(text).body
 
 
 def _derived_texts(text: str) -> Counter[str]:
