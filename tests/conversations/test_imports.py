@@ -301,7 +301,7 @@ def test_in_two_parts_or_in_one_the_same_turns_are_new(
     first = sort_out(known(recorded), arriving[:5])
     ids = dict(first.named)
     later = [replace(key, turn_id=key.turn_id or ids.get(key.number)) for key in recorded]
-    later += keys_of([turn(99, said[at][0], said[at][1], str(at + 1)) for at in first.new], recorded)
+    later += keys_of([turn(99, said[at][0], said[at][1], str(at + 1)) for at in first.new], counts_of(recorded))
     second = sort_out(known(later), arriving[5:])
     assert (*first.new, *(at + 5 for at in second.new)) == whole.new
 
