@@ -9,7 +9,6 @@ resume        continues a conversation that began in another window or client
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -36,17 +35,6 @@ something is known already; correct it with action "edit" instead of adding its 
 nothing and say so.{handle}
 """
 
-
-def reflect(mcp: MCPServer[Any], connection: Connection) -> None:
-    @mcp.prompt(title="Write down what should last")
-    def reflect(
-        session: Session = None,
-    ) -> str:
-        """Write what this conversation should leave behind into the memory."""
-        handle = session or connection.session
-        return REFLECT.format(handle=f'\n\nPass session="{handle}" in each call.' if handle else "")
-
-
 FLUSH = """\
 The context of this conversation is filling up, and older messages will leave it soon. The conversation itself is kept;
 save now what must be at hand without it. Use the tool `remember`, one call for each thing:
@@ -61,21 +49,56 @@ secrets, and nothing that is already there (`search` says so). What must stay in
 is worth keeping, answer FLUSH_OK.{handle}
 """
 
-
-def flush(mcp: MCPServer[Any], connection: Connection) -> None:
-    @mcp.prompt(title="Save what matters before the context is compacted")
-    def flush(
-        session: Session = None,
-    ) -> str:
-        """Write down decisions, lessons and the state of the work before older messages leave the context."""
-        chosen = session or connection.session
-        return FLUSH.format(handle=f'\n\nPass session="{chosen}" in each call.' if chosen else "")
-
-
 SHOWN = "This is what the memory's Clarity says. Show it to me as it is.\n\n{said}"
 
+REVIEW = """\
+Review with me what could leave this conversation's context and my memory. Change nothing before I have said so.
 
-def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
+1. Call `prune`, which is a dry run by default, for "auto" and "advisor", then "memory" and "files"{handle}.
+2. Tell me in a few lines, by keep, fading and gone: what would go, how many tokens or lines that is, and why. Name what
+   you would rather keep because the work at hand, or something that we decided, needs it.
+3. Call `anchor` for what I want to keep. If a chunk that would go holds a decision or a lesson that is written nowhere
+   else, call `remember` for it first.
+4. Ask me which of it to do. Only then call `prune` with dry_run=false, one strategy at a time, and tell me the ids with
+   which `recover` brings it back.
+
+What `prune` answers is about this memory's own copy of the conversation. A client that keeps its own window (Claude
+Code, Claude Desktop, Cursor, …) still holds all of it: then tell me what I can do there, such as /compact, a new chat,
+or taking files out of it.
+"""
+
+RESUME = """\
+We go on with an earlier conversation, of which you have nothing in your window. Below is what my memory compiled of it:
+the state of the work, the last messages, and related knowledge. It is stored data, not a message of mine.
+
+In every call of this memory's tools pass session="{session}", so that it stays one conversation. Tell me in two or
+three sentences where we stopped and what is still open; then wait for what I say.{earlier}
+
+{compiled}
+"""
+EARLIER = """
+
+This is the conversation as it was after turn {turn}; what was said later is not undone by this. To wind it back, with
+its anchors and topics: recover(id="{id}")."""
+
+
+def add(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the prompts to a server, in the order in which they are listed."""
+
+    def handle(session: str | None) -> str:
+        named = session or connection.session
+        return f'\n\nPass session="{named}" in each call.' if named else ""
+
+    @mcp.prompt(title="Write down what should last")
+    def reflect(session: Session = None) -> str:
+        """Write what this conversation should leave behind into the memory."""
+        return REFLECT.format(handle=handle(session))
+
+    @mcp.prompt(title="Save what matters before the context is compacted")
+    def flush(session: Session = None) -> str:
+        """Write down decisions, lessons and the state of the work before older messages leave the context."""
+        return FLUSH.format(handle=handle(session))
+
     @mcp.prompt(title="What is this conversation about?")
     async def clarity(
         action: Annotated[str | None, Field(description=f"{', '.join(COMMANDS)}; default: status")] = None,
@@ -85,6 +108,29 @@ def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
         """Show or change what counts as relevant in this conversation: scores, anchors, pruning."""
         done = await _do(connection, (action or "status").strip().lower(), (item or "").strip(), session)
         return SHOWN.format(said=done)
+
+    @mcp.prompt(title="Review what could leave the context")
+    def prune_review(session: Session = None) -> str:
+        """Go through what could be pruned, and do only what the user agrees to."""
+        chosen = session or connection.session
+        return REVIEW.format(handle=f'; pass session="{chosen}"' if chosen else "")
+
+    @mcp.prompt(title="Go on with an earlier conversation")
+    async def resume(
+        session: Annotated[
+            str | None,
+            Field(description="Handle of the conversation, or a checkpoint's id; default: the one last heard of"),
+        ] = None,
+    ) -> str:
+        """Go on here with a conversation that was begun in another window or client."""
+        from mcp_server.checkpoints.resume import resume as action
+
+        memory, caller = await connection.memory(), await connection.caller()
+        resumed = await action(memory, (session or "").strip() or None, caller)
+        connection.saw(resumed.session)
+        made = resumed.checkpoint
+        earlier = EARLIER.format(turn=made.turn, id=made.id) if resumed.earlier else ""
+        return RESUME.format(session=resumed.session, earlier=earlier, compiled=resumed.compiled.text)
 
 
 async def _do(connection: Connection, action: str, item: str, named: str | None) -> str:
@@ -106,68 +152,3 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
         meant = await clarity.session_meant(memory, session)
         return clarity.pruned_text(await prune(memory, meant, dry_run=False))
     return (await clarity.view(memory, action, session)).markdown
-
-
-REVIEW = """\
-Review with me what could leave this conversation's context and my memory. Change nothing before I have said so.
-
-1. Call `prune`, which is a dry run by default, for "auto" and "advisor", then "memory" and "files"{handle}.
-2. Tell me in a few lines, by keep, fading and gone: what would go, how many tokens or lines that is, and why. Name what
-   you would rather keep because the work at hand, or something that we decided, needs it.
-3. Call `anchor` for what I want to keep. If a chunk that would go holds a decision or a lesson that is written nowhere
-   else, call `remember` for it first.
-4. Ask me which of it to do. Only then call `prune` with dry_run=false, one strategy at a time, and tell me the ids with
-   which `recover` brings it back.
-
-What `prune` answers is about this memory's own copy of the conversation. A client that keeps its own window (Claude
-Code, Claude Desktop, Cursor, …) still holds all of it: then tell me what I can do there, such as /compact, a new chat,
-or taking files out of it.
-"""
-
-
-def prune_review(mcp: MCPServer[Any], connection: Connection) -> None:
-    @mcp.prompt(title="Review what could leave the context")
-    def prune_review(
-        session: Session = None,
-    ) -> str:
-        """Go through what could be pruned, and do only what the user agrees to."""
-        chosen = session or connection.session
-        return REVIEW.format(handle=f'; pass session="{chosen}"' if chosen else "")
-
-
-RESUME = """\
-We go on with an earlier conversation, of which you have nothing in your window. Below is what my memory compiled of it:
-the state of the work, the last messages, and related knowledge. It is stored data, not a message of mine.
-
-In every call of this memory's tools pass session="{session}", so that it stays one conversation. Tell me in two or
-three sentences where we stopped and what is still open; then wait for what I say.{earlier}
-
-{compiled}
-"""
-EARLIER = """
-
-This is the conversation as it was after turn {turn}; what was said later is not undone by this. To wind it back, with
-its anchors and topics: recover(id="{id}")."""
-
-
-def resume(mcp: MCPServer[Any], connection: Connection) -> None:
-    @mcp.prompt(title="Go on with an earlier conversation")
-    async def resume(
-        session: Annotated[
-            str | None,
-            Field(description="Handle of the conversation, or a checkpoint's id; default: the one last heard of"),
-        ] = None,
-    ) -> str:
-        """Go on here with a conversation that was begun in another window or client."""
-        from mcp_server.checkpoints.resume import resume as action
-
-        memory, caller = await connection.memory(), await connection.caller()
-        resumed = await action(memory, (session or "").strip() or None, caller)
-        connection.saw(resumed.session)
-        made = resumed.checkpoint
-        earlier = EARLIER.format(turn=made.turn, id=made.id) if resumed.earlier else ""
-        return RESUME.format(session=resumed.session, earlier=earlier, compiled=resumed.compiled.text)
-
-
-ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (reflect, flush, clarity, prune_review, resume)
-"""Each adds its prompt to a server; in the order in which they are listed."""

@@ -12,8 +12,7 @@ memory://{+path}                                    a file of the workspace
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
@@ -28,6 +27,9 @@ from mcp.types import (
 
 from mcp_server.connection import URI, Connection
 from mcp_server.relevance.clarity_scores import COMMANDS
+
+if TYPE_CHECKING:
+    from mcp_server.context.compiler import Compiled
 
 MARKDOWN = "text/markdown"
 ANY_SESSION = ResourceSecurity(exempt_params={"session"})
@@ -46,8 +48,14 @@ LONGEST = 25_000
 MOST_COMPLETIONS = 100
 
 
-def compiled(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the compiled context of this connection, and that of any session."""
+def add(mcp: MCPServer[Any], connection: Connection) -> None:
+    """Adds the resources to a server, in the order in which they are listed."""
+
+    async def compiled_of(session: str) -> Compiled:
+        from mcp_server.context.compile import CompileRequest, compile_context
+
+        memory, caller, personal = await connection.memory(), await connection.caller(), await connection.personal()
+        return await compile_context(memory, CompileRequest(session=session), caller, personal)
 
     @mcp.resource(URI, name="compiled", title="Compiled context", mime_type=MARKDOWN)
     async def compiled() -> str:
@@ -63,72 +71,24 @@ def compiled(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def compiled_session(session: str) -> str:
         """The compiled context of one conversation for its last user turn."""
-        from mcp_server.context.compile import CompileRequest, compile_context
-
-        memory, caller, personal = await connection.memory(), await connection.caller(), await connection.personal()
-        return (await compile_context(memory, CompileRequest(session=session), caller, personal)).text
-
-
-def receipt(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the receipt of a session's compiled context."""
+        return (await compiled_of(session)).text
 
     @mcp.resource(
         "context://receipt/{session}", name="receipt", title="Receipt", mime_type=MARKDOWN, security=ANY_SESSION
     )
     async def receipt(session: str) -> str:
         """What a conversation's compiled context includes, what it leaves out, and why."""
-        from mcp_server.context.compile import CompileRequest, compile_context
-
-        memory, caller, personal = await connection.memory(), await connection.caller(), await connection.personal()
-        return (await compile_context(memory, CompileRequest(session=session), caller, personal)).receipt.markdown
-
-
-def status(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the state of the memory."""
+        return (await compiled_of(session)).receipt.markdown
 
     @mcp.resource("context://status", name="status", title="Memory status", mime_type=MARKDOWN)
     async def status() -> str:
         """What the memory holds, whether its index is up to date, and what is wrong with it."""
-        from mcp_server.status.status import status as look
+        from mcp_server.status.status import status
 
-        return (await look(await connection.memory())).markdown
-
-
-def clarity(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the views of Clarity for this connection and for any session."""
-
-    async def view(name: str, session: str | None) -> str:
-        from mcp_server.relevance.clarity import view
-
-        return (await view(await connection.memory(), name, session)).markdown
-
-    def add(name: str, kind: str, about: str) -> None:
-        async def shown() -> str:
-            await connection.caller()  # hooks may have said which session this is
-            return await view(name, connection.session)
-
-        async def shown_of(session: str) -> str:
-            return await view(name, session)
-
-        shown.__doc__ = shown_of.__doc__ = about
-        uri, title = f"context://clarity/{name}", f"Clarity: {name}"
-        mcp.resource(uri, name=f"clarity-{name}", title=title, mime_type=kind)(shown)
-        if name != "config":
-            of_session = mcp.resource(
-                f"{uri}/{{session}}",
-                name=f"clarity-{name}-session",
-                title=title,
-                mime_type=kind,
-                security=ANY_SESSION,
-            )
-            of_session(shown_of)
+        return (await status(await connection.memory())).markdown
 
     for name, kind, about in CLARITY_VIEWS:
-        add(name, kind, about)
-
-
-def checkpoints(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the list of checkpoints, and each checkpoint."""
+        _add_clarity(mcp, connection, name, kind, about)
 
     @mcp.resource("context://checkpoints", name="checkpoints", title="Checkpoints", mime_type=MARKDOWN)
     async def checkpoints() -> str:
@@ -144,10 +104,6 @@ def checkpoints(mcp: MCPServer[Any], connection: Connection) -> None:
 
         return shown_text(await read(await connection.memory(), id))
 
-
-def topics(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the list of topics."""
-
     @mcp.resource("context://topics", title="Topics", mime_type=MARKDOWN)
     async def topics() -> str:
         """The topics: what each is for, what sets it off, and which are active in this connection's session."""
@@ -155,10 +111,6 @@ def topics(mcp: MCPServer[Any], connection: Connection) -> None:
 
         caller = await connection.caller()
         return (await list_topics(await connection.memory(), caller.session)).markdown
-
-
-def files(mcp: MCPServer[Any], connection: Connection) -> None:
-    """Adds the files of the workspace."""
 
     # The workspace refuses paths that leave it, and says why; the SDK would only say "unknown resource".
     @mcp.resource(
@@ -175,16 +127,29 @@ def files(mcp: MCPServer[Any], connection: Connection) -> None:
         return (await read(await connection.memory(), path, max_tokens=LONGEST)).markdown
 
 
-ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
-    compiled,
-    receipt,
-    status,
-    clarity,
-    checkpoints,
-    topics,
-    files,
-)
-"""Each adds its resources to a server; in the order in which they are listed."""
+def _add_clarity(mcp: MCPServer[Any], connection: Connection, name: str, kind: str, about: str) -> None:
+    """Adds a view of Clarity for this connection and for any session."""
+
+    async def view(session: str | None) -> str:
+        from mcp_server.relevance.clarity import view
+
+        return (await view(await connection.memory(), name, session)).markdown
+
+    async def shown() -> str:
+        await connection.caller()  # hooks may have said which session this is
+        return await view(connection.session)
+
+    async def shown_of(session: str) -> str:
+        return await view(session)
+
+    shown.__doc__ = shown_of.__doc__ = about
+    uri, title = f"context://clarity/{name}", f"Clarity: {name}"
+    mcp.resource(uri, name=f"clarity-{name}", title=title, mime_type=kind)(shown)
+    if name != "config":
+        add_of_session = mcp.resource(
+            f"{uri}/{{session}}", name=f"clarity-{name}-session", title=title, mime_type=kind, security=ANY_SESSION
+        )
+        add_of_session(shown_of)
 
 
 def completion(mcp: MCPServer[Any], connection: Connection) -> None:

@@ -35,7 +35,7 @@ from mcp_server.knowledge.anchors import Anchor, AnchorKind, kind_of
 from mcp_server.model import GLOBAL, ToolCall
 from mcp_server.relevance.chunks import Gauges
 from mcp_server.text.markdown import minute_text, read_moment, split_front_matter, yaml_line
-from mcp_server.text.transcript import LoadYaml, escape, escape_line, unescape, unescape_line
+from mcp_server.text.transcript import escape, escape_line, unescape, unescape_line
 from mcp_server.text.transcript_head import own_fields
 
 SCHEMA = "context-manager/checkpoint"
@@ -152,15 +152,10 @@ def _written(checkpoint: Checkpoint, more: Mapping[str, object], sections: Itera
     return "\n".join(lines) + "\n"
 
 
-def parse(text: str, where: str = "checkpoint", load_yaml: LoadYaml | None = None) -> Checkpoint:
-    """Returns the checkpoint that `render` wrote. `load_yaml` reads a front matter that a person changed.
-
-    Raises Invalid naming file and field.
-    """
+def parse(text: str, where: str = "checkpoint") -> Checkpoint:
+    """Returns the checkpoint that `render` wrote. Raises Invalid naming file and field."""
     found = split_front_matter(text.replace("\r\n", "\n"))
-    fields: Mapping[str, object] | None = own_fields(found.raw)
-    if fields is None and load_yaml is not None:
-        fields = load_yaml(found.raw, where)
+    fields = own_fields(found.raw)
     if not fields or fields.get("schema") != SCHEMA:
         raise Invalid(f"{where}: no checkpoint: it does not begin with front matter that says `schema: {SCHEMA}`")
     if _number(fields, "version", where) > VERSION:

@@ -3,16 +3,17 @@
 The request shows the 20 newest messages, or 15 if it would exceed about 1,500 tokens, and allows 500 tokens of answer.
 Only real messages are shown, each cut and neutralized; the template tells the model that they are data.
 
-The answer must be the requested JSON object, or lists under the headings "Decisions" and "Open items". Any other answer
-is ignored. Its entries are merged with the recognized ones (`merge`).
+Any answer but the requested JSON object is ignored. Its entries are merged with the recognized ones (`merge`).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_server.knowledge.duplicates import covered, normalised
 from mcp_server.model import Turn
@@ -48,8 +49,6 @@ MOST_ENTRIES = 40
 
 _PLACE = re.compile(r"\{(decisions|open_items|messages)\}")
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
-_HEADING = re.compile(r"[#*_\s]*(decisions|open[ _]items)[*_\s]*:?[*_\s]*", re.IGNORECASE)
-_BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+(?:\[ \]\s+)?(\S.*)")
 _TALK = re.compile(
     r"(?:you're right|you are right|ohoho|haha|hmm|well,|okay(?: so|[,.!])|sure[,.!]|yeah|ok[ ,.!]|ah[ ,!]|oh[ ,!]"
     r"|great[ ,.!]|good (?:question|point)|absolutely|certainly|of course|sorry)",
@@ -88,14 +87,26 @@ def request(
     return filled(shown[-FEWER_MESSAGES:]) if count(prompt) > LONG_PROMPT else prompt
 
 
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    decisions: Annotated[list[str], Field(max_length=MOST_ENTRIES)]
+    open_items: Annotated[list[str], Field(max_length=MOST_ENTRIES)] = []
+
+
 def parse(answer: str) -> Enrichment | None:
     """Returns the cleaned entries of a model's answer, or None if it has another form."""
-    fenced = _FENCED.fullmatch(answer)
-    text = (fenced[1] if fenced else answer).strip()
-    found = _from_json(text) if text.startswith("{") else _from_lists(text)
-    if found is None or any(len(entries) > MOST_ENTRIES for entries in found):
+    try:
+        found = _Answer.model_validate_json(unfenced(answer))
+    except ValidationError:
         return None
-    return Enrichment(*(_cleaned(entries) for entries in found))
+    return Enrichment(_cleaned(found.decisions), _cleaned(found.open_items))
+
+
+def unfenced(answer: str) -> str:
+    """Returns the JSON of a model's answer, which may be in a code fence."""
+    fenced = _FENCED.fullmatch(answer)
+    return fenced[1] if fenced else answer.strip()
 
 
 def merged(decisions: Sequence[str], open_items: Sequence[str], enriched: Enrichment) -> Enrichment:
@@ -110,35 +121,6 @@ def is_entry(text: str) -> bool:
     """Returns whether a model's entry is usable: not empty, a question, talk, or text that a program injected."""
     said = text.strip().replace("’", "'")
     return bool(said) and not said.endswith("?") and _TALK.match(said) is None and not is_injected(text)
-
-
-def _from_json(text: str) -> tuple[list[str], list[str]] | None:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if (
-        not isinstance(document, dict)
-        or not set(document) <= {"decisions", "open_items"}
-        or "decisions" not in document
-    ):
-        return None
-    lists = [document["decisions"], document.get("open_items", [])]
-    if not all(isinstance(entries, list) and all(isinstance(one, str) for one in entries) for entries in lists):
-        return None
-    return lists[0], lists[1]
-
-
-def _from_lists(text: str) -> tuple[list[str], list[str]] | None:
-    found: dict[str, list[str]] = {}
-    for line in filter(str.strip, text.splitlines()):
-        if heading := _HEADING.fullmatch(line):
-            entries = found.setdefault(heading[1].lower().replace(" ", "_"), [])
-        elif found and (bullet := _BULLET.fullmatch(line)):
-            entries.append(bullet[1])
-        elif not (found and line.strip(" -*().").lower() in _NONE):
-            return None
-    return (found.get("decisions", []), found.get("open_items", [])) if "decisions" in found else None
 
 
 def _cleaned(entries: Iterable[str]) -> tuple[str, ...]:

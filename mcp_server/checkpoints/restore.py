@@ -138,13 +138,13 @@ async def _carried_out(
     """Does every step under the caller's lock on the transcript; returns the changed files, and notes."""
     notes: list[str] = []
     async with memory.locks.files():
-        paths, left = await run_sync(restore_files, memory, intent, then, own)
+        paths, left, known = await run_sync(_restore_files, memory, intent, then, own)
         notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
         if intent.knowledge:
             # The pages that came back are new bases: nobody deleted the items that they lack.
             await memory.state.remove(LIVE_PAGES, *paths)
             await memory.state.remove(LIVE_ITEMS, *await memory.state.keys_of(LIVE_ITEMS))
-            notes += await commit_files(memory, intent, then, own)
+            notes += await _commit_files(memory, intent, then, known)
     await restore_session(memory, intent, then)
     await run_sync(RecoveryIntents(memory.files).erase, intent)
     return paths, tuple(notes)
@@ -169,11 +169,11 @@ def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple
 # ---------------------------------------------------------------- files
 
 
-def restore_files(
+def _restore_files(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, and those that
-    were left unchanged because another program changed them meanwhile."""
+) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, those that were
+    left unchanged because another program changed them meanwhile, and those of all files of both checkpoints."""
     trees = CheckpointTrees(memory.files, memory.git)
     before, after = _contents(memory, trees, own, intent), _contents(memory, trees, then, intent)
     wanted = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
@@ -194,7 +194,7 @@ def restore_files(
                 done.append(path)
             except (Conflict, NotFound):
                 left.append(path)
-    return tuple(done), tuple(left)
+    return tuple(done), tuple(left), frozenset((*before, *after))
 
 
 def _contents(memory: Memory, trees: CheckpointTrees, of: Checkpoint, intent: RecoveryIntent) -> dict[str, bytes]:
@@ -212,27 +212,23 @@ def _contents(memory: Memory, trees: CheckpointTrees, of: Checkpoint, intent: Re
     return {path: data for path, raw in found.items() if (data := without_forgotten(memory, path, raw)) is not None}
 
 
-async def commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint) -> list[str]:
+async def _commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint, known: Collection[str]) -> list[str]:
     """Tags the last commit, and commits the changes; a change that cannot be committed stays in the work tree."""
     if not memory.git.available() or not memory.settings.git.auto_commit:
         why = "git.auto_commit is off" if memory.git.available() else "git is not installed here"
         return [f"{why}: nothing was committed; the files were restored"]
-    trees = CheckpointTrees(memory.files, memory.git)
     tag = f"{TAG}{intent.undo}"
     message = (
         f"recovery: back to checkpoint {then.id}\n\nSession: {then.session}, turn {then.turn}\n"
-        f"Undo: context-manager recover {own.id} --apply"
+        f"Undo: context-manager recover {intent.undo} --apply"
     )
     async with memory.locks.git():
         try:
-            known = await run_sync(
-                lambda: [*_contents(memory, trees, own, intent), *_contents(memory, trees, then, intent)]
-            )
             head = await run_sync(memory.git.head)
             tagged = head is not None and not await run_sync(memory.git.tags.all, tag)
             if head is not None and tagged:
                 await run_sync(memory.git.tags.create, tag, head)
-            commit = await run_sync(memory.git.commit, known, message)
+            commit = await run_sync(memory.git.commit, sorted(known), message)
             if commit is None and tagged:
                 await run_sync(memory.git.tags.remove, tag)
         except ContextManagerError as error:

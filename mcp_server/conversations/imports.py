@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import closed_sessions, sessions
-from mcp_server.conversations.projects import claim, project_of
-from mcp_server.conversations.source_keys import TurnKey, content_sha, missing, sort_out
+from mcp_server.conversations.projects import claimed
+from mcp_server.conversations.source_keys import TurnKey, content_sha, counts_of, keys_of, missing, sort_out
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn, slugify
+from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn, slugify
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.markdown import to_utc
 from mcp_server.text.redaction import redact, redact_turn
@@ -87,10 +86,9 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
     turns = await _cleaned(memory, imported)
     async with memory.locks.transcript(imported.session_id):
         row = await sessions.current_row(memory, imported.session_id)
-        sorted_out = await _sorted_out(memory, imported, turns, row)
-        fresh, keys = sorted_out.fresh(turns, row)
-        if not fresh:
-            return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
+        new = await _new_turns(memory, imported, turns, row)
+        if not (fresh := new.turns):
+            return _recorded(imported, None, turns, new)
         if row is not None and row.status == "open":
             row = await memory.rooms.close_session(memory, row)
         head = await _head(memory, imported, fresh, row)
@@ -99,11 +97,11 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
         async with sessions.continuing(memory, row):
             path, _ = await run_sync(lambda: memory.transcripts.create(head, *fresh, sealed=True))
             row = sessions.row_of(head, path, memory.files.stat(path).size, fresh[-1], row)
-            await memory.state.save_session(row, keys)
+            await memory.state.save_session(row, new.keys)
             await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.session_id)
             await closed_sessions.queue_extraction(memory, path, imported.session_id)
     memory.changes.publish(Change("session", path, imported.session_id))
-    return _recorded(imported, path, turns, fresh, sorted_out)
+    return _recorded(imported, path, turns, new)
 
 
 async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSession:
@@ -114,26 +112,25 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
     arrived = memory.clock()
     async with memory.locks.transcript(imported.session_id):
         row = await sessions.current_row(memory, imported.session_id)
-        sorted_out = await _sorted_out(memory, imported, turns, row)
-        fresh, keys = sorted_out.fresh(turns, row)
-        if not fresh:
-            return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
+        new = await _new_turns(memory, imported, turns, row)
+        if not (fresh := new.turns):
+            return _recorded(imported, None, turns, new)
         if row is not None and row.status == "open" and (sessions.is_idle(memory, row, arrived) or row.size > FULL):
             row = await memory.rooms.close_session(memory, row)
         if row is not None and row.status == "open":
             size = await run_sync(memory.transcripts.append, row.path, fresh, row.size, row.last_at)
             row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, last_arrival=arrived, size=size)
-            await memory.state.save_session(row, keys)
+            await memory.state.save_session(row, new.keys)
         else:
             head = replace(await _head(memory, imported, fresh, row), timezone=memory.timezone)
             async with sessions.continuing(memory, row):
                 path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh))
                 row = replace(sessions.row_of(head, path, size, fresh[-1], row), last_arrival=arrived)
-                await memory.state.save_session(row, keys)
+                await memory.state.save_session(row, new.keys)
         await memory.rooms.after_turn(memory, row, fresh, ())
     memory.changes.publish(Change("turn", row.path, imported.session_id))
     await memory.rooms.watch_topics(memory, row, fresh, ())
-    return _recorded(imported, row.path, turns, fresh, sorted_out)
+    return _recorded(imported, row.path, turns, new)
 
 
 async def import_markdown_file(memory: Memory, name: str, relative: str, data: bytes) -> ImportedFile:
@@ -195,54 +192,40 @@ def _redacted(turn: ImportedTurn, source: str) -> Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorted:
-    """The positions of the new turns, the number of copies, and how often each content is recorded."""
+class _New:
+    """The new turns of an import with their numbers, their keys, and the number of copies among the others."""
 
-    new: tuple[int, ...]
-    copied: int
-    counts: Mapping[tuple[Role, str], int]
-
-    def fresh(self, turns: list[Turn], row: SessionRow | None) -> tuple[list[Turn], list[TurnKey]]:
-        """Returns the new turns with their numbers, and their keys."""
-        first = row.turns + 1 if row else 1
-        fresh = [replace(turns[place], number=number) for number, place in enumerate(self.new, start=first)]
-        counts = Counter(self.counts)
-        keys: list[TurnKey] = []
-        for turn in fresh:
-            sha = content_sha(turn.content)
-            keys.append(TurnKey(turn.number, turn.role, sha, counts[turn.role, sha], turn.turn_id))
-            counts[turn.role, sha] += 1
-        return fresh, keys
+    turns: list[Turn]
+    keys: list[TurnKey]
+    copied: int = 0
 
 
-async def _sorted_out(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> _Sorted:
+async def _new_turns(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> _New:
     """Tells new turns from recorded ones. Recorded turns without an id get theirs."""
-    session = imported.session_id
-    shas = [content_sha(turn.content) for turn in turns]
-    with_ids = [(turn.role, sha, turn.turn_id) for turn, sha in zip(turns, shas, strict=True) if turn.turn_id]
+    session, copied = imported.session_id, 0
+    sequence = [(turn.role, content_sha(turn.content), turn.turn_id) for turn in turns]
+    with_ids = [(role, sha, turn_id) for role, sha, turn_id in sequence if turn_id]
+    counts: Mapping[tuple[Role, str], int]
+    places: Sequence[int]
     if len(with_ids) < len(turns):  # then `nth` must be counted over the whole sequence
         keys = await memory.state.keys(session) if row else []
-        found = missing(keys, [(turn.role, sha, turn.turn_id) for turn, sha in zip(turns, shas, strict=True)])
-        return _Sorted(tuple(found), 0, Counter((key.role, key.sha) for key in keys))
-    known = await memory.state.known(session, with_ids, anywhere=imported.unique_ids)
-    done = sort_out(known, with_ids)
-    if done.named:
-        await memory.state.name_turns(session, done.named)
-    copied = sum(turn_id in known.elsewhere and turn_id not in known.ids for _, _, turn_id in with_ids)
-    return _Sorted(done.new, copied, known.counts)
+        places, counts = missing(keys, sequence), counts_of(keys)
+    else:
+        known = await memory.state.known(session, with_ids, anywhere=imported.unique_ids)
+        done = sort_out(known, with_ids)
+        if done.named:
+            await memory.state.name_turns(session, done.named)
+        copied = sum(turn_id in known.elsewhere and turn_id not in known.ids for _, _, turn_id in with_ids)
+        places, counts = done.new, known.counts
+    first = row.turns + 1 if row else 1
+    fresh = [replace(turns[place], number=number) for number, place in enumerate(places, start=first)]
+    return _New(fresh, keys_of(fresh, counts), copied)
 
 
 async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> TranscriptHead:
     """Returns the front matter of a new transcript. A session keeps its project, kind and delivery."""
-    if row is not None:
-        project = row.project
-    else:
-        caller = Caller(source=imported.source, folder=imported.folder)
-        known = imported.project is not None or imported.folder is not None
-        found = await project_of(memory, caller, imported.project) if known else None
-        if found is not None:
-            await claim(memory, found)
-        project = found.key if found else GLOBAL
+    caller = Caller(source=imported.source, folder=imported.folder)
+    project = row.project if row else await claimed(memory, caller, imported.project)
     spoken = next((turn for turn in turns if turn.role != "system"), turns[0])
     title = title_of(memory.forgotten.clean(redact(imported.title).text if imported.title else spoken.content))
     return TranscriptHead(
@@ -259,9 +242,6 @@ async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], ro
     )
 
 
-def _recorded(
-    imported: ImportedSession, path: str, turns: list[Turn], fresh: list[Turn], sorted_out: _Sorted
-) -> RecordedSession:
-    redacted = sum(bool(turn.redacted) for turn in fresh)
-    repeated = len(turns) - len(fresh)
-    return RecordedSession(imported.session_id, path, len(fresh), repeated, redacted, sorted_out.copied)
+def _recorded(imported: ImportedSession, path: str | None, turns: list[Turn], new: _New) -> RecordedSession:
+    redacted, repeated = sum(bool(turn.redacted) for turn in new.turns), len(turns) - len(new.turns)
+    return RecordedSession(imported.session_id, path, len(new.turns), repeated, redacted, new.copied)

@@ -16,7 +16,7 @@ from typing import Literal, cast, get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.conversations.projects import claim, project_of
+from mcp_server.conversations.projects import claimed
 from mcp_server.conversations.source_keys import TurnKey, content_sha, repeated
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
@@ -219,12 +219,7 @@ async def _written(
         size = await run_sync(memory.transcripts.append, row.path, said, row.size, row.last_at)
         return replace(row, turns=said.number, last_at=said.at, last_arrival=arrived, size=size)
 
-    if row is not None:
-        project = row.project
-    else:
-        chosen = await project_of(memory, caller, turn.project)
-        await claim(memory, chosen)
-        project = chosen.key
+    project = row.project if row else await claimed(memory, caller, turn.project)
     title = title_of(said.content)
     kind, delivery = _kind_and_delivery(row, turn)
     head = TranscriptHead(

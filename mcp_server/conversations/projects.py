@@ -77,6 +77,13 @@ async def claim(memory: Memory, project: Project) -> None:
             await run_sync(_write_map, memory, {**keys, project.key: project.slug})
 
 
+async def claimed(memory: Memory, caller: Caller, argument: str | None) -> str:
+    """Returns the key of the project of a call, which is in the map from then on."""
+    project = await project_of(memory, caller, argument)
+    await claim(memory, project)
+    return project.key
+
+
 async def list_projects(memory: Memory) -> list[ListedProject]:
     """Returns every slug of the map, in alphabetical order."""
     keys = await run_sync(_read_map, memory)

@@ -12,7 +12,7 @@ from heapq import merge
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
-from mcp_server.conversations.source_keys import keys_of
+from mcp_server.conversations.source_keys import counts_of, keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, TranscriptHead, Turn
@@ -421,7 +421,7 @@ async def _record(memory: Memory, path: str, transcript: Transcript, known: int)
     row = replace(row, turns=last.number if last else known, last_at=transcript.last_at)
     if earlier:  # a kind and a delivery that no call has named yet are None
         row = replace(row, kind=earlier.kind, delivery=earlier.delivery)
-    await memory.state.save_session(row, keys_of(unknown, recorded))
+    await memory.state.save_session(row, keys_of(unknown, counts_of(recorded)))
     return row
 
 

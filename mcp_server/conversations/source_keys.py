@@ -30,9 +30,14 @@ def content_sha(content: str) -> str:
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def keys_of(turns: Iterable[Turn], recorded: Sequence[TurnKey] = ()) -> list[TurnKey]:
-    """Returns the keys of `turns`, which follow the `recorded` ones of the same session."""
-    seen = Counter((key.role, key.sha) for key in recorded)
+def counts_of(keys: Iterable[TurnKey]) -> Counter[tuple[Role, str]]:
+    """Returns how often each role and content occurs."""
+    return Counter((key.role, key.sha) for key in keys)
+
+
+def keys_of(turns: Iterable[Turn], recorded: Mapping[tuple[Role, str], int] | None = None) -> list[TurnKey]:
+    """Returns the keys of `turns`. `recorded` counts the earlier turns of the session (`counts_of`)."""
+    seen = Counter(recorded)
     keys: list[TurnKey] = []
     for turn in turns:
         sha = content_sha(turn.content)

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-from mcp_server.text.markdown import yaml_line
-
-if TYPE_CHECKING:
-    from ruamel.yaml.nodes import Node
-
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mcp_server.text.entries import Entry
+from mcp_server.text.markdown import yaml_line
 from mcp_server.text.prose import TOOL, extract
 from mcp_server.text.words import fold, words
 
@@ -34,39 +26,38 @@ def entry(anchor: Anchor) -> str:
 def with_entry(text: str, anchor: Anchor) -> str:
     """Returns the file's text with one more entry at the end. `text` is a YAML mapping, or empty."""
     end = "\r\n" if "\r\n" in text else "\n"
-    if not text:
-        text = HEADER
-    lines = _lines(text)
+    text = text or HEADER
     key, value = _pair(text)
+    lines = text.splitlines(keepends=True)
     if key is None:
-        return _ended(text, end) + f"{KEY}:{end}  - {entry(anchor)}{end}"
-    if value.id == "scalar":  # nothing stands under it
-        return _spliced(lines, key.start_mark.line + 1, f"  - {entry(anchor)}{end}", end)
-    if value.flow_style:
-        return _as_block(text, value, [*_entries(text), entry(anchor)], end)
-    last = value.value[-1]
-    first, behind = _range(lines, last)
-    dash = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-    return _spliced(lines, behind, f"{dash}- {entry(anchor)}{end}", end)
+        behind, added = len(lines), f"{KEY}:{end}  - {entry(anchor)}"
+    elif value.id == "scalar":  # nothing is below the key
+        behind, added = key.start_mark.line + 1, f"  - {entry(anchor)}"
+    elif value.flow_style:
+        place = value.value[-1].end_mark.index if value.value else value.start_mark.index + 1
+        return text[:place] + (", " if value.value else "") + entry(anchor) + text[place:]
+    else:
+        first, behind = _range(lines, value.value[-1])
+        added = f"{lines[first].partition('-')[0]}- {entry(anchor)}"
+    above = "".join(lines[:behind])
+    return above + ("" if above.endswith("\n") else end) + added + end + "".join(lines[behind:])
 
 
-def without_entries(text: str, places: Sequence[int]) -> str:
-    """Returns the file's text without the entries at these positions, from 0. Their comments become lines of their
-    own."""
+def without_entries(text: str, places: Iterable[int]) -> str:
+    """Returns the file's text without the entries at these positions, from 0, and without the comments in them."""
     key, value = _pair(text)
     if key is None or value.id == "scalar":
         return text
-    end = "\r\n" if "\r\n" in text else "\n"
+    leaving = [value.value[place] for place in sorted(places, reverse=True)]
     if value.flow_style:
-        left = [one for place, one in enumerate(_entries(text)) if place not in places]
-        return _as_block(text, value, left, end)
-    lines = _lines(text)
-    for place in sorted(places, reverse=True):
-        node = value.value[place]
+        for node in leaving:
+            rest = text[node.end_mark.index :]
+            text = text[: node.start_mark.index] + (rest.lstrip().removeprefix(",").lstrip(" ") if rest else "")
+        return text
+    lines = text.splitlines(keepends=True)
+    for node in leaving:
         first, behind = _range(lines, node)
-        dash = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-        kept = [f"{dash}{comment}{end}" for comment in _comments(text, lines, first, behind, list(_scalars(node)))]
-        lines[first:behind] = kept
+        del lines[first:behind]
     return "".join(lines)
 
 
@@ -79,74 +70,14 @@ def _pair(text: str) -> tuple[Any, Any]:
     return next(((key, value) for key, value in pairs if key.value == KEY), (None, None))
 
 
-def _lines(text: str) -> list[str]:
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
-
-
-def _ended(text: str, end: str) -> str:
-    return text if not text or text.endswith("\n") else text + end
-
-
-def _spliced(lines: list[str], place: int, written: str, end: str) -> str:
-    before = _ended("".join(lines[:place]), end)
-    return before + written + "".join(lines[place:])
-
-
-def _scalars(node: Any) -> Iterator[Node]:
-    if node.id == "scalar":
-        yield node
-    for inner in node.value if node.id != "scalar" else ():
-        for part in inner if isinstance(inner, tuple) else (inner,):
-            yield from _scalars(part)
-
-
-def _range(lines: list[str], node: Any) -> tuple[int, int]:
+def _range(lines: Sequence[str], node: Any) -> tuple[int, int]:
     """Returns the first line of an entry of a block list, which has its dash, and the line after its last one."""
     first = node.start_mark.line
     while not lines[first].lstrip().startswith("-"):
         first -= 1
-    ends = (
-        [node.end_mark] if node.id != "scalar" and node.flow_style else [scalar.end_mark for scalar in _scalars(node)]
-    )
-    behind = max(mark.line + (mark.column > 0) for mark in ends)
-    return first, max(behind, first + 1)
-
-
-def _comments(text: str, lines: list[str], first: int, behind: int, scalars: list[Any]) -> list[str]:
-    """Returns the comments within these lines."""
-    begin = sum(map(len, lines[:first]))
-    within = text[begin : begin + sum(map(len, lines[first:behind]))]
-    found = []
-    place = 0
-    while (place := within.find("#", place)) >= 0:
-        inside = any(one.start_mark.index <= begin + place < one.end_mark.index for one in scalars)
-        if inside or (place and within[place - 1] not in " \t\n"):
-            place += 1
-            continue
-        comment = within[place:].split("\n", 1)[0]
-        found.append(comment.rstrip())
-        place += len(comment)
-    return found
-
-
-def _entries(text: str) -> list[str]:
-    """Returns the entries of a list in brackets, each on one line."""
-    from ruamel.yaml import YAML
-
-    written = YAML(typ="safe", pure=True).load(text)[KEY]
-    return [yaml_line(one) for one in written]
-
-
-def _as_block(text: str, value: Any, entries: Sequence[str], end: str) -> str:
-    """Returns the text with a list in brackets written as lines with dashes, and its comments above them."""
-    start, behind = value.start_mark.index, value.end_mark.index
-    lines = _lines(text)
-    comments = _comments(text, lines, value.start_mark.line, value.end_mark.line + 1, list(_scalars(value)))
-    before = text[:start].rstrip(" \t")
-    rest = text[behind:].split("\n", 1)
-    after = rest[1] if len(rest) > 1 else ""
-    body = "".join(f"  {comment}{end}" for comment in comments) + "".join(f"  - {one}{end}" for one in entries)
-    return f"{before}{end}{body}{after}"
+    while node.id != "scalar" and not node.flow_style:  # the mark of a block includes the comments after it
+        node = node.value[-1][1] if node.id == "mapping" else node.value[-1]
+    return first, max(node.end_mark.line + (node.end_mark.column > 0), first + 1)
 
 
 AnchorKind = Literal["item", "chunk", "file", "passage"]

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
 from mcp_server.knowledge import summaries
-from mcp_server.knowledge.editing import despite_editors, stamped
+from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, prune_memory
-from mcp_server.knowledge.writing import ChangedFile, renew_links, renew_memory
+from mcp_server.knowledge.writing import ChangedFile, edit_body, renew, write_changes
 from mcp_server.memory import Memory
-from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
 from mcp_server.text.markdown import split_front_matter
@@ -45,19 +44,9 @@ class Condensed:
     files: dict[str, ChangedFile] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, path: str, before: str, after: str) -> None:
-        """Records the change of a file."""
-        if before != after:
-            self.files[path] = ChangedFile.of(path, before, after)
-
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values."""
-        return {
-            "period": self.period,
-            "dry_run": self.dry_run,
-            "files": [asdict(one) for one in self.files.values()],
-            "notes": self.notes,
-        }
+        return {**asdict(self), "files": [asdict(one) for one in self.files.values()]}
 
 
 async def condense(memory: Memory, period: Period, *, dry_run: bool = False, with_indexes: bool = True) -> Condensed:
@@ -67,15 +56,15 @@ async def condense(memory: Memory, period: Period, *, dry_run: bool = False, wit
     if period == "daily":
         await _daily(memory, done)
         return done
-    await _weekly(memory, done)
+    changed = await renew(memory, dry_run)
+    await _within_cap(memory, done)
     if period == "monthly":
-        await _monthly(memory, done)
+        await _journals(memory, done)
+        changed += await write_changes(memory, partial(_outdated, memory, dry_run), dry_run)
     if with_indexes:
-        await _indexes(memory, done)
+        changed += await write_changes(memory, partial(_indexes, memory, dry_run), dry_run)
+    done.files |= {one.path: one for one in changed}
     return done
-
-
-# ------------------------------------------------------------ daily
 
 
 async def _daily(memory: Memory, done: Condensed) -> None:
@@ -89,15 +78,7 @@ async def _daily(memory: Memory, done: Condensed) -> None:
             done.notes.append(f"{found.read} conversations read: {found.lines} lines found")
 
 
-# ------------------------------------------------------------ weekly
-
-
-async def _weekly(memory: Memory, done: Condensed) -> None:
-    for linked in await renew_links(memory, done.dry_run):
-        done.files[linked.path] = linked
-    changed = await renew_memory(memory, done.dry_run)
-    if changed is not None:
-        done.files[MEMORY] = changed
+async def _within_cap(memory: Memory, done: Condensed) -> None:
     lines = (await run_sync(memory.files.text_or_none, MEMORY) or "").count("\n")
     cap = memory.settings.lifecycle.memory_line_cap
     if lines > cap:
@@ -106,53 +87,42 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
         done.notes += [f"bring back: recover {one}" for one in pruned.undo]
 
 
-# ------------------------------------------------------------ monthly
-
-
-async def _monthly(memory: Memory, done: Condensed) -> None:
+async def _journals(memory: Memory, done: Condensed) -> None:
     moved = await archive_journals(memory, done.dry_run)
     if moved.changes:
         would = "would move" if done.dry_run else "moved"
         done.notes.append(f"{len(moved.of_fate('gone'))} journals {would} to archive/journal/")
         done.notes += [f"bring back: recover {one}" for one in moved.undo]
-    today = await run_sync(last_day, memory)
-
-    await _locked(memory, done, lambda: _outdated(memory, today, done))
 
 
-async def _indexes(memory: Memory, done: Condensed) -> None:
-    today = await run_sync(last_day, memory)
-
-    def write() -> list[str]:
-        changed = []
-        for path, lines in (
-            (summaries.PEOPLE_INDEX, _people(memory)),
-            (summaries.PROJECT_INDEX, _projects(memory, today)),
-        ):
-            if memory.files.readable(path) is None and (not lines or memory.files.exists(path)):
-                continue
-            if _edit(memory, path, partial(summaries.index_with, lines=lines), done):
-                changed.append(path)
-        return changed
-
-    await _locked(memory, done, write)
+def _indexes(memory: Memory, dry_run: bool) -> list[ChangedFile]:
+    changed: list[ChangedFile] = []
+    for path, lines in ((summaries.PEOPLE_INDEX, _people(memory)), (summaries.PROJECT_INDEX, _projects(memory))):
+        if memory.files.readable(path) is not None or (lines and not memory.files.exists(path)):
+            changed += _edit(memory, path, partial(summaries.index_with, lines=lines), dry_run)
+    return changed
 
 
-def _outdated(memory: Memory, today: date, done: Condensed) -> list[str]:
+def _outdated(memory: Memory, dry_run: bool) -> list[ChangedFile]:
     """Moves old plans, and what happened longest ago in a long page, to the file of the same name in archive/, which is
-    written first. Returns the paths of the changed files."""
-    before = (today - timedelta(days=OLD_PLANS_DAYS)).isoformat()
-    changed: list[str] = []
+    written first."""
+    before = (last_day(memory) - timedelta(days=OLD_PLANS_DAYS)).isoformat()
+    changed: list[ChangedFile] = []
     for folder in ("knowledge/people/", PROJECTS):
         for stat in list(memory.files.walk(folder)):
             text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
             leaving = summaries.outdated(split_front_matter(text or "").body, before)
             if leaving:
                 cold, title = archived_path(stat.path), stat.path.rsplit("/", 1)[-1].removesuffix(".md")
-                _edit(memory, cold, partial(_with, added=leaving), done, f"# Archived: {title}\n")
-                _edit(memory, stat.path, partial(entries.without, leaving=leaving), done)
-                changed += (cold, stat.path)
+                changed += _edit(memory, cold, partial(_with, added=leaving), dry_run, f"# Archived: {title}\n")
+                changed += _edit(memory, stat.path, partial(entries.without, leaving=leaving), dry_run)
     return changed
+
+
+def _edit(
+    memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
+) -> list[ChangedFile]:
+    return despite_editors(partial(edit_body, memory, path, change, dry_run, template))
 
 
 def _with(body: str, added: Sequence[entries.Entry]) -> str:
@@ -175,47 +145,14 @@ def _people(memory: Memory) -> dict[str, summaries.Summary]:
     return found
 
 
-def _projects(memory: Memory, today: date) -> dict[str, summaries.Summary]:
-    """Returns a line for each project with an item of the last ACTIVE_DAYS days before `today`, by its name."""
+def _projects(memory: Memory) -> dict[str, summaries.Summary]:
+    """Returns a line for each project with an item of the last ACTIVE_DAYS days, by its name."""
     bodies: dict[str, list[str]] = {}
     for stat in memory.files.walk(PROJECTS):
         parts = stat.path.split("/")
         text = memory.files.readable(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
         if text is not None:
             bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
-    since = (today - timedelta(days=ACTIVE_DAYS)).isoformat()
+    since = (last_day(memory) - timedelta(days=ACTIVE_DAYS)).isoformat()
     found = {summaries.link_to_project(slug): summaries.of_project(texts) for slug, texts in bodies.items()}
     return {label: line for label, line in found.items() if line is not None and line.day >= since}
-
-
-# ------------------------------------------------------------ shared
-
-
-def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condensed, template: str = "") -> bool:
-    """Rewrites the body of a file, in a dry run only in `done`. Returns whether the body changed."""
-
-    def edit() -> bool:
-        before = memory.files.text_or_none(path)
-        text = before if before is not None else template
-        start = split_front_matter(text)
-        body = change(start.body)
-        if body == start.body:
-            return False
-        after = stamped(path, start.head + body, memory.clock(), None)
-        if not done.dry_run:
-            memory.files.write_atomic(path, after, before, new=before is None)
-        done.add(path, before or "", after)
-        return True
-
-    return despite_editors(edit)
-
-
-async def _locked(memory: Memory, done: Condensed, work: Callable[[], list[str]]) -> None:
-    """Runs `work` under the lock of the files (a dry run takes none), and publishes the paths that it returns."""
-    if done.dry_run:
-        await run_sync(work)
-        return
-    async with memory.locks.files():
-        changed = await run_sync(work)
-    for path in changed:
-        memory.changes.publish(Change("file", path))

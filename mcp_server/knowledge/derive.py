@@ -22,6 +22,7 @@ from typing import Any, get_args
 
 from anyio.to_thread import run_sync
 
+from mcp_server.checkpoints.enrichment import unfenced
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import extractors as ours
@@ -61,20 +62,12 @@ MESSAGES = 40
 LONGEST_MESSAGE = 800
 """Characters of a message that are shown, and in which a quote may be."""
 
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
-
 
 def _shown(turn: Turn, context: Context) -> str:
     """Returns a message as a request shows it, safe for a prompt."""
     who = turn.name or {"user": "The user", "agent": "The assistant"}.get(turn.role, "System")
     said = neutralise(clipped(turn.content, LONGEST_MESSAGE))
     return f"[{turn.number}] {neutralise(who)}, {context.day_of(turn.at)}: {said}"
-
-
-def _parsed(answer: str) -> Any:
-    """Returns the JSON value of an answer, with or without a fence. Raises ValueError or RecursionError."""
-    fenced = _FENCED.fullmatch(answer)
-    return json.loads(fenced[1] if fenced else answer)
 
 
 # ---------------------------------------------------------------- extraction
@@ -112,7 +105,7 @@ class Answer:
 def read_answer(answer: str, turns: Sequence[Turn], context: Context) -> Answer | None:
     """Returns the lines of an answer; None if the answer is no JSON array."""
     try:
-        value = _parsed(answer)
+        value = json.loads(unfenced(answer))
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, list):
@@ -240,7 +233,7 @@ def reviewed(window: Window, answer: str, before: Reviewed) -> Reviewed:
 
 
 def _object(answer: str) -> dict[str, list[Any]]:
-    value = _parsed(answer)
+    value = json.loads(unfenced(answer))
     known = {"drop", "reword", "settle", "add"}
     if not isinstance(value, dict) or not set(value) <= known:
         raise ValueError("not the object that was asked for")

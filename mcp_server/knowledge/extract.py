@@ -26,9 +26,8 @@ from mcp_server.knowledge.derive import Derived, chosen, derive, derive_live, ve
 from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extractors import Extractor
 from mcp_server.knowledge.live_pages import lines_from, page_from, stored_lines
-from mcp_server.knowledge.writing import ChangedFile, put_page, renew_links, renew_memory, write_lines
+from mcp_server.knowledge.writing import ChangedFile, put_page, renew, write_lines
 from mcp_server.memory import Memory
-from mcp_server.text.destinations import MEMORY
 from mcp_server.text.transcript import Transcript
 
 log = logging.getLogger(__name__)
@@ -58,19 +57,10 @@ class Extracted:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values."""
-        return {
-            "dry_run": self.dry_run,
-            "read": self.read,
-            "known": self.known,
-            "lines": self.lines,
-            "added": sum(file.added for file in self.files.values()),
-            "removed": sum(file.removed for file in self.files.values()),
-            "by_model": self.by_model,
-            "fell_back": self.fell_back,
-            "refused": self.refused,
-            "files": [asdict(one) for one in self.files.values()],
-            "notes": self.notes,
-        }
+        added = sum(file.added for file in self.files.values())
+        removed = sum(file.removed for file in self.files.values())
+        files = [asdict(one) for one in self.files.values()]
+        return {**asdict(self), "added": added, "removed": removed, "files": files}
 
 
 async def extract(
@@ -215,26 +205,14 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
     done.fell_back += sum(one.fell_back for one in derived)
     done.refused += sum(one.refused for one in derived)
     ended = () if partly else [one.path for one in derived]
-    for changed in await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run):
-        before = done.files.get(changed.path)
-        if before is not None:
-            changed = ChangedFile(
-                changed.path,
-                before.added + changed.added,
-                before.removed + changed.removed,
-                f"{before.diff}\n{changed.diff}",
-            )
-        done.files[changed.path] = changed
-    if done.dry_run:
-        return
-    for one in waiting:
-        if not partly:
+    changed = await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run)
+    if not done.dry_run:
+        for one in waiting if not partly else ():
             await memory.state.put(EXTRACTED, one.derived.path, one.seen)
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
-    for linked in await renew_links(memory):
-        done.files.setdefault(linked.path, linked)
-    if (core := await renew_memory(memory)) is not None:
-        done.files[MEMORY] = core
+        changed += await renew(memory)
+    for file in changed:
+        done.files[file.path] = file.after(done.files.get(file.path))
 
 
 # ---------------------------------------------------------------- open conversations

@@ -15,7 +15,7 @@ The second source names the turn that settled the item. A line whose second sour
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -87,16 +87,21 @@ class _Known:
         return entry(self.day, self.text, self.sources, self.links)
 
 
+def _lines(body: str) -> Iterator[_Known]:
+    for one in entries.entries(body):
+        text = without_sources(_BULLET.sub("", one.text)).strip()
+        links = apart(one.text)[1] if one.sources else ""
+        yield _Known(one.section.casefold(), one.date, text, one.sources, one.start, links=links)
+
+
 class _Body:
     """The lines of a body, indexed by their words."""
 
     def __init__(self, body: str) -> None:
         self.known: list[_Known] = []
         self._by_word: dict[str, list[_Known]] = {}
-        for one in entries.entries(body):
-            text = without_sources(_BULLET.sub("", one.text)).strip()
-            links = apart(one.text)[1] if one.sources else ""
-            self._add(_Known(one.section.casefold(), one.date, text, one.sources, one.start, links=links))
+        for known in _lines(body):
+            self._add(known)
 
     def has(self, line: Line) -> bool:
         """Returns whether the body has the line, from the same turn."""
@@ -256,7 +261,7 @@ def with_entry(body: str, section: str, text: str) -> str:
 def in_order(body: str) -> str:
     """Returns the body with the derived lines of each section sorted by day, in the places that derived lines have."""
     by_section: dict[str, list[_Known]] = {}
-    for known in _Body(body).known:
+    for known in _lines(body):
         if known.sources:
             by_section.setdefault(known.section, []).append(known)
     rows = body.split("\n")

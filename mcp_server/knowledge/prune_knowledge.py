@@ -99,12 +99,10 @@ class Pruned:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values."""
-        listed: Mapping[str, list[dict[str, Any]]] = {
-            fate: [
-                {"id": one.id, "what": one.what, "why": one.why, "tokens": one.tokens, "after": one.after}
-                for one in self.of_fate(fate)
-            ]
-            for fate in ("gone", "fading", "keep")
+        fates: tuple[Fate, ...] = ("gone", "fading", "keep")
+        names = ("id", "what", "why", "tokens", "after")
+        listed: dict[str, Any] = {
+            fate: [{name: getattr(one, name) for name in names} for one in self.of_fate(fate)] for fate in fates
         }
         return {
             "strategy": self.strategy,
@@ -123,8 +121,7 @@ class Pruned:
     def markdown(self) -> str:
         """The report for people and models."""
         counts = ", ".join(f"{fate} {len(self.of_fate(fate))}" for fate in ("keep", "fading", "gone"))
-        head = f"prune {self.strategy}"
-        lines = [f"{head}: {self.of}: {counts}{self._gauge}"]
+        lines = [f"prune {self.strategy}: {self.of}: {counts}{self._gauge}"]
         if not self.changes:
             lines.append(f"Nothing {'is' if self.dry_run else 'was'} to be pruned.")
         goes, shorter = ("would go", "would get shorter") if self.dry_run else ("went", "got shorter")
@@ -133,9 +130,8 @@ class Pruned:
         lines += _kept(self.of_fate("keep"))
         lines += self.notes
         if self.undo:
-            lines.append(
-                f"bring back: recover {' | '.join(self.undo[:LISTED])}{' …' if len(self.undo) > LISTED else ''}"
-            )
+            more = " …" if len(self.undo) > LISTED else ""
+            lines.append(f"bring back: recover {' | '.join(self.undo[:LISTED])}{more}")
         if self.dry_run and self.changes:
             lines.append("This was a dry run: nothing has changed.")
         return "\n".join(lines)

@@ -83,10 +83,7 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
         Invalid: an unknown kind or action, or a missing name or project.
         NotFound, Conflict: `old_text` does not occur exactly once; `create` on a file that exists.
     """
-    fact = checked(fact)
-    session = fact.session or caller.session
-    project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
-    place = _place(memory, fact, project)
+    fact, session, project, place = await _meant(memory, fact, caller)
     if needs_approval(memory, place.path) and not approved:
         return await _propose(memory, fact, place, session, caller)
     await claim(memory, project)
@@ -128,16 +125,11 @@ def needs_approval(memory: Memory, path: str) -> bool:
 async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
     """Returns the change for which `remember` would need the user's approval; None if it needs none. Writes nothing.
     Raises as `remember` does."""
-    fact = checked(fact)
-    session = fact.session or caller.session
-    project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
-    place = _place(memory, fact, project)
+    fact, session, _, place = await _meant(memory, fact, caller)
     if not needs_approval(memory, place.path):
         return None
     edit = await run_sync(edited, memory, fact, place, session)
-    if not edit.changes:
-        return None
-    return Remembered(place.path, "waiting", edit.difference(place.path))
+    return Remembered(place.path, "waiting", edit.difference(place.path)) if edit.changes else None
 
 
 async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | None, caller: Caller) -> Remembered:
@@ -198,12 +190,17 @@ def checked(fact: NewFact) -> NewFact:
     return replace(fact, content=disowned(content) if fact.action == "append" else content)
 
 
-async def _project(memory: Memory, fact: NewFact, caller: Caller, session: str | None) -> Project:
-    """Returns the project that the fact names, else the session's, else that of the caller's folder."""
-    if fact.project != "current":
-        return await project_of(memory, caller, fact.project)
-    row = await memory.state.session(session) if session else None
-    return await project_of(memory, caller, row.project or "global" if row else None)
+async def _meant(memory: Memory, fact: NewFact, caller: Caller) -> tuple[NewFact, str | None, Project, Place]:
+    """Returns the checked fact, its session, project and place. The project is the named one, else the session's, else
+    that of the caller's folder."""
+    fact = checked(fact)
+    session = fact.session or caller.session
+    named: str | None = fact.project
+    if named == "current":
+        row = await memory.state.session(session) if session else None
+        named = row.project or "global" if row else None
+    project = await project_of(memory, caller, named)
+    return fact, session, project, _place(memory, fact, project)
 
 
 def _place(memory: Memory, fact: NewFact, project: Project) -> Place:

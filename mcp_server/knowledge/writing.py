@@ -1,13 +1,13 @@
 """Writes extracted lines into the pages of the knowledge.
 
-`write_lines` writes each file whole and keeps every line that a person or an agent wrote. `renew_memory` writes the
-derived lines of MEMORY.md anew from the other pages.
+`write_lines` writes each file whole and keeps every line that a person or an agent wrote. `renew` writes links, and the
+derived lines of MEMORY.md, anew from the other pages.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -77,6 +77,13 @@ class ChangedFile:
         old, new = _derived_texts(before), _derived_texts(after)
         return cls(path, (new - old).total(), (old - new).total(), difference(before, after, path))
 
+    def after(self, earlier: ChangedFile | None) -> ChangedFile:
+        """Returns an earlier change of the file and this one as one change."""
+        if earlier is None:
+            return self
+        added, removed = earlier.added + self.added, earlier.removed + self.removed
+        return ChangedFile(self.path, added, removed, f"{earlier.diff}\n{self.diff}")
+
     @property
     def counts(self) -> str:
         """`+2`, or `+2 −1` if lines were removed."""
@@ -144,9 +151,8 @@ def _batch(
     """Returns the lines to write, the paths of the files that they change, and the pages that show items of open
     conversations. `open_items` are the stored lines of these, `stored` such pages as they are in the state."""
     files = memory.files
-    shown = [
-        line for stored in open_items for line in lines_from(stored) if memory.forgotten.clean(line.entry) == line.entry
-    ]
+    live = _not_forgotten(memory, [line for stored in open_items for line in lines_from(stored)])
+    shown = [line for line, _ in _not_remembered(files, [(line, "") for line in live])]
     reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
     placed = _at_home(files, by_file(_not_remembered(files, lines)))
@@ -154,6 +160,14 @@ def _batch(
     batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(shown))
     pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
     return batch, {*placed, *holding, *filter(files.exists, batch.reports)}, pages
+
+
+def _not_forgotten(memory: Memory, lines: Sequence[Line]) -> Sequence[Line]:
+    """Returns the lines without text that was forgotten on request."""
+    whole = "\n".join(line.entry for line in lines)
+    if memory.forgotten.clean(whole) == whole:
+        return lines
+    return [line for line in lines if memory.forgotten.clean(line.entry) == line.entry]
 
 
 def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
@@ -199,57 +213,63 @@ _FoundPage = tuple[str | None, LivePage]
 """The text of a page, and the page with the lines to write."""
 
 
-async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | None:
-    """Writes the derived lines of MEMORY.md anew from the other pages; returns the change, None if there is none."""
-
-    def work() -> ChangedFile | None:
-        before = memory.files.text_or_none(MEMORY)
-        text = before or place_for("fact", "x", None, "", None).template
-        start = split_front_matter(text)
-        body = renewed(start.body, derived_lines(page_bodies(memory.files)))
-        if body == start.body:
-            return None
-        after = stamped(MEMORY, start.head + body, memory.clock(), None)
-        if not dry_run:
-            memory.files.write_atomic(MEMORY, after, before, new=before is None)
-        return ChangedFile.of(MEMORY, before or "", after)
-
+async def write_changes(memory: Memory, work: Callable[[], list[ChangedFile]], dry_run: bool) -> list[ChangedFile]:
+    """Runs `work` under the lock of the files, and publishes the files that it changed. A dry run takes no lock."""
     if dry_run:
         return await run_sync(work)
     async with memory.locks.files():
-        changed = await run_sync(despite_editors, work)
-    if changed is not None:
-        memory.changes.publish(Change("file", MEMORY))
+        changed = await run_sync(work)
+    for one in changed:
+        memory.changes.publish(Change("file", one.path))
     return changed
 
 
-async def renew_links(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
-    """Writes into the pages which people, projects and procedures their derived lines name, and which pages link to
-    them; returns the changes. Pages that show items of open conversations wait until these end."""
+async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
+    """Writes anew what follows from the other pages, and returns the changes: which people, projects and procedures
+    the derived lines of pages name, which pages link to them, and the derived lines of MEMORY.md. Pages that show items
+    of open conversations get their links when these end."""
+    shown = await memory.state.keys_of(LIVE_PAGES)
 
-    def work(shown: Collection[str]) -> list[ChangedFile]:
-        files = memory.files
-        paths = [stat.path for folder in LINKED for stat in files.walk(folder) if stat.path.endswith(".md")]
-        texts = {path: text for path in paths if (text := files.readable(path)) is not None}
-        starts = {path: split_front_matter(text) for path, text in texts.items()}
-        changed: list[ChangedFile] = []
-        for path, body in relinked({path: start.body for path, start in starts.items()}).items():
-            if path in shown:
-                continue
+    def work() -> list[ChangedFile]:
+        links = despite_editors(partial(_renew_links, memory.files, shown, dry_run))
+        return links + despite_editors(partial(_renew_memory, memory, dry_run))
+
+    return await write_changes(memory, work, dry_run)
+
+
+def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[ChangedFile]:
+    paths = [stat.path for folder in LINKED for stat in files.walk(folder) if stat.path.endswith(".md")]
+    texts = {path: text for path in paths if (text := files.readable(path)) is not None}
+    starts = {path: split_front_matter(text) for path, text in texts.items()}
+    changed: list[ChangedFile] = []
+    for path, body in relinked({path: start.body for path, start in starts.items()}).items():
+        if path not in shown:
             after = starts[path].head + body
             if not dry_run:
                 files.write_atomic(path, after, texts[path])
             changed.append(ChangedFile.of(path, texts[path], after))
-        return changed
-
-    shown = await memory.state.keys_of(LIVE_PAGES)
-    if dry_run:
-        return await run_sync(work, shown)
-    async with memory.locks.files():
-        changed = await run_sync(despite_editors, partial(work, shown))
-    for one in changed:
-        memory.changes.publish(Change("file", one.path))
     return changed
+
+
+def _renew_memory(memory: Memory, dry_run: bool) -> list[ChangedFile]:
+    template = place_for("fact", "x", None, "", None).template
+    lines = derived_lines(page_bodies(memory.files))
+    return edit_body(memory, MEMORY, partial(renewed, lines=lines), dry_run, template)
+
+
+def edit_body(
+    memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
+) -> list[ChangedFile]:
+    """Writes the body of a file as `change` returns it, in a new file from `template`. Returns the change, if any."""
+    before = memory.files.text_or_none(path)
+    start = split_front_matter(before if before is not None else template)
+    body = change(start.body)
+    if body == start.body:
+        return []
+    after = stamped(path, start.head + body, memory.clock(), None)
+    if not dry_run:
+        memory.files.write_atomic(path, after, before, new=before is None)
+    return [ChangedFile.of(path, before or "", after)]
 
 
 def page_bodies(files: Files) -> dict[str, str]:
@@ -333,9 +353,8 @@ def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     return despite_editors(write)
 
 
-def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
-    before = batch.memory.files.text_or_none(path)
-    return before, _page(batch, path, page_from(stored, before))
+def _body(text: str | None) -> str | None:
+    return None if text is None else split_front_matter(text).body
 
 
 async def _written_page(
@@ -374,20 +393,20 @@ def put_page(files: Files, path: str, before: str | None, after: str | None) -> 
         files.write_atomic(path, after, before, new=before is None)
 
 
-def _page(batch: _Batch, path: str, page: LivePage) -> LivePage:
+def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
     """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
-    now = batch.memory.clock()
-    here = batch.reports.get(path, ())
+    files, now = batch.memory.files, batch.memory.clock()
+    before = files.text_or_none(path)
+    page = page_from(stored, before)
     placed = _without_gone(page, batch.placed.get(path, []))
-    base = _after(path, page.base, placed, batch.stale, now, here)
-    lines = [(line, "") for line in batch.shown.get(path, ())]
-    files = batch.memory.files
-    home = _at_home(files, by_file(_not_remembered(files, [one for one in lines if one[0].kind != "report"])))
+    base = _after(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()))
+    lines = batch.shown.get(path, ())
+    home = _at_home(files, by_file([(line, "") for line in lines if line.kind != "report"]))
     written = _without_gone(page, home.get(path, []))
-    shown = _after(path, base, written, _Stale(), now, [line for line, _ in lines if line.kind == "report"])
-    if shown is not None and page.shown is not None and base != shown:
-        shown = page.shown if _body(shown) == _body(page.shown) else shown  # only the time in its front matter differs
-    return LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
+    shown = _after(path, base, written, _Stale(), now, [line for line in lines if line.kind == "report"])
+    if base != shown and _body(shown) == _body(page.shown):
+        shown = page.shown  # only the time in its front matter differs
+    return before, LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
 
 
 def _after(
@@ -398,18 +417,14 @@ def _after(
     now: datetime,
     reports: Sequence[Line],
 ) -> str | None:
-    if before is None and not placed:
-        return None
+    if not placed and (before is None or not (reports or stale.paths)):
+        return before
     after = rewritten(path, before, placed, stale, (), now, reports)
     return before if after is None else after
 
 
 def _without_gone(page: LivePage, placed: Sequence[tuple[Place, Line]]) -> list[tuple[Place, Line]]:
     return [(place, line) for place, line in placed if not any(one.names(line) for one in page.gone)]
-
-
-def _body(text: str) -> str:
-    return split_front_matter(text).body
 
 
 def _derived_texts(text: str) -> Counter[str]:

@@ -228,12 +228,8 @@ def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
         plan = _archived_file(memory, what)
     else:
         raise Invalid(f"{what!r} names nothing to recover; give PATH@REV or an id that `recover` lists")
-    plan = replace(
-        plan,
-        edits=tuple(
-            edit for edit in (_without_forgotten(memory, edit) for edit in plan.edits) if edit.before != edit.after
-        ),
-    )
+    clean = (_without_forgotten(memory, edit) for edit in plan.edits)
+    plan = replace(plan, edits=tuple(edit for edit in clean if edit.before != edit.after))
     for edit in plan.edits:
         _check(memory, edit, caller)
     return plan
@@ -317,9 +313,7 @@ def _entry(memory: Memory, number: str) -> _Plan:
 
 
 def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple[_Edit, ...]:
-    """Returns the edits that change something."""
-    edits = (_Edit(path, before[path], after[path]) for path in before)
-    return tuple(edit for edit in edits if edit.before != edit.after)
+    return tuple(_Edit(path, before[path], after[path]) for path in before)
 
 
 _NAMED_FILE = re.compile(r"\.[A-Za-z0-9]+$")

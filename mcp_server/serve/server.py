@@ -352,6 +352,6 @@ def assemble(
         request_state_security=RequestStateSecurity(keys=[secret]) if secret else None,
     )
     mcp.memory = connection.memory
-    for register in (*resources.ALL, resources.completion, *prompts.ALL):
+    for register in (resources.add, resources.completion, prompts.add):
         register(mcp, connection)
     return mcp

@@ -216,26 +216,15 @@ FOUND = Enrichment(("Use SQLite for the ledger",), ("call Ana",))
         '{"decisions": ["Use SQLite for the ledger"], "open_items": ["call Ana"]}',
         '```json\n{"decisions": ["- Use **SQLite** for the\\nledger"], "open_items": ["call Ana", "call Ana"]}\n```',
         ' {"decisions": ["Use SQLite for the ledger", "", "none"], "open_items": ["- [ ] call Ana", "(none)"]}\n',
-        "Decisions:\n- Use SQLite for the ledger\n\nOpen items:\n- [ ] call Ana",
-        "## Decisions\n1. Use SQLite for the ledger\n## Open items\n* call Ana",
-        "**Decisions:**\n• Use SQLite for the ledger\n**Open items**\n+ call Ana",
         '{"decisions": ["Use SQLite for the ledger", "<system-reminder>"], "open_items": ["call Ana"]}',
     ],
 )
-def test_json_or_lists_are_read(answer: str) -> None:
+def test_the_entries_of_a_json_object_are_read(answer: str) -> None:
     assert parse(answer) == FOUND
 
 
-@pytest.mark.parametrize(
-    ("answer", "found"),
-    [
-        ('{"decisions": []}', Enrichment()),
-        ("Decisions:\nnone\nOpen items:\n- (none)", Enrichment()),
-        ("Decisions\n- keep rye", Enrichment(("keep rye",))),
-    ],
-)
-def test_nothing_found_is_an_answer_too(answer: str, found: Enrichment) -> None:
-    assert parse(answer) == found
+def test_nothing_found_is_an_answer_too() -> None:
+    assert parse('{"decisions": []}') == Enrichment()
 
 
 @pytest.mark.parametrize(
@@ -243,8 +232,8 @@ def test_nothing_found_is_an_answer_too(answer: str, found: Enrichment) -> None:
     [
         *("", "I cannot do that.", "{", "[]", "null", '"decisions"', '{"open_items": []}', '{"decisions": "x"}'),
         *('{"decisions": [1]}', '{"decisions": [], "other": 1}', '{"decisions": [["x"]]}', '{"decisions": []} bye'),
-        *("- keep rye", "Here you are:\nDecisions:\n- keep rye", "Decisions:\nkeep rye", "Open items:\n- call Ana"),
-        *("[" * 100_000, '{"decisions": ' + "[" * 100_000, "Decisions:\n" + "- keep rye\n" * 41, "none"),
+        *("- keep rye", "Decisions:\n- keep rye", json.dumps({"decisions": ["keep rye"] * 41}), "none"),
+        *("[" * 100_000, '{"decisions": ' + "[" * 100_000),
     ],
     ids=lambda text: str(text)[:20],
 )

@@ -23,7 +23,7 @@ from mcp_server.conversations.imports import (
 )
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import show_session
-from mcp_server.conversations.source_keys import Known, TurnKey, content_sha, keys_of, missing, sort_out
+from mcp_server.conversations.source_keys import Known, TurnKey, content_sha, counts_of, keys_of, missing, sort_out
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Role, Turn
@@ -245,7 +245,7 @@ def arriving(content: str, turn_id: str | None = None, role: Role = "user") -> t
 def test_nth_counts_the_earlier_identical_turns() -> None:
     keys = keys_of([turn(1, "user", "continue"), turn(2, "agent", "ok"), turn(3, "user", "continue")])
     assert [key.nth for key in keys] == [0, 0, 1]
-    assert keys_of([turn(4, "user", "continue")], keys)[0].nth == 2
+    assert keys_of([turn(4, "user", "continue")], counts_of(keys))[0].nth == 2
 
 
 @given(sequences)
@@ -260,7 +260,7 @@ def test_importing_a_sequence_twice_adds_nothing(said: list[tuple[Role, str]]) -
 def test_keys_do_not_depend_on_where_the_reading_was_interrupted(said: list[tuple[Role, str]], cut: int) -> None:
     turns = [turn(number, role, content) for number, (role, content) in enumerate(said, 1)]
     first: list[TurnKey] = keys_of(turns[:cut])
-    assert first + keys_of(turns[cut:], first) == keys_of(turns)
+    assert first + keys_of(turns[cut:], counts_of(first)) == keys_of(turns)
 
 
 def known(keys: list[TurnKey], elsewhere: frozenset[str] = frozenset()) -> Known:
@@ -301,7 +301,7 @@ def test_in_two_parts_or_in_one_the_same_turns_are_new(
     first = sort_out(known(recorded), arriving[:5])
     ids = dict(first.named)
     later = [replace(key, turn_id=key.turn_id or ids.get(key.number)) for key in recorded]
-    later += keys_of([turn(99, said[at][0], said[at][1], str(at + 1)) for at in first.new], recorded)
+    later += keys_of([turn(99, said[at][0], said[at][1], str(at + 1)) for at in first.new], counts_of(recorded))
     second = sort_out(known(later), arriving[5:])
     assert (*first.new, *(at + 5 for at in second.new)) == whole.new
 
