@@ -71,8 +71,20 @@ class Conversation:
 
 
 def load(path: Path) -> list[Conversation]:
-    found = json.loads(path.read_text("utf-8"))
-    return [prepared(label) for label in (found if isinstance(found, list) else [found])]
+    """Returns the conversations of a file.
+
+    Raises:
+        SystemExit: one has items without any `quotes`: its sentences would all count as examples of nothing.
+    """
+    read = json.loads(path.read_text("utf-8"))
+    found = read if isinstance(read, list) else [read]
+    for label in found:
+        items = [item for key in KINDS.values() for item in label[key]]
+        if items and not any(item.get("quotes") for item in items):
+            raise SystemExit(
+                f"{path}: the items of {label['name']} have no `quotes`, so it can be measured, but not fitted on"
+            )
+    return [prepared(label) for label in found]
 
 
 def prepared(label: dict[str, Any]) -> Conversation:

@@ -60,7 +60,7 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
 
-_DECIDED = re.compile(r"I(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
+_DECIDED = re.compile(r"(?:I|we)(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import languages_of
-from mcp_server.understanding.cues import cues, word_list
+from mcp_server.understanding.cues import cues, directs, word_list
 from mcp_server.understanding.features import READ, Message, content_stems, message_features, subject_stems
 from mcp_server.understanding.judging import MIN_WORDS, ItemKind, Judged, clean, is_question, judging
 from mcp_server.understanding.lines import (
@@ -36,11 +36,15 @@ from mcp_server.understanding.lines import (
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import CHANGEABLE
 
-LEAST_LINE = 0.35
+LEAST_LINE = 0.38
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
+
+LEAST_DIRECTED = 0.1
+"""`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". It adds fourteen lines in 165
+conversations; ten of them are right."""
 
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
 """Words of a plain acceptance, and characters in which it says yes."""
@@ -203,8 +207,11 @@ def items_of(
 
 
 def _least_of_line(line: Line, messages: Sequence[Message]) -> float:
-    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal."""
+    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal or directs
+    something."""
     first, last = messages[line.places[0]], messages[line.settled]
+    if last is first and first.role == "user" and any(directs(first.sentences[at].text) for _, at in line.quotes):
+        return LEAST_DIRECTED
     says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.english[:CUE_HEAD])
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))

@@ -108,6 +108,25 @@ def test_a_users_own_directive_is_a_decision() -> None:
     assert (decision.kind, decision.text, decision.sources) == ("decision", directive, (3,))
 
 
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "we use asyncpg, no ORM",
+        "hm ok, the oven: scrap the gas one, we take the electric.",
+        "Let's go with the blue logo",
+        "We'll take the flat in Graz, the one with the balcony.",
+        "We decided against Redis, Postgres does the queue.",
+    ],
+)
+def test_a_plain_directive_is_a_decision(directive: str) -> None:
+    assert texts("decision", directive, "Noted.") == [directive]
+
+
+@pytest.mark.parametrize("said", ["maybe we use asyncpg, no ORM", "Let's go with the blue logo?", "we go home now"])
+def test_a_doubt_a_question_and_talk_are_no_directives(said: str) -> None:
+    assert texts("decision", said, "Hm.") == []
+
+
 def test_a_standing_rule_is_recognized() -> None:
     rule = "From here on write all commit messages in English."
     assert texts("rule", rule, "Understood, noted.", "what is next?", "The export.") == [rule]
