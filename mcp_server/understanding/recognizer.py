@@ -46,6 +46,9 @@ LEAST_DIRECTED = 0.1
 """`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". It adds fourteen lines in 165
 conversations; ten of them are right."""
 
+SHORTEST_RULE = 3
+"""Words of a rule, at least."""
+
 SHORT_ACCEPTANCE, CUE_HEAD = 6, 40
 """Words of a plain acceptance, and characters in which it says yes."""
 
@@ -181,7 +184,7 @@ def items_of(
                 or (line.settled > place and postpones(messages, line.settled, of))
             ):
                 continue
-            if len(subject_stems(line.text.replace(MARK, " "))) < (1 if line.labeled else MIN_WORDS):
+            if not _says_enough(line, kind):
                 continue
             spoken, settled = messages[line.settled], turns[line.settled]
             items.append(
@@ -204,6 +207,15 @@ def items_of(
     return [
         item for item in items if item.kind not in ("rule", "fact") or item.probability > decided.get(item.text, 0.0)
     ]
+
+
+def _says_enough(line: Line, kind: ItemKind) -> bool:
+    """Returns whether the text of an item says what it is about. A rule may do so with common words alone: "Keep your
+    answers short."."""
+    text = line.text.replace(MARK, " ")
+    if kind == "rule" and not line.labeled:
+        return len(text.split()) >= SHORTEST_RULE
+    return len(subject_stems(text)) >= (1 if line.labeled else MIN_WORDS)
 
 
 def _least_of_line(line: Line, messages: Sequence[Message]) -> float:
