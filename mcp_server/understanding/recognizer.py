@@ -46,6 +46,10 @@ LEAST_DIRECTED = 0.1
 """`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". It adds fourteen lines in 165
 conversations; ten of them are right."""
 
+LEAST_SHORT, SHORT_MESSAGE = 0.3, 14
+"""`LEAST_LINE` for what the user says in a message of so many words at most: "We use PostgreSQL for the backend.". In
+plain conversations that the weights had not seen it finds .66 of the decisions instead of .54, .78 of them right."""
+
 SHORTEST_RULE = 3
 """Words of a rule, at least."""
 
@@ -211,19 +215,21 @@ def items_of(
 
 def _says_enough(line: Line, kind: ItemKind) -> bool:
     """Returns whether the text of an item says what it is about. A rule may do so with common words alone: "Keep your
-    answers short."."""
+    answers short.". What is quoted before it does not count."""
     text = line.text.replace(MARK, " ")
     if kind == "rule" and not line.labeled:
-        return len(text.split()) >= SHORTEST_RULE
+        return sum(len(one.text.replace(MARK, " ").split()) for one in line.group) >= SHORTEST_RULE
     return len(subject_stems(text)) >= (1 if line.labeled else MIN_WORDS)
 
 
 def _least_of_line(line: Line, messages: Sequence[Message]) -> float:
-    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal or directs
-    something."""
+    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal, directs
+    something or says little else."""
     first, last = messages[line.places[0]], messages[line.settled]
-    if last is first and first.role == "user" and any(directs(first.sentences[at].text) for _, at in line.quotes):
-        return LEAST_DIRECTED
+    if last is first and first.role == "user":
+        if any(directs(first.sentences[at].text) for _, at in line.quotes):
+            return LEAST_DIRECTED
+        return LEAST_SHORT if len(first.words) <= SHORT_MESSAGE else LEAST_LINE
     says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.english[:CUE_HEAD])
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
