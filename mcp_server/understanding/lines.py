@@ -31,6 +31,10 @@ PROPOSES = 0.4
 AMENDS = 0.3
 """The probability of acceptance plus amendment from which on an answer takes the proposal, changed or not."""
 
+TAKES = 0.2
+"""The same for an answer that states nothing by itself: "Tuesday, skip 50". Below it, a message of several words that
+shares none with the proposal is about something else. At .3 four more of 2,768 decisions are lost."""
+
 AGREES = 8
 """An answer changes nothing if acceptance is at least this many times as likely as amendment and as refusal."""
 
@@ -141,6 +145,8 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     only_chooses = (
         bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
     )  # then only that option is quoted
+    begins = _beginning(reply)
+    changes_subject = len(subject_stems(begins)) >= CLEAR and not _refers(reply, messages[place], begins, TAKES)
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
         question = _last_question(messages[place])
@@ -157,8 +163,10 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
             told = whole if len(whole) <= WHOLE_ANSWER else _joined(said)
             text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
             quotes = (*quotes, *_at(place + 1, answer))
-        elif is_question(text) or ((is_last or group[0].listed) and not (only_chooses or _begins_with_yes(reply))):
-            text, short = (_with_answer(one, _beginning(reply), reply) for one in (text, short))
+        elif not changes_subject and (
+            is_question(text) or ((is_last or group[0].listed) and not (only_chooses or _begins_with_yes(reply)))
+        ):
+            text, short = (_with_answer(one, begins, reply) for one in (text, short))
         lines.append(Line(text, group, place + 1, quotes, short))
     return lines
 
@@ -267,12 +275,19 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     said = _joined(answer)
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
-    acts, words = messages[place + 1].acts, len(said.split())
-    plainly = words <= PLAIN_ANSWER and acts.get("accept", 0.0) >= ACCEPTS
-    replies = acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES
-    related = replies or is_question(messages[place].sentences[-1].text)
-    related = related or not subject_stems(said).isdisjoint(subject_stems(messages[place].content))
-    return [] if plainly or not related else answer
+    plainly = len(said.split()) <= PLAIN_ANSWER and messages[place + 1].acts.get("accept", 0.0) >= ACCEPTS
+    return [] if plainly or not _refers(messages[place + 1], messages[place], said, AMENDS) else answer
+
+
+def _refers(answer: Message, before: Message, said: str, takes: float) -> bool:
+    """Returns whether `said`, a part of the user's answer, refers to the agent's message before: the answer takes it,
+    changed or not, with the probability `takes`, or refuses it, or it ends with a question, or both share a word about
+    their subject."""
+    acts = answer.acts
+    if acts.get("accept", 0.0) + acts.get("amend", 0.0) >= takes or acts.get("refuse", 0.0) >= REFUSES:
+        return True
+    related = not subject_stems(said).isdisjoint(subject_stems(before.content))
+    return related or is_question(before.sentences[-1].text)
 
 
 def _changes(answer: Message) -> bool:

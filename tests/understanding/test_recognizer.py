@@ -67,6 +67,11 @@ def test_an_answer_is_told_with_the_question_at_the_end_of_a_proposal() -> None:
     assert decision.endswith("How many would be sensible? (answer: Ten. Older ones away automatically.)")
 
 
+def test_a_proposal_is_told_without_a_reply_that_changes_the_subject() -> None:
+    (decision, *_) = texts("decision", "and backups?", PROPOSAL, "our newsletter goes out on Mondays at 8", "Noted.")
+    assert decision == PROPOSAL
+
+
 def test_an_answer_that_names_its_choice_is_told_with_a_table() -> None:
     table = "| | CAN FD | EtherCAT |\n|---|---|---|\n| per node | 1.10 € | 9.40 € |\n| effort | 4 d | 20 d |"
     said = (
