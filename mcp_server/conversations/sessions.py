@@ -423,8 +423,3 @@ async def _record(memory: Memory, path: str, transcript: Transcript, known: int)
         row = replace(row, kind=earlier.kind, delivery=earlier.delivery)
     await memory.state.save_session(row, keys_of(unknown, counts_of(recorded)))
     return row
-
-
-def grown(row: SessionRow, size: int, at: datetime) -> SessionRow:
-    """Returns the row after an entry other than a turn was appended."""
-    return replace(row, size=size, last_at=at)

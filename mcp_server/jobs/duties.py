@@ -23,6 +23,7 @@ from mcp_server.jobs.maintainer import attempt
 from mcp_server.knowledge import extract, notes
 from mcp_server.knowledge.extract import extract_pending, queue_outdated, waiting_conversations
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
+from mcp_server.knowledge.writing import ITEM_PAGES
 from mcp_server.llm import metered
 from mcp_server.memory import Memory
 from mcp_server.pressure import cold
@@ -124,11 +125,18 @@ async def keep_live(memory: Memory) -> None:
                 began = perf_counter()
                 await refresh()
                 await anyio.sleep(REST * (perf_counter() - began))
-                await _next_burst(changes, lambda change: change.kind in ("turn", "session"), LIVE_BURST_SECONDS)
+                await _next_burst(changes, _concerns_live, LIVE_BURST_SECONDS)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
                 if await refresh():
                     await briefs.refresh(memory)
+
+
+def _concerns_live(change: Change) -> bool:
+    """Returns whether an open conversation, or a page that shows its items, may be different after this change."""
+    if change.kind == "file":
+        return change.path is None or change.path.startswith(ITEM_PAGES)
+    return change.kind in ("turn", "session")
 
 
 async def _ready_for(memory: Memory, act: Callable[[Memory], Awaitable[object]]) -> object:

@@ -10,7 +10,7 @@ when the conversation ends.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -220,7 +220,7 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
 
 async def refresh(memory: Memory) -> int:
     """Updates the pages with the items of open conversations and returns how many changed. Only conversations with
-    new turns are read."""
+    new turns are read; the items on a page that somebody edited are settled again."""
     if memory.settings.lifecycle.extraction_trigger != "on_session_end":
         return 0
     rows = {row.path: row for row in await memory.state.sessions(open_only=True)}
@@ -228,7 +228,7 @@ async def refresh(memory: Memory) -> int:
     new = {path: row for path, row in rows.items() if path not in known or known[path]["turn"] != row.turns}
     left = known.keys() - rows.keys()
     left = left - set(await memory.state.keys_of(PENDING_EXTRACTION)) if left else left
-    if not new and not left:
+    if not new and not left and not await run_sync(_edited, memory, await memory.state.entries(LIVE_PAGES)):
         return 0
     found: dict[str, dict[str, Any]] = {}
     for path, row in new.items():
@@ -239,6 +239,11 @@ async def refresh(memory: Memory) -> int:
             continue
         found[path] = {"turn": row.turns, "lines": stored_lines(lines)}
     return len(await write_lines(memory, (), live=found, ended=left))
+
+
+def _edited(memory: Memory, shown: Mapping[str, Any]) -> bool:
+    """Returns whether a page with items of open conversations is no longer as it was written."""
+    return any(memory.files.readable(path) != page["shown"] for path, page in shown.items())
 
 
 def _take_back(memory: Memory, path: str, stored: object) -> None:

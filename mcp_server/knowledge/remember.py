@@ -12,18 +12,16 @@ from typing import get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.conversations.closed_sessions import LIVE_PAGES
 from mcp_server.conversations.projects import claim, project_of
 from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
 from mcp_server.knowledge.pages import closest, current_entries, matching, settled_section, without_repeats
-from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange, Project
 from mcp_server.storage.journal import Pending, Proposal, hash_of
-from mcp_server.storage.values import Change
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.destinations import (
     DEFAULTS,
     GENERAL_PAGE,
@@ -94,27 +92,29 @@ async def write(
     memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
 ) -> Remembered:
     """Writes a checked and approved fact, and records it in the conversation's transcript. The entry that it supersedes
-    is replaced, and derived items that say the same leave the page."""
+    is replaced, and derived items that say the same leave the page. Items of open conversations on a changed page are
+    settled again by `extract.refresh`, in the background."""
     if session is None:
-        done = await _apply(memory, fact, place, None, project)
+        done, _ = await _apply(memory, fact, place, None, project)
     else:
         await sessions.ready(memory)
         async with memory.locks.transcript(session):
-            done = await _apply(memory, fact, place, session, project)
-            if done.diff:
-                await _note_in_transcript(memory, session, done, fact.content)
-    if done.diff:
-        for path in (done.path, *done.others):
-            memory.changes.publish(Change("file", path, session))
-        if await memory.state.keys_of(LIVE_PAGES):
-            await write_lines(memory, ())  # what open conversations settled, in the light of this
+            try:
+                row = await sessions.current_row(memory, session)
+            except ContextManagerError:  # a broken transcript: the fact is written without a line in it
+                row = None
+            done, row = await _apply(memory, fact, place, session, project, row)
+            if row is not None:
+                await memory.state.save_session(row, entries={(WRITTEN_IN, done.path): row.path})
+    for path in (done.path, *done.others) if done.diff else ():
+        memory.changes.publish(Change("file", path, session))
     return done
 
 
 async def write_entry(memory: Memory, entry: str, place: Place, session: str) -> Remembered:
     """Appends one entry to a knowledge file unless the file has it. For callers that hold the lock of the session's
     transcript, in which nothing is recorded."""
-    return await _apply(memory, NewFact(entry, "journal"), place, session)
+    return (await _apply(memory, NewFact(entry, "journal"), place, session))[0]
 
 
 def needs_approval(memory: Memory, path: str) -> bool:
@@ -221,12 +221,29 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
 
 
 async def _apply(
-    memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
-) -> Remembered:
-    row = await memory.state.session(session) if session and fact.supersedes else None
+    memory: Memory,
+    fact: NewFact,
+    place: Place,
+    session: str | None,
+    project: Project | None = None,
+    row: SessionRow | None = None,
+) -> tuple[Remembered, SessionRow | None]:
+    """Writes the fact, and then a line about it into the open transcript of `row`. Returns the session's new row; None
+    without a line."""
     source = Source(row.path, row.turns) if row else None
+
+    def work() -> tuple[Remembered, SessionRow | None]:
+        done = despite_editors(partial(_changed, memory, fact, place, session, project, source))
+        if row is None or row.status != "open" or not done.diff:
+            return done, None
+        summary = " ".join(fact.content.split())
+        summary = summary if len(summary) <= 120 else summary[:119] + "…"
+        change = KnowledgeChange(done.path, done.action, summary, memory.clock())
+        size = memory.transcripts.append(row.path, change, row.size, row.last_at, row.turns)
+        return done, replace(row, size=size, last_at=change.at)
+
     async with memory.locks.files():
-        return await run_sync(despite_editors, partial(_changed, memory, fact, place, session, project, source))
+        return await run_sync(work)
 
 
 def _changed(
@@ -311,18 +328,3 @@ def _say_once(memory: Memory, path: str, content: str) -> str:
         return ""
     memory.files.write_atomic(path, after, before)
     return difference(before, after, path)
-
-
-async def _note_in_transcript(memory: Memory, session: str, done: Remembered, content: str) -> None:
-    """Appends `> [knowledge:ACTION] path — summary` to the open transcript, after the fact was written."""
-    try:
-        row = await sessions.current_row(memory, session)
-    except ContextManagerError:
-        return
-    if row is None or row.status != "open":
-        return
-    now = memory.clock()
-    summary = " ".join(content.split())
-    change = KnowledgeChange(done.path, done.action, summary if len(summary) <= 120 else summary[:119] + "…", now)
-    size = await run_sync(memory.transcripts.append, row.path, change, row.size, row.last_at, row.turns)
-    await memory.state.save_session(sessions.grown(row, size, now), entries={(WRITTEN_IN, done.path): row.path})
