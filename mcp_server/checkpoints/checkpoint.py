@@ -19,11 +19,12 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
+from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, with_notes, without_notes_texts
 from mcp_server.context.compile import Asked, CompileRequest, ask, with_files
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import as_of
 from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.notes import Noted
 from mcp_server.knowledge.notes import outcome as outcome_of
@@ -119,13 +120,17 @@ async def _draft(memory: Memory, row: SessionRow) -> _Draft:
     if not state.rows:  # the stored set was lost: make it again
         state = state.with_chunks(await live_set(memory, session))
     full = await gauges(memory, session)
-    return await run_sync(_drafted, memory, row, turn, asked, state, full)
+    draft, notes = await run_sync(_drafted, memory, row, turn, asked, state, full)
+    if notes is not None:
+        await memory.state.put(session_notes.NAMESPACE, session, notes.as_dict(), waits=False)
+    return draft
 
 
 def _drafted(
     memory: Memory, row: SessionRow, turn: int, asked: Asked | None, state: SessionState, full: Gauges
-) -> _Draft:
-    """Reads the transcripts and makes the draft of all that is known."""
+) -> tuple[_Draft, Noted | None]:
+    """Reads the transcripts and makes the draft of all that is known. Returns also the session's notes if the state
+    lacks some of its turns."""
     session, chunks = row.session, state.chunks
     placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
     turns = [said for _, said in placed if said.number <= turn]
@@ -136,7 +141,9 @@ def _drafted(
             document, sha256, files = stored(memory, with_files(memory, asked), places)
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
-    notes = notes_of(state, session, turn, turns, memory.recognizer())
+    notes, are_new = notes_of(state, session, turn, turns, memory.recognizer())
+    if are_new:
+        state = with_notes(state, session, notes)
     checkpoint = Checkpoint(
         id=new_id(),
         session=session,
@@ -152,7 +159,7 @@ def _drafted(
         compiled_sha256=sha256,
         state=without_notes_texts(state, session).to_json(),
     )
-    return checkpoint, files
+    return (checkpoint, files), notes if are_new else None
 
 
 def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:

@@ -265,10 +265,19 @@ def without_notes_texts(state: SessionState, session: str) -> SessionState:
     return replace(state, entries=_with_notes(state.entries, session, without_texts))
 
 
-def notes_of(state: SessionState, session: str, turn: int, turns: Sequence[Turn], recognizer: Model) -> Noted:
-    """Returns the session's notes after turn number `turn`; `turns` are all turns up to it."""
+def notes_of(
+    state: SessionState, session: str, turn: int, turns: Sequence[Turn], recognizer: Model
+) -> tuple[Noted, bool]:
+    """Returns the session's notes after turn number `turn`, and whether they differ from those in the state. `turns`
+    are all turns up to it."""
     before = from_dict(state.entries.get(session_notes.NAMESPACE, {}).get(session))
-    return noted(turns, recognizer, before if before.turn <= turn else None)
+    notes = noted(turns, recognizer, before if before.turn <= turn else None)
+    return notes, notes is not before
+
+
+def with_notes(state: SessionState, session: str, notes: Noted) -> SessionState:
+    """Returns the state with these notes."""
+    return replace(state, entries={**state.entries, session_notes.NAMESPACE: {session: notes.as_dict()}})
 
 
 async def replace_state(

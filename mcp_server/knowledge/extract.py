@@ -22,6 +22,7 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction
 from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge import notes
 from mcp_server.knowledge.derive import Derived, chosen, derive, derive_live, versions
 from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extractors import Extractor
@@ -234,6 +235,7 @@ async def refresh(memory: Memory) -> int:
     for path, row in new.items():
         try:
             before = lines_from(known[path]["lines"]) if path in known else []
+            await notes.keep(memory, row.session)
             lines = await derive_live(memory, row, before)
         except ContextManagerError:  # gone or broken meanwhile: `status` names it
             continue

@@ -2,16 +2,16 @@
 
     before + turns → after        splitting the turns into several calls gives the same notes
 
-An item is final when AHEAD messages follow it. Until then its message is kept as context (`tail`) and read again.
-`outcome` also reads the messages that are not final, and settles which decisions are replaced and which items closed.
+An item is final when AHEAD messages follow it. Until then its message is kept as context (`tail`) and read again, with
+each new turn. `outcome` settles which decisions are replaced and which items closed.
 
-The notes are stored in state.db after each turn (`added`), and made again from the transcript if they are missing there
-(`notes_of`).
+The notes follow from the transcript. They are stored in the pauses of a conversation (`keep`) and with a checkpoint,
+because reading ten turns at once takes as long as reading two, one after the other. `notes_of` adds the turns since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,9 +20,10 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.enrichment import Enrichment, merged
 from mcp_server.conversations import sessions
+from mcp_server.conversations.sessions import AS_OF
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall, Turn
-from mcp_server.text.markdown import moment_text, read_moment
+from mcp_server.text.markdown import moment_text
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, Likely
@@ -49,7 +50,8 @@ class Review:
 @dataclass(frozen=True, slots=True)
 class Noted:
     """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`, `likely`
-    the likeliest further sentences of these turns, which no item quotes."""
+    the likeliest further sentences of these turns, which no item quotes. `recent` are the items of the later turns as
+    they look now; None in notes that an earlier version has stored."""
 
     turn: int = 0
     final: int = 0
@@ -59,21 +61,19 @@ class Noted:
     last_tool_call: ToolCall | None = None
     review: Review | None = None
     likely: tuple[Likely, ...] = ()
+    recent: tuple[Item, ...] | None = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the notes as JSON values."""
         call = self.last_tool_call
-        said, heard = (list(map(moment_text, [one.at for one in some])) for some in (self.items, self.tail))
         return {
             "turn": self.turn,
             "final": self.final,
-            "items": [
-                {**{name: getattr(item, name) for name in _ITEM}, "at": at}  # `asdict` would copy every value
-                for item, at in zip(self.items, said, strict=True)
-            ],
+            "items": _stored(self.items),
+            "recent": None if self.recent is None else _stored(self.recent),
             "tail": [
-                [turn.number, turn.role, turn.content, at, bool(turn.tool_calls)]
-                for turn, at in zip(self.tail, heard, strict=True)
+                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)]
+                for turn in self.tail
             ],
             "files": list(self.files),
             "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
@@ -112,15 +112,17 @@ def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> N
     if final > notes.final:
         found, likely = recognizer.read_with_sentences(context, model, notes.final + 1, final)
     known = _within((*notes.items, *found))
+    tail = tuple(context[-TAIL:])
     return replace(
         notes,
         turn=new[-1].number,
         final=max(final, notes.final),
         items=known,
-        tail=tuple(context[-TAIL:]),
+        tail=tail,
         files=tuple(files)[-MAX_FILES:],
         last_tool_call=calls[-1] if calls else notes.last_tool_call,
         likely=_most_likely([*notes.likely, *likely], known),
+        recent=tuple(recognizer.read(tail, model, max(final, notes.final) + 1)),
     )
 
 
@@ -147,7 +149,8 @@ def _within(found: tuple[Item, ...]) -> tuple[Item, ...]:
 
 def items(notes: Noted, model: Model) -> list[Item]:
     """Returns all items of the notes, including those that are not final."""
-    return [*notes.items, *recognizer.read(notes.tail, model, notes.final + 1)]
+    recent = recognizer.read(notes.tail, model, notes.final + 1) if notes.recent is None else notes.recent
+    return [*notes.items, *recent]
 
 
 def settled_items(notes: Noted, model: Model) -> list[Item]:
@@ -201,25 +204,14 @@ def from_dict(stored: object) -> Noted:
     if not isinstance(stored, Mapping):
         return Noted()
     try:
-        call, review, items, tail = (stored[name] for name in ("last_tool_call", "review", "items", "tail"))
-        times = list(filter(None, map(read_moment, [*(item["at"] for item in items), *(turn[3] for turn in tail)])))
+        call, review, recent = (stored.get(name) for name in ("last_tool_call", "review", "recent"))
         return Noted(
             int(stored["turn"]),
             int(stored["final"]),
+            _items(stored["items"]),
             tuple(
-                Item(
-                    **{
-                        **item,
-                        "at": at,
-                        "sources": tuple(item["sources"]),
-                        "heard": tuple(item["heard"]),
-                    }
-                )
-                for item, at in zip(items, times[: len(items)], strict=True)
-            ),
-            tuple(
-                Turn(number, role, content, at, tool_calls=(ToolCall(""),) if tools else ())
-                for (number, role, content, _, tools), at in zip(tail, times[len(items) :], strict=True)
+                Turn(number, role, content, datetime.fromisoformat(at), tool_calls=(ToolCall(""),) if tools else ())
+                for number, role, content, at, tools in stored["tail"]
             ),
             _texts(stored["files"]),
             ToolCall(str(call[0]), str(call[1]), str(call[2]), _texts(call[3])) if call else None,
@@ -227,9 +219,37 @@ def from_dict(stored: object) -> Noted:
             tuple(
                 Likely(str(text), int(turn), float(probability)) for text, turn, probability in stored.get("likely", ())
             ),
+            None if recent is None else _items(recent),
         )
     except (LookupError, TypeError, ValueError):
         return Noted()
+
+
+def _stored(found: Sequence[Item]) -> list[dict[str, Any]]:
+    """Returns items as JSON values. `asdict` would copy every value."""
+    return [
+        {
+            **{name: getattr(item, name) for name in _ITEM},
+            "at": moment_text(item.at),
+            "sources": list(item.sources),
+            "heard": list(item.heard),
+        }
+        for item in found
+    ]
+
+
+def _items(stored: Sequence[Mapping[str, Any]]) -> tuple[Item, ...]:
+    return tuple(
+        Item(
+            **{
+                **one,
+                "at": datetime.fromisoformat(one["at"]),
+                "sources": tuple(one["sources"]),
+                "heard": tuple(one["heard"]),
+            }
+        )
+        for one in stored
+    )
 
 
 def without_texts(stored: object) -> object:
@@ -264,13 +284,6 @@ NAMESPACE = "checkpoint"
 """Namespace of the state: session → its notes."""
 
 
-def added(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn]]) -> dict[str, Any]:
-    """Returns the stored notes of a session with the turns after their last one, as they are stored. Slow: call it in a
-    thread. `since` returns the turns after a number, oldest first."""
-    before = from_dict(stored)
-    return noted(since(before.turn), memory.recognizer(), before).as_dict()
-
-
 async def notes_of(memory: Memory, session: str, until: int | None = None) -> Noted:
     """Returns the notes of a session as of its last turn, or of turn number `until`. Raises NotFound."""
     row = await sessions.require(memory, session)
@@ -281,6 +294,14 @@ async def notes_of(memory: Memory, session: str, until: int | None = None) -> No
     turns = [turn for turn in await sessions.turns_of(memory, row) if turn.number <= last]
     start = Noted() if before.turn > last else before
     return await run_sync(noted, turns, memory.recognizer(), start)
+
+
+async def keep(memory: Memory, session: str) -> None:
+    """Stores the notes of a session as of its last turn, unless it is wound back. Raises NotFound."""
+    async with memory.locks.transcript(session):
+        if await memory.state.get(AS_OF, session) is None:
+            notes = await notes_of(memory, session)
+            await memory.state.put(NAMESPACE, session, notes.as_dict(), waits=False)
 
 
 async def outcome_of(memory: Memory, notes: Noted) -> Outcome:

@@ -1,6 +1,6 @@
 """The steps after a turn is on disk, and those that close a session, all under the transcript's lock.
 
-    read the session's state → in one thread: Clarity's counts, the notes of decisions, chunks → one transaction
+    read the session's state → in one thread: Clarity's counts, chunks → one transaction
     → curation, compaction → a checkpoint if the client's window is full → chunks come back from cold storage → notes
 
 A step that fails is logged and becomes a note; the turn stays recorded.
@@ -20,7 +20,6 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import ContextChunk
 from mcp_server.conversations.sessions import AS_OF
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge import notes as session_notes
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import advisor, cold, pressure
@@ -77,8 +76,8 @@ async def after_turn(
             failed(what, error)
             return otherwise
 
-    counts, items = (clarity.NAMESPACE, f"{clarity.STATE}:{session}"), (session_notes.NAMESPACE, session)
-    places = (counts, items, (CURATED, session), (AS_OF, session))
+    counts = (clarity.NAMESPACE, f"{clarity.STATE}:{session}")
+    places = (counts, (CURATED, session), (AS_OF, session))
     stored = await step("reading the session's state", memory.state.get_all(places), None)
     if stored is not None and stored[-1] is not None:
         await step("ending the rewound state", end_rewind(memory, session, turns), None)
@@ -95,11 +94,6 @@ async def after_turn(
                 entries[counts] = clarity.counted(memory, stored[0], since)
         except Exception as error:
             failed("Clarity", error)
-        try:
-            if stored is not None:
-                entries[items] = session_notes.added(memory, stored[1], since)
-        except Exception as error:
-            failed("noting decisions and open items", error)
         return entries, [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
 
     async def entering() -> LiveSetCounts:
@@ -110,7 +104,7 @@ async def after_turn(
     if entered is None:
         return tuple(notes)
     lookups = Lookups(memory, session)
-    curated = int(stored[2] or 0) if stored is not None else 0
+    curated = int(stored[1] or 0) if stored is not None else 0
     reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, lookups, curated), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)

@@ -257,11 +257,11 @@ class ItemsPruned:
 
 
 def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn]]) -> dict[str, Any]:
-    """Returns the stored counts of a session with the turns after their last one, as they are stored. Reads a file:
-    call it in a thread. `since` returns the turns after a number, oldest first."""
+    """Returns the stored counts of a session with the turns after their last one, as they are stored. `since` returns
+    the turns after a number, oldest first."""
     counts = _read(stored)
     _take_all(counts, since(counts.turn))
-    return counts.as_dict(memory.clock(), _anchored(memory))
+    return counts.as_dict(memory.clock())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -153,9 +153,8 @@ class Tracker:
         enough = item.category == "keyword" and self.exchange >= LEAST_EXCHANGES
         return enough and item.mentions > self.exchange * COMMON_SHARE
 
-    def as_dict(self, now: datetime, anchored: Container[str] = ()) -> dict[str, Any]:
-        """Returns JSON values. Times are milliseconds since 1970, UTC; `anchored` are ids that are also marked as
-        anchored."""
+    def as_dict(self, now: datetime) -> dict[str, Any]:
+        """Returns JSON values. Times are milliseconds since 1970, UTC."""
         return {
             "currentTurn": self.exchange,
             "lastPersistAt": _milliseconds(now),
@@ -167,7 +166,7 @@ class Tracker:
                     "referenceCount": item.references,
                     "lastMentionTurn": item.last_mention,
                     "recentReferences": list(item.referred),
-                    "anchored": item.anchored or item.id in anchored,
+                    "anchored": item.anchored,
                     "createdAt": _milliseconds(item.created),
                 }
                 for item in self.items.values()

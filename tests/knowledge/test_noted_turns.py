@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from mcp_server.app import open_memory
+from mcp_server.checkpoints.checkpoint import make
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
-from mcp_server.knowledge.notes import NAMESPACE, Noted, forget_old, notes_of, outcome_of
+from mcp_server.knowledge.extract import refresh
+from mcp_server.knowledge.notes import NAMESPACE, Noted, forget_old, from_dict, keep, notes_of, outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -47,10 +49,24 @@ async def assert_whole(memory: Memory, notes: Noted) -> None:
     assert notes.files == ("tests/test_oven.py",)
 
 
-async def test_each_turn_is_noted_when_it_is_acknowledged(memory: Memory) -> None:
+async def test_notes_are_stored_in_a_pause_and_with_a_checkpoint(memory: Memory) -> None:
     await talk(memory)
+    await assert_whole(memory, await notes_of(memory, "s1"))
+    await refresh(memory)
     stored = await memory.state.get(NAMESPACE, "s1")
     assert stored["turn"] == 4
+    assert from_dict(stored) == await notes_of(memory, "s1")
+    await observe(memory, NewTurn("user", "thanks", session="s1"), CALLER)
+    await make(memory, "s1", "asked")
+    assert (await memory.state.get(NAMESPACE, "s1"))["turn"] == 5
+
+
+async def test_notes_that_an_earlier_version_stored_are_the_same_notes(memory: Memory) -> None:
+    await talk(memory)
+    await keep(memory, "s1")
+    stored = await memory.state.get(NAMESPACE, "s1")
+    del stored["recent"]
+    await memory.state.put(NAMESPACE, "s1", stored)
     await assert_whole(memory, await notes_of(memory, "s1"))
 
 
@@ -67,7 +83,6 @@ async def test_lost_notes_are_made_again_from_the_transcript(memory: Memory) -> 
     assert await notes_of(memory, "s1") == before
     await observe(memory, NewTurn("user", "Decision: two cache files", session="s1"), CALLER)
     assert await decisions(memory, "s1") == (DECISION, "two cache files")
-    assert (await memory.state.get(NAMESPACE, "s1"))["turn"] == 5
 
 
 async def test_turns_that_a_crash_left_unnoted_are_noted_with_the_next(memory: Memory) -> None:
@@ -105,6 +120,7 @@ async def test_what_is_forgotten_is_not_noted_any_more(memory: Memory) -> None:
 async def test_the_notes_of_sessions_that_are_long_over_are_dropped_and_come_back(memory: Memory, clock: Clock) -> None:
     await talk(memory)
     before = await notes_of(memory, "s1")
+    await keep(memory, "s1")
     await end_session(memory, "s1")
     assert await forget_old(memory) == 0
     clock.forward(days=31)

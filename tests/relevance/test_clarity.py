@@ -129,21 +129,6 @@ async def test_the_state_has_the_seeds_shape(memory: Memory) -> None:
     assert {"currentTurn", "lastPersistAt", "items"} <= stored.keys()
 
 
-async def test_the_stored_flag_follows_the_file(memory: Memory) -> None:
-    async def flag() -> bool:
-        await said(memory, f"ClaraCore {memory.clock()}")
-        (item,) = (await memory.state.get("clarity", "clarity:relevance_state:s"))["items"]
-        return bool(item["anchored"])
-
-    assert not await flag()
-    await anchor(memory, "ClaraCore", True)
-    await said(memory, "hm")
-    assert await flag()
-    await anchor(memory, "ClaraCore", False)
-    await said(memory, "hm")
-    assert not await flag()
-
-
 async def test_turns_that_were_recorded_and_not_counted_are_counted_with_the_next(memory: Memory) -> None:
     await said(memory, "ClaraCore")
     await said(memory, "ClaraCore again")
