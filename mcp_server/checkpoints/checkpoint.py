@@ -1,6 +1,7 @@
 """Checkpoint: the state of a session as a file that a person can read and that `restore` can go back to.
 
-    under the transcript's lock: the compile inputs → the session's state → the transcripts, read once → a draft
+    under the transcript's lock: the compile inputs → the session's state → the transcripts and the knowledge, read
+      once → a draft
     then: the tree of knowledge files, on disk → the file, on disk: now the checkpoint exists
       → old automatic checkpoints are deleted
 
@@ -102,8 +103,8 @@ async def sweep(memory: Memory) -> int:
         return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
 
 
-_Draft = tuple[Checkpoint, tuple[str, ...]]
-"""A checkpoint without its knowledge tree, and the files besides the knowledge that its compile inputs refer to."""
+_Draft = tuple[Checkpoint, dict[str, bytes]]
+"""A checkpoint without its knowledge tree, and the files for that tree."""
 
 
 async def _draft(memory: Memory, row: SessionRow) -> _Draft:
@@ -134,11 +135,13 @@ def _drafted(
     session, chunks = row.session, state.chunks
     placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
     turns = [said for _, said in placed if said.number <= turn]
-    document, sha256, files = None, None, tuple[str, ...]()
+    trees = CheckpointTrees(memory.files, memory.git)
+    document, sha256, contents = None, None, trees.contents()
     try:
         if asked is not None:
             places = {said.number: path for path, said in placed}
-            document, sha256, files = stored(memory, with_files(memory, asked), places)
+            document, sha256, more = stored(memory, with_files(memory, asked), places, trees, contents)
+            contents |= trees.current(path for path in more if path not in contents)
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     notes, are_new = notes_of(state, session, turn, turns, memory.recognizer())
@@ -159,7 +162,7 @@ def _drafted(
         compiled_sha256=sha256,
         state=without_notes_texts(state, session).to_json(),
     )
-    return (checkpoint, files), notes if are_new else None
+    return (checkpoint, contents), notes if are_new else None
 
 
 def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -184,7 +187,7 @@ async def _save(
     memory: Memory, draft: _Draft, reason: Reason, note: str, recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
     """Completes the draft and writes it to disk."""
-    now, (unnamed, files) = memory.clock(), draft
+    now, (unnamed, contents) = memory.clock(), draft
     state = unnamed.state or {}
     named = replace(
         unnamed,
@@ -193,7 +196,7 @@ async def _save(
         note=clipped(redact(note).text, LONGEST_NOTE),
         state=state if recovery is None else {**state, "recovery": dict(recovery)},
     )
-    checkpoint, changed = await run_sync(_write, memory, named, files)
+    checkpoint, changed = await run_sync(_write, memory, named, contents)
     if reason != "recovery" and memory.llm is not None:
         await memory.state.put(ENRICHING, checkpoint.id, {"session": checkpoint.session})
     for path in changed:
@@ -201,12 +204,12 @@ async def _save(
     return checkpoint
 
 
-def _write(memory: Memory, draft: Checkpoint, more: Sequence[str]) -> tuple[Checkpoint, list[str]]:
+def _write(memory: Memory, draft: Checkpoint, contents: Mapping[str, bytes]) -> tuple[Checkpoint, list[str]]:
     """Writes the knowledge tree, then the file; deletes old checkpoints. Returns also the paths that changed."""
     while (held := memory.locks.share(LOCK)) is None:  # another process sweeps
         time.sleep(0.005)
     try:
-        tree, left_out = CheckpointTrees(memory.files, memory.git).take(draft.id, more)
+        tree, left_out = CheckpointTrees(memory.files, memory.git).take(draft.id, contents)
         anchored = tuple(replace(one, place=-1) for one in anchors(memory))
         checkpoint = replace(draft, anchors=anchored, knowledge_tree=tree, left_out=left_out)
         path = CheckpointFiles(memory.files).write(checkpoint)

@@ -126,15 +126,23 @@ class Verified:
 
 
 def stored(
-    memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]
+    memory: Memory,
+    inputs: CompileInputs,
+    place_of: Mapping[int, str],
+    trees: CheckpointTrees,
+    contents: Mapping[str, bytes],
 ) -> tuple[Mapping[str, Any], str, tuple[str, ...]]:
     """Returns inputs as a checkpoint stores them, without hits that did not change the text; the hash of the compiled
     text; and the files that the inputs refer to, without transcripts. Reads files.
 
-    `place_of` maps each turn's number to the path of its transcript.
+    `place_of` maps each turn's number to the path of its transcript, `contents` are the files of the checkpoint's tree.
     """
     compiled = _reduced(inputs, memory)
-    text_of, turn_of = _now(memory)
+
+    def read(path: str) -> bytes | None:
+        return contents[path] if path in contents else trees.current([path]).get(path)
+
+    text_of, turn_of = _sources(memory, read)
     given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
     files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
     return {"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files)
@@ -176,36 +184,24 @@ def _reduced(inputs: CompileInputs, memory: Memory) -> Compiled:
     return whole
 
 
-def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
-    """Returns readers of the files on disk."""
-
-    def read(path: str) -> str | None:
-        try:
-            return split_front_matter(memory.files.read_text(path)).body
-        except ContextManagerError:
-            return None
-
-    return _sources(memory, read)
-
-
 def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
     """Returns readers of the files in the checkpoint's tree, without text that was forgotten on request since."""
     trees = CheckpointTrees(memory.files, memory.git)
 
-    def read(path: str) -> str | None:
-        if checkpoint.knowledge_tree is None:
-            return None
-        data = trees.read(checkpoint.knowledge_tree, (path,)).get(path)
-        if data is None:
-            return None
-        return split_front_matter(memory.forgotten.clean(data.decode("utf-8", "replace"))).body
+    def read(path: str) -> bytes | None:
+        data = trees.read(checkpoint.knowledge_tree, (path,)).get(path) if checkpoint.knowledge_tree else None
+        return data and memory.forgotten.clean(data.decode("utf-8", "replace")).encode("utf-8")
 
     return _sources(memory, read)
 
 
-def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf, TurnOf]:
+def _sources(memory: Memory, read: Callable[[str], bytes | None]) -> tuple[TextOf, TurnOf]:
     """Returns the readers of texts and turns; each file is read once."""
-    read = cache(read)
+
+    @cache
+    def body(path: str) -> str | None:
+        data = read(path)
+        return None if data is None else split_front_matter(data.decode("utf-8", "replace")).body
 
     @cache
     def turns(path: str) -> Mapping[int, Any]:
@@ -220,7 +216,7 @@ def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf,
 
     def text_of(of: str) -> str | None:
         if not of.startswith(_TRANSCRIPTS):
-            return read(of)
+            return body(of)
         turn = turn_at(of)
         return turn.content if turn is not None else None
 

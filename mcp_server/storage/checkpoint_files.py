@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import lzma
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,11 +43,11 @@ class CopiedTrees:
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
 
-    def put(self, number: str, contents: Mapping[str, bytes]) -> str:
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
         """Stores these files durably under a number. Returns the name of the tree."""
-        known, names = self.known(contents), {path: _sha(data) for path, data in contents.items()}
+        names = {path: _sha(data) for path, data in contents.items()}
         folders: dict[str, dict[str, bytes]] = {}
-        for path in contents.keys() - known:
+        for path in contents.keys() - (self.known(contents) if known is None else known):
             folder, _, file = _place(names[path]).rpartition("/")
             folders.setdefault(folder, {})[file] = contents[path]
         for folder, some in folders.items():
@@ -122,16 +122,18 @@ class CheckpointTrees:
         self._copies = CopiedTrees(files)
         self._git = git
 
-    def take(self, number: str, more: Iterable[str] = ()) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Stores the current knowledge under a checkpoint's number, with the files `more`. Uses git if it works, else
-        copies. Returns the name of the tree, and the files that it lacks, each with the reason. Raises Unavailable if
-        the disk refuses both."""
-        contents, left_out = self._contents(more)
+    def contents(self, more: Iterable[str] = ()) -> dict[str, bytes]:
+        """Returns the bytes of the current knowledge and of the files `more`."""
+        found = {path: data for folder in FOLDERS for path, data in self._files.contents(folder)}
+        return found | self.current(path for path in (ANCHORS, *more) if path not in found)
+
+    def take(self, number: str, contents: Mapping[str, bytes]) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Stores these files under a checkpoint's number. Uses git if it works, else copies. Returns the name of the
+        tree, and the files that it lacks, each with the reason. Raises Unavailable if the disk refuses both."""
         for trees in self._places():
             try:
-                secret = _with_secrets(trees, contents)
-                wanted = {path: data for path, data in contents.items() if path not in secret}
-                return trees.put(number, wanted), tuple(sorted({**left_out, **secret}.items()))
+                wanted, left_out, known = _checked(trees, contents)
+                return trees.put(number, wanted, known), tuple(sorted(left_out.items()))
             except Unavailable as error:
                 if trees is self._copies:
                     raise
@@ -140,13 +142,10 @@ class CheckpointTrees:
 
     def refused(self) -> dict[str, str]:
         """Returns the files that `take` would leave out now, each with the reason."""
-        contents, left_out = self._contents(())
         for trees in self._places():
-            try:
-                return {**left_out, **_with_secrets(trees, contents)}
-            except Unavailable:  # then `take` makes copies
-                continue
-        return left_out
+            with suppress(Unavailable):  # then `take` makes copies
+                return _checked(trees, self.contents())[1]
+        return {}
 
     def clean(self, number: str, clean: Callable[[str, bytes], bytes | None]) -> bool:
         """Replaces the files of a checkpoint's tree by `clean(path, bytes)`; None removes a file. Returns False if
@@ -207,22 +206,6 @@ class CheckpointTrees:
         """Returns the paths of all current files of the knowledge."""
         return [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
 
-    def _contents(self, more: Iterable[str]) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Returns the bytes of the current knowledge and of the files `more`, and the files that are left out, each
-        with the reason."""
-        contents: dict[str, bytes] = {}
-        left_out: dict[str, str] = {}
-        found = {path: data for folder in FOLDERS for path, data in self._files.contents(folder)}
-        others = [path for path in (ANCHORS, *more) if path not in found]
-        for path, data in (found | self.current(others)).items():
-            if "\n" in path or "\t" in path:
-                left_out[path] = "has a name with a line break or a tab"
-            elif len(data) > LARGEST:
-                left_out[path] = f"has {len(data):,} bytes, over {LARGEST:,}"
-            else:
-                contents[path] = data
-        return contents, left_out
-
     def _places(self) -> Iterator[Trees]:
         in_git = self._git.trees()
         if in_git is not None:
@@ -241,13 +224,21 @@ class CheckpointTrees:
         return in_git
 
 
-def _with_secrets(trees: Trees, contents: Mapping[str, bytes]) -> dict[str, str]:
-    """Returns the files with secrets, and their kinds. Skips contents that are stored already."""
-    kinds = {
-        path: sorted({found.kind for found in secrets(contents[path].decode("utf-8", "replace"))})
-        for path in sorted(contents.keys() - trees.known(contents))
-    }
-    return {path: f"holds a secret ({', '.join(some)})" for path, some in kinds.items() if some}
+def _checked(trees: Trees, contents: Mapping[str, bytes]) -> tuple[dict[str, bytes], dict[str, str], frozenset[str]]:
+    """Returns the files that may be stored, the others with the reason, and the paths whose bytes are stored already.
+    These are not searched for secrets again."""
+    left_out: dict[str, str] = {}
+    for path, data in contents.items():
+        if "\n" in path or "\t" in path:
+            left_out[path] = "has a name with a line break or a tab"
+        elif len(data) > LARGEST:
+            left_out[path] = f"has {len(data):,} bytes, over {LARGEST:,}"
+    wanted = {path: data for path, data in contents.items() if path not in left_out}
+    known = trees.known(wanted)
+    for path in wanted.keys() - known:
+        if kinds := sorted({found.kind for found in secrets(contents[path].decode("utf-8", "replace"))}):
+            left_out[path] = f"holds a secret ({', '.join(kinds)})"
+    return {path: data for path, data in wanted.items() if path not in left_out}, left_out, known
 
 
 FOLDER = "checkpoints"

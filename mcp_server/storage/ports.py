@@ -8,7 +8,7 @@ live sets, topics, checkpoints and so on) are built on the ports alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -180,7 +180,10 @@ class Trees(Protocol):
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         """Returns the paths whose bytes are stored already, under any name."""
 
-    def put(self, number: str, contents: Mapping[str, bytes]) -> str: ...
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
+        """Stores these files durably under a number, replacing those before. Returns the name of the tree. `known` is
+        what `known` returned for them, if the caller has asked."""
+
     def tree_of(self, number: str) -> str | None:
         """Returns the name of the tree under a number; None if there is none."""
 

@@ -46,7 +46,7 @@ def put(tmp_path: Path) -> Callable[[str, bytes], None]:
 def test_every_byte_comes_back_whatever_became_of_the_files(
     trees: CheckpointTrees, put: Callable[[str, bytes], None], tmp_path: Path
 ) -> None:
-    taken = trees.take("ckp_1")
+    taken = trees.take("ckp_1", trees.contents())
     for path in FILES:
         (tmp_path / "memory" / path).unlink()
     put("knowledge/memory/MEMORY.md", b"another")
@@ -60,8 +60,8 @@ def test_other_files_of_the_workspace_are_in_it_only_if_named(
 ) -> None:
     put("archive/old.md", b"# Old\n")
     put("scratch/note.md", b"# Note\n")
-    assert set(trees.names(trees.take("ckp_1")[0])) == set(FILES)
-    with_old = trees.take("ckp_2", ["archive/old.md", "archive/gone.md"])
+    assert set(trees.names(trees.take("ckp_1", trees.contents())[0])) == set(FILES)
+    with_old = trees.take("ckp_2", trees.contents(["archive/old.md", "archive/gone.md"]))
     assert set(trees.names(with_old[0])) == {*FILES, "archive/old.md"}
 
 
@@ -70,7 +70,7 @@ def test_what_may_not_be_copied_is_named_with_the_reason(
 ) -> None:
     put("knowledge/key.md", SECRET)
     put("knowledge/large.md", b"x" * (LARGEST + 1))
-    taken = trees.take("ckp_1")
+    taken = trees.take("ckp_1", trees.contents())
     assert [path for path, _ in taken[1]] == ["knowledge/key.md", "knowledge/large.md"]
     assert "holds a secret" in taken[1][0][1]
     assert "5,000,001 bytes" in taken[1][1][1]
@@ -78,18 +78,18 @@ def test_what_may_not_be_copied_is_named_with_the_reason(
 
 
 def test_unchanged_files_are_kept_once(trees: CheckpointTrees, put: Callable[[str, bytes], None]) -> None:
-    first = trees.take("ckp_1")
+    first = trees.take("ckp_1", trees.contents())
     put("knowledge/memory/MEMORY.md", b"changed")
-    second = trees.take("ckp_2")
+    second = trees.take("ckp_2", trees.contents())
     before, after = trees.names(first[0]), trees.names(second[0])
     assert {path for path in FILES if before[path] != after[path]} == {"knowledge/memory/MEMORY.md"}
 
 
 def test_what_was_let_go_of_is_not_there_any_more(trees: CheckpointTrees, tmp_path: Path) -> None:
     (tmp_path / "memory/knowledge/memory/MEMORY.md").write_bytes(b"of the first alone")
-    first = trees.take("ckp_1")
+    first = trees.take("ckp_1", trees.contents())
     (tmp_path / "memory/knowledge/memory/MEMORY.md").write_bytes(b"of the second alone")
-    second = trees.take("ckp_2")
+    second = trees.take("ckp_2", trees.contents())
     assert trees.sweep(frozenset({"ckp_2"})) == 1
     assert trees.sweep(frozenset({"ckp_2"})) == 0
     if first[0].startswith("git:"):
@@ -106,7 +106,7 @@ def test_what_was_let_go_of_is_not_there_any_more(trees: CheckpointTrees, tmp_pa
 
 
 def test_what_is_to_be_forgotten_leaves_a_tree_that_is_kept(trees: CheckpointTrees) -> None:
-    taken = trees.take("ckp_1")
+    taken = trees.take("ckp_1", trees.contents())
 
     def clean(path: str, data: bytes) -> bytes | None:
         return None if path == "anchors.yaml" else data.replace(b"Memory", b"[forgotten]")
@@ -129,7 +129,8 @@ def test_git_sees_neither_index_nor_branch_change(tmp_path: Path) -> None:
     git(root, "add", "knowledge/a.md")
     (root / "knowledge/a.md").write_text("two")
     before = git(root, "status", "--porcelain=v2", "--branch")
-    taken = CheckpointTrees(WorkspaceFiles(root), Git(root)).take("ckp_1")
+    trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
+    taken = trees.take("ckp_1", trees.contents())
     assert git(root, "status", "--porcelain=v2", "--branch") == before
     assert git(root, "cat-file", "-t", "refs/memory/checkpoints/ckp_1").strip() == "tree"
     assert taken[0] == "git:ckp_1"
@@ -143,7 +144,7 @@ def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) 
     (root / "knowledge/a.md").write_text("one")
     (root / ".git").mkdir()  # no repository at all
     trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
-    taken = trees.take("ckp_1")
+    taken = trees.take("ckp_1", trees.contents())
     assert taken[0] == "copy:ckp_1"
     assert trees.read(taken[0]) == {"knowledge/a.md": b"one"}
 
@@ -154,7 +155,7 @@ def test_a_file_that_git_has_lost_is_named_and_never_read_as_empty(tmp_path: Pat
     (root / "knowledge/a.md").write_text("one")
     Git(root).init()
     trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
-    tree, _ = trees.take("ckp_1")
+    tree, _ = trees.take("ckp_1", trees.contents())
     name = trees.names(tree)["knowledge/a.md"]
     (root / ".git/objects" / name[:2] / name[2:]).unlink()
     with pytest.raises(Unavailable, match=r"lost knowledge/a\.md"):

@@ -12,7 +12,8 @@ import os
 import secrets
 import subprocess
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
@@ -35,14 +36,14 @@ class GitTrees:
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         names = self._names(contents)
-        held = self._held(names.values())
+        asked = "".join(f"{name}\n" for name in dict.fromkeys(names.values())).encode()
+        said = self._repository.text("cat-file", "--batch-check", stdin=asked) if asked else ""
+        held = {line.split(" ")[0] for line in said.splitlines() if not line.endswith(" missing")}
         return frozenset(path for path, name in names.items() if name in held)
 
-    def put(self, number: str, contents: Mapping[str, bytes]) -> str:
-        """Stores these files under a number, replacing those before. Returns the name of the tree."""
-        names = self._names(contents)
-        held = self._held(names.values())
-        self._write({path: (name, contents[path]) for path, name in names.items() if name not in held})
+    def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
+        names, known = self._names(contents), self.known(contents) if known is None else known
+        self._write({path: (name, contents[path]) for path, name in names.items() if path not in known})
         self._repository.run(*_ON_DISK, "update-ref", REFS + number, self._tree(names))
         return f"{PREFIX}{number}"
 
@@ -81,13 +82,12 @@ class GitTrees:
         return frozenset(line.removeprefix(REFS) for line in listed.splitlines())
 
     def _names(self, contents: Mapping[str, bytes]) -> dict[str, str]:
-        empty = self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
-        return {path: object_id(data, empty) for path, data in contents.items()}
+        return {path: object_id(data, self._empty) for path, data in contents.items()}
 
-    def _held(self, names: Iterable[str]) -> frozenset[str]:
-        asked = "".join(f"{name}\n" for name in dict.fromkeys(names)).encode()
-        said = self._repository.text("cat-file", "--batch-check", stdin=asked) if asked else ""
-        return frozenset(line.split(" ")[0] for line in said.splitlines() if not line.endswith(" missing"))
+    @cached_property
+    def _empty(self) -> str:
+        """The id of an empty file, which tells the repository's hash function."""
+        return self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
 
     def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
         """Writes blobs: many at once from their files, and what was changed there meanwhile from what was read."""
