@@ -125,14 +125,14 @@ async def keep_live(memory: Memory) -> None:
                 began = perf_counter()
                 await refresh()
                 await anyio.sleep(REST * (perf_counter() - began))
-                await _next_burst(changes, _concerns_live, LIVE_BURST_SECONDS)
+                await _next_burst(changes, concerns_live, LIVE_BURST_SECONDS)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
                 if await refresh():
                     await briefs.refresh(memory)
 
 
-def _concerns_live(change: Change) -> bool:
+def concerns_live(change: Change) -> bool:
     """Returns whether an open conversation, or a page that shows its items, may be different after this change."""
     if change.kind == "file":
         return change.path is None or change.path.startswith(ITEM_PAGES)

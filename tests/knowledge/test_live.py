@@ -19,12 +19,14 @@ from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.jobs.duties import concerns_live
 from mcp_server.knowledge import derive, notes
 from mcp_server.knowledge.extract import extract_pending, refresh
 from mcp_server.knowledge.live_pages import stored_lines
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.storage.values import Change
 from mcp_server.text.entries import Line
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
@@ -147,6 +149,20 @@ async def test_a_live_line_that_somebody_deletes_or_moves_does_not_come_back(mem
     await sessions.end_session(memory, "first")
     await extract_pending(memory)
     check()
+
+
+async def test_a_page_that_somebody_edits_is_settled_again_without_a_new_turn(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    await refresh(memory)
+    text = memory.files.read_text(PAGE)
+    (rule,) = [row for row in text.splitlines() if RULE in row]
+    memory.files.write_atomic(PAGE, text.replace(f"{rule}\n", ""))
+    assert concerns_live(Change("file", PAGE))
+    await refresh(memory)
+    stored = (await memory.state.entries(LIVE_PAGES))[PAGE]
+    assert stored["shown"] == memory.files.read_text(PAGE)
+    assert RULE in stored["gone"][0]["text"]
+    assert section(memory, "Rules") == []
 
 
 async def test_a_live_conversation_replaces_a_decision_and_what_it_settled_moves_back_if_it_is_forgotten(
