@@ -1,8 +1,7 @@
 """Checkpoint: the state of a session as a file that a person can read and that `restore` can go back to.
 
-    under the transcript's lock: the compile inputs → the session's state → the transcripts and the knowledge, read
-      once → a draft
-    then: the tree of knowledge files, on disk → the file, on disk: now the checkpoint exists
+    the compile inputs → the session's state → the transcripts and the knowledge, read once
+      → the tree of knowledge files, on disk → the file, on disk: now the checkpoint exists
       → old automatic checkpoints are deleted
 
 A crash in between leaves a tree that no file names; housekeeping deletes it.
@@ -64,15 +63,42 @@ async def make(memory: Memory, session: str, reason: Reason, note: str = "") -> 
     """
     await sessions.ready(memory)
     async with memory.locks.transcript(session):
-        draft = await _draft(memory, await sessions.require(memory, session))
-    return await _save(memory, draft, reason, note)
+        return await make_locked(memory, await sessions.require(memory, session), reason, note)
 
 
 async def make_locked(
     memory: Memory, row: SessionRow, reason: Reason, note: str = "", recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Makes a checkpoint under the caller's lock on the transcript. `recovery` describes the recovery that follows."""
-    return await _save(memory, await _draft(memory, row), reason, note, recovery)
+    """Makes a checkpoint of a session up to its last turn, or to the turn that it was wound back to, under the caller's
+    lock on the transcript. `recovery` describes the recovery that follows."""
+    session = row.session
+    hidden = await as_of(memory, row)
+    turn = row.turns if hidden is None else hidden
+    asked: Asked | None = None
+    try:
+        asked = await ask(memory, CompileRequest(row=row, as_of=turn), Caller(source="checkpoint"))
+    except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
+        log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
+    state = await snapshot(memory, session)
+    if not state.rows:  # the stored set was lost: make it again
+        state = state.with_chunks(await live_set(memory, session))
+    full = await gauges(memory, session)
+
+    def work() -> tuple[Checkpoint, list[str], Noted | None]:
+        draft, contents, notes = _drafted(memory, row, turn, asked, state, full)
+        draft = replace(draft, reason=reason, note=clipped(redact(note).text, LONGEST_NOTE))
+        if recovery is not None:
+            draft = replace(draft, state={**(draft.state or {}), "recovery": dict(recovery)})
+        return *_write(memory, draft, contents), notes
+
+    checkpoint, changed, notes = await run_sync(work)
+    if notes is not None:
+        await memory.state.put(session_notes.NAMESPACE, session, notes.as_dict(), waits=False)
+    if reason != "recovery" and memory.llm is not None:
+        await memory.state.put(ENRICHING, checkpoint.id, {"session": session})
+    for path in changed:
+        memory.changes.publish(Change("file", path))
+    return checkpoint
 
 
 async def before(memory: Memory, session: str, reason: Reason, since: int | None = None) -> None:
@@ -103,36 +129,12 @@ async def sweep(memory: Memory) -> int:
         return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
 
 
-_Draft = tuple[Checkpoint, dict[str, bytes]]
-"""A checkpoint without its knowledge tree, and the files for that tree."""
-
-
-async def _draft(memory: Memory, row: SessionRow) -> _Draft:
-    """Reads a session up to its last turn, or to the turn that it was wound back to."""
-    session = row.session
-    hidden = await as_of(memory, row)
-    turn = row.turns if hidden is None else hidden
-    asked: Asked | None = None
-    try:
-        asked = await ask(memory, CompileRequest(row=row, as_of=turn), Caller(source="checkpoint"))
-    except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
-        log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
-    state = await snapshot(memory, session)
-    if not state.rows:  # the stored set was lost: make it again
-        state = state.with_chunks(await live_set(memory, session))
-    full = await gauges(memory, session)
-    draft, notes = await run_sync(_drafted, memory, row, turn, asked, state, full)
-    if notes is not None:
-        await memory.state.put(session_notes.NAMESPACE, session, notes.as_dict(), waits=False)
-    return draft
-
-
 def _drafted(
     memory: Memory, row: SessionRow, turn: int, asked: Asked | None, state: SessionState, full: Gauges
-) -> tuple[_Draft, Noted | None]:
-    """Reads the transcripts and makes the draft of all that is known. Returns also the session's notes if the state
-    lacks some of its turns."""
-    session, chunks = row.session, state.chunks
+) -> tuple[Checkpoint, dict[str, bytes], Noted | None]:
+    """Reads the transcripts and the knowledge. Returns the checkpoint without its tree, the files for that tree, and
+    the session's notes if the state lacks some of its turns."""
+    session, chunks, now = row.session, state.chunks, memory.clock()
     placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
     turns = [said for _, said in placed if said.number <= turn]
     trees = CheckpointTrees(memory.files, memory.git)
@@ -150,7 +152,7 @@ def _drafted(
     checkpoint = Checkpoint(
         id=new_id(),
         session=session,
-        at=row.last_arrival,  # until it is saved
+        at=now.replace(microsecond=now.microsecond // 1000 * 1000),  # the precision of the file
         turn=turn,
         project=row.project,
         **of_notes(memory, notes, turns),
@@ -162,7 +164,7 @@ def _drafted(
         compiled_sha256=sha256,
         state=without_notes_texts(state, session).to_json(),
     )
-    return (checkpoint, contents), notes if are_new else None
+    return checkpoint, contents, notes if are_new else None
 
 
 def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -181,27 +183,6 @@ def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, A
         "next_step": next_step,
         "facts": tuple(fact for fact in outcome.facts if _NAMES.search(fact)),
     }
-
-
-async def _save(
-    memory: Memory, draft: _Draft, reason: Reason, note: str, recovery: Mapping[str, Any] | None = None
-) -> Checkpoint:
-    """Completes the draft and writes it to disk."""
-    now, (unnamed, contents) = memory.clock(), draft
-    state = unnamed.state or {}
-    named = replace(
-        unnamed,
-        at=now.replace(microsecond=now.microsecond // 1000 * 1000),  # the precision of the file
-        reason=reason,
-        note=clipped(redact(note).text, LONGEST_NOTE),
-        state=state if recovery is None else {**state, "recovery": dict(recovery)},
-    )
-    checkpoint, changed = await run_sync(_write, memory, named, contents)
-    if reason != "recovery" and memory.llm is not None:
-        await memory.state.put(ENRICHING, checkpoint.id, {"session": checkpoint.session})
-    for path in changed:
-        memory.changes.publish(Change("file", path))
-    return checkpoint
 
 
 def _write(memory: Memory, draft: Checkpoint, contents: Mapping[str, bytes]) -> tuple[Checkpoint, list[str]]:
