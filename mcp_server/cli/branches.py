@@ -10,7 +10,7 @@ from mcp_server.cli import shell
 from mcp_server.history import explore
 from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
 from mcp_server.knowledge import reconstruct
-from mcp_server.knowledge.reconstruct import Comparison, Reconstruction, branch_of, reconstructions
+from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS, Comparison, Reconstruction, reconstructions
 from mcp_server.memory import Memory
 from mcp_server.text.prose import counted
 
@@ -181,7 +181,7 @@ def _show_change(kind: str, name: str, verb: str) -> None:
         if kind == "explore":
             await EXPLORATIONS.find(memory, name)
             return next(one for one in await explorations(memory) if one.name == name)
-        await branch_of(memory, name)
+        await RECONSTRUCTIONS.find(memory, name)
         return next(one for one in await reconstructions(memory) if one.name == name)
 
     found = shell.with_memory(ask)

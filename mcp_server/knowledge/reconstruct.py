@@ -79,7 +79,7 @@ async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
     git."""
     places = {LIVE: memory.disk.root}
     for name in names:
-        branch = await branch_of(memory, name)
+        branch = await RECONSTRUCTIONS.find(memory, name)
         if branch.place is None:
             raise NotFound(f"the folder of reconstruction {name!r} is gone; drop it and make it again")
         places[name] = branch.place
@@ -275,7 +275,7 @@ async def merge(memory: Memory, name: str) -> Joined | None:
     """Merges a reconstruction into the memory, tags the commit, and ends the reconstruction. Returns None if nothing
     differs. Later edits of the memory stay. Raises NotFound, Unavailable, or Refused if files that it changes are
     staged."""
-    branch = await branch_of(memory, name)
+    branch = await RECONSTRUCTIONS.find(memory, name)
     noted = await memory.state.get(STATE, name) or {}
     text = f"extract: merge reconstruction {name}\n\nBy {noted.get('by', 'not known')}."
     joined = await join(memory, branch.commit, lambda plan: text, begun=noted.get("begun"))
@@ -287,12 +287,7 @@ async def merge(memory: Memory, name: str) -> Joined | None:
 
 async def drop(memory: Memory, name: str) -> None:
     """Ends a reconstruction without a tag, because it can be made again. Raises NotFound, Unavailable."""
-    await _end(memory, await branch_of(memory, name))
-
-
-async def branch_of(memory: Memory, name: str) -> Branch:
-    """Returns the branch of a reconstruction. Raises NotFound naming the others, or Unavailable without git."""
-    return await RECONSTRUCTIONS.find(memory, name)
+    await _end(memory, await RECONSTRUCTIONS.find(memory, name))
 
 
 async def _as_it_is(memory: Memory, name: str, place: Path) -> str:

@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Literal, get_args
 
 from anyio.to_thread import run_sync
@@ -260,7 +259,8 @@ def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn
     """Returns the stored counts of a session with the turns after their last one, as they are stored. `since` returns
     the turns after a number, oldest first."""
     counts = _read(stored)
-    _take_all(counts, since(counts.turn))
+    for turn in since(counts.turn):
+        counts.take(turn)
     return counts.as_dict(memory.clock())
 
 
@@ -296,9 +296,10 @@ async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool =
     def judge() -> tuple[Judged, int]:
         counts = _read(stored)
         missing = last - counts.turn
-        if missing > 0:
-            _take_all(counts, [turn for turn in sessions.read_turns(memory, row.path) if turn.number <= last])
-        counts = counts.with_anchors(_anchored(memory))
+        for turn in sessions.read_turns(memory, row.path) if missing > 0 else ():
+            if turn.number <= last:
+                counts.take(turn)
+        counts = counts.with_anchors(anchored_since(anchors(memory), memory.clock()))
         verdicts = _judged(memory, counts, {} if ignore_pruned else pruned, of_topics)
         return Judged(row.session, counts, verdicts, pruned), missing
 
@@ -402,15 +403,6 @@ def _read(stored: object) -> Tracker:
         return Tracker.from_dict(stored) if isinstance(stored, Mapping) else Tracker()
     except (KeyError, TypeError, ValueError, OverflowError):
         return Tracker()
-
-
-def _take_all(counts: Tracker, turns: Sequence[Turn]) -> None:
-    for turn in turns:
-        counts.take(turn)
-
-
-def _anchored(memory: Memory) -> dict[str, datetime]:
-    return anchored_since(anchors(memory), memory.clock())
 
 
 def _judged(
