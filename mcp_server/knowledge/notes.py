@@ -148,7 +148,8 @@ def _within(found: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def items(notes: Noted, model: Model) -> list[Item]:
-    """Returns all items of the notes, including those that are not final."""
+    """Returns all items of the notes, including those that are not final. The model reads these again if an earlier
+    version stored the notes."""
     recent = recognizer.read(notes.tail, model, notes.final + 1) if notes.recent is None else notes.recent
     return [*notes.items, *recent]
 
