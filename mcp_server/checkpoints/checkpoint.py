@@ -19,7 +19,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, with_notes, without_notes_texts
+from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
 from mcp_server.context.compile import Asked, CompileRequest, ask, with_files
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import as_of
@@ -148,7 +148,7 @@ def _drafted(
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     notes, are_new = notes_of(state, session, turn, turns, memory.recognizer())
     if are_new:
-        state = with_notes(state, session, notes)
+        state = replace(state, entries={**state.entries, session_notes.NAMESPACE: {session: notes.as_dict()}})
     checkpoint = Checkpoint(
         id=new_id(),
         session=session,

@@ -271,11 +271,6 @@ def notes_of(
     return notes, notes is not before
 
 
-def with_notes(state: SessionState, session: str, notes: Noted) -> SessionState:
-    """Returns the state with these notes."""
-    return replace(state, entries={**state.entries, session_notes.NAMESPACE: {session: notes.as_dict()}})
-
-
 async def replace_state(
     memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
 ) -> None:

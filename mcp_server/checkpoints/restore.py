@@ -419,7 +419,8 @@ def _texts(memory: Memory, trees: CheckpointTrees, of: Checkpoint) -> dict[str, 
 
 
 def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
-    return {path: data.decode("utf-8", "replace") for path, data in trees.current(trees.paths()).items()}
+    found = trees.contents().items()
+    return {path: data.decode("utf-8", "replace") for path, data in found if path.startswith(FOLDERS)}
 
 
 def unchanged_files(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:

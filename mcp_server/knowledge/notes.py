@@ -240,17 +240,8 @@ def _stored(found: Sequence[Item]) -> list[dict[str, Any]]:
 
 
 def _items(stored: Sequence[Mapping[str, Any]]) -> tuple[Item, ...]:
-    return tuple(
-        Item(
-            **{
-                **one,
-                "at": datetime.fromisoformat(one["at"]),
-                "sources": tuple(one["sources"]),
-                "heard": tuple(one["heard"]),
-            }
-        )
-        for one in stored
-    )
+    items = (Item(**{**one, "at": datetime.fromisoformat(one["at"])}) for one in stored)
+    return tuple(replace(item, sources=tuple(item.sources), heard=tuple(item.heard)) for item in items)
 
 
 def without_texts(stored: object) -> object:

@@ -202,10 +202,6 @@ class CheckpointTrees:
                     found[path] = data
         return found
 
-    def paths(self) -> list[str]:
-        """Returns the paths of all current files of the knowledge."""
-        return [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
-
     def _places(self) -> Iterator[Trees]:
         in_git = self._git.trees()
         if in_git is not None:
