@@ -112,6 +112,8 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     columns = {place: column for column, place in enumerate(orders)}
     chance_of = replacement_chances(list(statements.values()), rarity).tolist()
 
+    wanted = {place: one.stems & asked for place, one in statements.items()}
+
     def newer_than(old: int) -> list[int]:
         if old not in orders or len(passages[old].text) > LONGEST:
             return []
@@ -121,15 +123,16 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
             new
             for new in others
             if (row[columns[new]] >= ANSWERS_ALIKE - ROUNDING or statements[new].gives_up)
-            and not _of_two_people(passages[old], passages[new])
             and _says_more(before, statements[new])
-            and is_replaced(before, statements[new], row[columns[new]])
+            and not _of_two_people(passages[old], passages[new])
+            and is_replaced(old, new, row[columns[new]])
         ]
 
-    def is_replaced(old: Statement, new: Statement, chance: float) -> bool:
-        least = _least_chance(old, new, asked)
-        if new.gives_up or abs(chance - least) < ROUNDING:
-            chance = replaces(old, new, rarity)
+    def is_replaced(old: int, new: int, chance: float) -> bool:
+        before, after = statements[old], statements[new]
+        least = _least_chance(before, after, wanted[old], wanted[new])
+        if after.gives_up or abs(chance - least) < ROUNDING:
+            chance = replaces(before, after, rarity)
         return chance >= least
 
     ordered: dict[int, Hit] = {}
@@ -206,14 +209,16 @@ def _statements(passages: Sequence[Passage], orders: Mapping[int, tuple[str, int
 
 def _says_more(old: Statement, new: Statement) -> bool:
     """Returns whether a statement is newer than another one, says more, and is not the reply to it."""
+    if new.order <= old.order:
+        return False
     is_reply = old.order[1] == new.order[1] and new.order[2] == old.order[2] + 1
-    return new.order > old.order and not is_reply and not new.stems <= old.stems
+    return not is_reply and not new.stems <= old.stems
 
 
-def _least_chance(old: Statement, new: Statement, asked: frozenset[str]) -> float:
-    """Returns the probability from which on a newer statement takes the place of an older one."""
-    wanted, answered = old.stems & asked, new.stems & asked
-    least = SHARES_A_WORD if wanted & answered else UNLIKE
+def _least_chance(old: Statement, new: Statement, wanted: frozenset[str], answered: frozenset[str]) -> float:
+    """Returns the probability from which on a newer statement takes the place of an older one. `wanted` and `answered`
+    are the stems of the query that the older and the newer one have."""
+    least = SHARES_A_WORD if not wanted.isdisjoint(answered) else UNLIKE
     if wanted and wanted <= answered:
         least = ANSWERS_ALIKE if old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers) else least
     return least
