@@ -323,7 +323,7 @@ def with_files(memory: Memory, asked: Asked) -> CompileInputs:
     judged = (*asked.page[: MOST // 2], *(found.hits if found else ())[: MOST // 2])
     newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
-    files = tuple(_with_notes(source, newer) for source in sources)
+    files = tuple(_with_notes(source, newer) if newer else source for source in sources)
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
         return inputs

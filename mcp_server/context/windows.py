@@ -312,10 +312,11 @@ async def window_from(memory: Memory, session: str, start: int | None) -> Window
 
 
 async def keep(memory: Memory, session: str, window: Window) -> None:
-    """Stores the session's window."""
+    """Stores the session's window. After a power cut, which ends the client too, it may be as it was a moment before:
+    then a text may be pushed twice."""
     stored = {field.name: getattr(window, field.name) for field in fields(Window)}
     stored |= {"lines": sorted(window.lines), "at": memory.clock().isoformat()}
-    await memory.state.put(SENT, session, stored)
+    await memory.state.put(SENT, session, stored, waits=False)  # a prompt waits for it
 
 
 async def compacting(memory: Memory, session: str) -> None:
