@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 from mcp_server.concurrency import both
 from mcp_server.context import push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.exclusions import FOLLOWED, linked_hits, of_others, why_out, without
+from mcp_server.context.exclusions import FOLLOWED, linked_hits, of_others, overtaken_lines, why_out, without
 from mcp_server.context.inputs import (
     LEAST_BUDGET,
     Candidate,
@@ -51,7 +51,6 @@ from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import of_knowledge
 from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
-from mcp_server.understanding.changing import overtaken_lines
 
 LAST_EXCHANGES = 3
 LOOKED_AT = 20
@@ -324,7 +323,7 @@ def with_files(memory: Memory, asked: Asked) -> CompileInputs:
     judged = (*asked.page[: MOST // 2], *(found.hits if found else ())[: MOST // 2])
     newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
-    files = tuple(_with_notes(source, newer) for source in sources)
+    files = tuple(_with_notes(source, newer) if newer else source for source in sources)
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
         return inputs

@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import lru_cache
 
 from mcp_server.context.sections import Filling, passage_text
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
 from mcp_server.text.entries import is_derived, is_state, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import links, resolve, sections
+from mcp_server.understanding import changing
 
 LINKED_SHARE = 0.5
 
@@ -56,6 +58,9 @@ def linked_hits(
     return list(new.values())
 
 
+CACHED_PAGES = 16
+"""Versions of pages that are read once: a compilation needs the lines of the same page up to six times."""
+
 NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
 ANOTHERS = "another project's: {}"
 SHOWN_ABOVE = "shown above"
@@ -78,6 +83,12 @@ def _plain(text: str) -> str:
     `text` is the entry without its sources.
     """
     return _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…").casefold()
+
+
+@lru_cache(maxsize=CACHED_PAGES)
+def overtaken_lines(body: str) -> frozenset[int]:
+    """Returns what `changing.overtaken_lines` does, which compares each line of the page with all others."""
+    return changing.overtaken_lines(body)
 
 
 def said_above(filling: Filling) -> frozenset[str]:

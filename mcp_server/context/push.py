@@ -322,8 +322,8 @@ async def _for_prompt(
             return Injection(event, "", asks)
         found, lines = await find_hits(memory, prompt, project, session, start)
     else:
-        beside = offered_topics(memory, session, prompt, seen, window.lines)
-        (found, lines), topics = await both(find_hits(memory, prompt, project, session, start), beside)
+        hits = find_hits(memory, prompt, project, session, start)
+        topics, (found, lines) = await both(offered_topics(memory, session, prompt, seen, window.lines), hits)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
     own = (row.path, start or 0) if row else ("", 0)

@@ -24,9 +24,10 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 
-from mcp_server.context.window_text import asks_nothing, subject_words, were_sent
+from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import ENDED, OPEN
@@ -34,7 +35,8 @@ from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
-from mcp_server.understanding.features import content_stems, stems_of_texts, subject_stems
+from mcp_server.understanding.cues import word_list
+from mcp_server.understanding.features import content_stems, subject_stems
 from mcp_server.understanding.model import PromptNeeds
 
 LEAST_BEST = 0.04
@@ -187,12 +189,11 @@ def reasons_out(
 
     `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
     """
-    known = were_sent([one.text for one in some], sent)
     return [
         out.get(f"{one.hit.passage.path}:{one.hit.passage.start}")
         or one.says_nothing(subject)
-        or (SENT_BEFORE if was_sent else "")
-        for one, was_sent in zip(some, known, strict=True)
+        or (SENT_BEFORE if was_sent(one.text, sent) else "")
+        for one in some
     ]
 
 
@@ -282,9 +283,7 @@ def candidates(
     hits = [*lines[:MAX_LINES], *others[:MAX_PASSAGES]]
     of_page = min(MAX_LINES, len(lines))
     texts = list(map(own_text, [hit.passage for hit in hits]))
-    said = list(map(frozenset, map(content_words, texts)))
-    stems = stems_of_texts([text[:LONGEST_READ] for text in texts])
-    asks = list(map(ends_with_question, texts))
+    said, stems, asks = zip(*map(_words_of, texts), strict=True) if texts else ((), (), ())
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
     asked = subject_stems(bounded(message)) - content_stems(stop_words(words(bounded(message))))
     known = asked & frozenset().union(*stems)
@@ -322,6 +321,13 @@ def candidates(
         }
         found.append(Candidate(hit, prompt | features, texts[place], said[place], stems[place], asks[place]))
     return found
+
+
+@lru_cache(maxsize=2048)  # the same lines of a page are candidates for many prompts
+def _words_of(text: str) -> tuple[frozenset[str], frozenset[str], bool]:
+    """Returns a candidate's content words, their stems, and whether it ends with a question."""
+    stems = content_stems(word_list(text[:LONGEST_READ]))
+    return frozenset(content_words(text)), stems, ends_with_question(text)
 
 
 def _exchange(hit: Hit) -> dict[str, float]:

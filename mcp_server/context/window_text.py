@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from enum import StrEnum
-from itertools import chain
+from functools import lru_cache
 
 from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
 
@@ -127,39 +127,30 @@ def fingerprints(text: str) -> tuple[str, ...]:
     cut also the hash of its first words.
     """
     found: set[str] = set()
-    for line, forms in _forms([text])[0]:
+    for line, forms in _forms(text):
         found.update(map(_hash, forms), map(_opening, forms) if line.endswith("…") else ())
     return tuple(sorted(found - {""}))
 
 
 def was_sent(text: str, sent: Collection[str]) -> bool:
     """Returns whether the client's window already has every line of a passage. `sent` are fingerprints."""
-    return were_sent([text], sent)[0]
+    return not any(marks.isdisjoint(sent) for marks in _marks(text))
 
 
-def were_sent(texts: Sequence[str], sent: Collection[str]) -> list[bool]:
-    """Returns for each passage what `was_sent` returns."""
-    return [all(_was_sent(forms, sent) for _, forms in lines if forms[0]) for lines in _forms(texts)]
+@lru_cache(maxsize=2048)  # the same lines of a page are candidates for many prompts
+def _marks(text: str) -> tuple[frozenset[str], ...]:
+    """Returns for each line with words the fingerprints of which the window has one if it was sent the line."""
+    marks = [frozenset((*map(_hash, forms), *map(_opening, forms))) for _, forms in _forms(text) if forms[0]]
+    return tuple(some - {""} for some in marks)
 
 
-def _was_sent(forms: list[list[str]], sent: Collection[str]) -> bool:
-    if not sent:
-        return False
-    return any(mark in sent for mark in chain(map(_hash, forms), map(_opening, forms)) if mark)
-
-
-def _forms(texts: Sequence[str]) -> list[list[tuple[str, list[list[str]]]]]:
-    """Returns for each text its lines other than headings, labels and headers, each with its words: of the line, then,
-    if they differ, of the line without a bullet and of the line without a list's prefix."""
-    by_text = [
-        [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
-        for text in texts
-    ]
-    bare = [(line, line.removeprefix("- ")) for line in chain.from_iterable(by_text)]
-    forms = [list(dict.fromkeys((line, text, _LISTED.sub("", text)))) for line, text in bare]
-    said = iter(list(map(words, chain.from_iterable(forms))))
-    by_line = iter([[next(said) for _ in some] for some in forms])
-    return [[(line, next(by_line)) for line in inside] for inside in by_text]
+def _forms(text: str) -> list[tuple[str, list[list[str]]]]:
+    """Returns the lines of a text other than headings, labels and headers, each with its words: of the line, then, if
+    they differ, of the line without a bullet and of the line without a list's prefix."""
+    shown = [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
+    bare = [line.removeprefix("- ") for line in shown]
+    forms = [dict.fromkeys((line, text, _LISTED.sub("", text))) for line, text in zip(shown, bare, strict=True)]
+    return [(line, list(map(words, some))) for line, some in zip(shown, forms, strict=True)]
 
 
 def _opening(said: list[str]) -> str:

@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,7 @@ MAX_LEFT_OUT = 40
 """Excluded candidates in the log, the best ones; the others are counted by reason."""
 
 _CONSIDERED = tuple(field.name for field in fields(Considered))
+_VALUES = attrgetter(*_CONSIDERED)
 
 
 def shown_prompt(memory: Memory, prompt: str) -> str:
@@ -220,7 +222,7 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         "sha256": receipt.sha256,
         "gate": {"open": gate.open, "value": gate.value, "threshold": gate.threshold} if gate else None,
         "considered": [
-            {name: getattr(one, name) for name in _CONSIDERED}  # `asdict` would copy every value
+            dict(zip(_CONSIDERED, _VALUES(one), strict=True))  # `asdict` would copy every value
             | {"title": one.unit if one.slot == "clarity" else ""}
             for one in (*inside, *outside[:MAX_LEFT_OUT])
         ],
@@ -310,10 +312,11 @@ async def window_from(memory: Memory, session: str, start: int | None) -> Window
 
 
 async def keep(memory: Memory, session: str, window: Window) -> None:
-    """Stores the session's window."""
+    """Stores the session's window. After a power cut, which ends the client too, it may be as it was a moment before:
+    then a text may be pushed twice."""
     stored = {field.name: getattr(window, field.name) for field in fields(Window)}
     stored |= {"lines": sorted(window.lines), "at": memory.clock().isoformat()}
-    await memory.state.put(SENT, session, stored)
+    await memory.state.put(SENT, session, stored, waits=False)  # a prompt waits for it
 
 
 async def compacting(memory: Memory, session: str) -> None:

@@ -82,6 +82,9 @@ LoCoMo had worse answers and 9 better ones."""
 ROUNDING = 1e-6
 """A chance that is so near to the least one is computed again, exactly."""
 
+KINDS = ("stem", "number", "unit")
+"""The parts of statements that `replacement_chances` compares."""
+
 _PAST = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
 """A question that asks what happened: its answer is no value that changes."""
 
@@ -107,35 +110,41 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         place: order for place, passage in enumerate(passages) if (order := _order(passage, with_turns)) is not None
     }
     lines = [place for place in orders if place < MOST and passages[place].turn is None]
+    compared = {
+        place: orders if place < FIRST else lines
+        for place in orders
+        if (place < FIRST or place in lines) and len(passages[place].text) <= LONGEST
+    }
+    if not compared:
+        return tuple(hits)
     statements = _statements(passages, orders)
     rarity = Rarity(list(statements.values()))
     columns = {place: column for column, place in enumerate(orders)}
     chance_of = replacement_chances(list(statements.values()), rarity).tolist()
+    wanted = {place: one.stems & asked for place, one in statements.items()}
 
     def newer_than(old: int) -> list[int]:
-        if old not in orders or len(passages[old].text) > LONGEST:
-            return []
-        others = orders if old < FIRST else lines if old in lines else ()
         before, row = statements[old], chance_of[columns[old]]
         return [
             new
-            for new in others
+            for new in compared[old]
             if (row[columns[new]] >= ANSWERS_ALIKE - ROUNDING or statements[new].gives_up)
-            and not _of_two_people(passages[old], passages[new])
             and _says_more(before, statements[new])
-            and is_replaced(before, statements[new], row[columns[new]])
+            and not _of_two_people(passages[old], passages[new])
+            and is_replaced(old, new, row[columns[new]])
         ]
 
-    def is_replaced(old: Statement, new: Statement, chance: float) -> bool:
-        least = _least_chance(old, new, asked)
-        if new.gives_up or abs(chance - least) < ROUNDING:
-            chance = replaces(old, new, rarity)
+    def is_replaced(old: int, new: int, chance: float) -> bool:
+        before, after = statements[old], statements[new]
+        least = _least_chance(before, after, wanted[old], wanted[new])
+        if after.gives_up or abs(chance - least) < ROUNDING:
+            chance = replaces(before, after, rarity)
         return chance >= least
 
     ordered: dict[int, Hit] = {}
 
     def put(place: int) -> None:
-        newer = newer_than(place)
+        newer = newer_than(place) if place in compared else ()
         for new in newer:
             if new not in ordered:
                 put(new)
@@ -154,20 +163,15 @@ def replacement_chances(statements: Sequence[Statement], rarity: Rarity) -> NDAr
     depend on their order, so the last digits may differ. All pairs at once take a fifth of the time."""
     import numpy as np
 
-    parts = [
-        [
-            (kind, part)
-            for kind, some in (("stem", one.stems), ("number", one.numbers), ("unit", one.units))
-            for part in some
-        ]
-        for one in statements
-    ]
-    known = frozenset().union(*(one.words for one in statements))  # stems without a digit
+    lists = [one.stems for one in statements], [one.numbers for one in statements], [one.units for one in statements]
+    of_kinds = zip(*lists, strict=True)
+    parts = [[(kind, part) for kind, some in zip(KINDS, one, strict=True) for part in some] for one in of_kinds]
+    known = frozenset().union(*[one.words for one in statements])  # stems without a digit
     columns = {part: column for column, part in enumerate(dict.fromkeys(chain.from_iterable(parts)))}
     held, weights = np.zeros((len(parts), len(columns))), np.zeros((len(columns), 4))
     for (kind, part), column in columns.items():
         worth = rarity.of(frozenset((part,))) if kind == "stem" else 1.0
-        weights[column, ("", "stem", "number", "unit").index(kind)] = worth
+        weights[column, 1 + KINDS.index(kind)] = worth
         weights[column, 0] = worth if kind == "stem" and part in known else 0.0
     places = [[columns[part] for part in some] for some in parts]
     for row, some in enumerate(places):
@@ -206,14 +210,16 @@ def _statements(passages: Sequence[Passage], orders: Mapping[int, tuple[str, int
 
 def _says_more(old: Statement, new: Statement) -> bool:
     """Returns whether a statement is newer than another one, says more, and is not the reply to it."""
+    if new.order <= old.order:
+        return False
     is_reply = old.order[1] == new.order[1] and new.order[2] == old.order[2] + 1
-    return new.order > old.order and not is_reply and not new.stems <= old.stems
+    return not is_reply and not new.stems <= old.stems
 
 
-def _least_chance(old: Statement, new: Statement, asked: frozenset[str]) -> float:
-    """Returns the probability from which on a newer statement takes the place of an older one."""
-    wanted, answered = old.stems & asked, new.stems & asked
-    least = SHARES_A_WORD if wanted & answered else UNLIKE
+def _least_chance(old: Statement, new: Statement, wanted: frozenset[str], answered: frozenset[str]) -> float:
+    """Returns the probability from which on a newer statement takes the place of an older one. `wanted` and `answered`
+    are the stems of the query that the older and the newer one have."""
+    least = SHARES_A_WORD if not wanted.isdisjoint(answered) else UNLIKE
     if wanted and wanted <= answered:
         least = ANSWERS_ALIKE if old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers) else least
     return least

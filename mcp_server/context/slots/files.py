@@ -18,9 +18,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import lru_cache
 
 from mcp_server.context.cut import beginning
-from mcp_server.context.exclusions import NO_LONGER_SO, SHOWN_ABOVE, repeated, said_above, without
+from mcp_server.context.exclusions import (
+    CACHED_PAGES,
+    NO_LONGER_SO,
+    SHOWN_ABOVE,
+    overtaken_lines,
+    repeated,
+    said_above,
+    without,
+)
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import (
     NOTHING,
@@ -50,12 +59,11 @@ from mcp_server.text.destinations import (
     is_page,
 )
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
-from mcp_server.text.entries import DERIVED, Source, entries, is_derived, is_state, sources_of, without_sources
+from mcp_server.text.entries import DERIVED, Source, entries, is_state, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections, without_comments
 from mcp_server.text.words import words
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room, shared_out
-from mcp_server.understanding.changing import overtaken_lines
 
 KINDS = ((RULES, "Rules", 0.5), (DECISIONS, "Decided", 0.35), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
 """Section of the page, its heading in the context, and its share of the room if not everything fits.
@@ -72,18 +80,22 @@ later prompt more easily than a short one (`benchmarks push`, eight conversation
 SECTIONS = ENDED.union(section for section, _, _ in KINDS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PageLine:
-    """A line of the page: its section, its text without date and sources, and its line number in the file."""
+    """A line of the page: its section, its text without date and sources, the same as a neutralized bullet (`shown`),
+    its line number in the file, its day, and the first turn that it comes from."""
 
     section: str
     text: str
+    shown: str
     path: str
     line: int
     day: str
+    source: Source
 
 
-def page_lines(source: SourceFile) -> list[PageLine]:
+@lru_cache(maxsize=CACHED_PAGES)
+def page_lines(source: SourceFile) -> tuple[PageLine, ...]:
     """Returns the derived lines of a page's item sections, in the order of the file.
 
     A line that a newer one takes back in its words ("no Redis: Postgres instead") counts as replaced.
@@ -95,11 +107,13 @@ def page_lines(source: SourceFile) -> list[PageLine]:
         if section.title not in SECTIONS:
             continue
         for place in range(section.start - 1, section.end):
-            if is_derived(rows[place]) and (matched := DERIVED.match(rows[place])):
+            turns = sources_of(rows[place])
+            if turns and (matched := DERIVED.match(rows[place])):
                 text = without_sources(rows[place]).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
                 title = REPLACED if place in gone else section.title
-                found.append(PageLine(title, text, source.path, source.first_line + place, matched[1] or ""))
-    return found
+                shown, line, day = f"- {neutralise(text)}", source.first_line + place, matched[1] or ""
+                found.append(PageLine(title, text, shown, source.path, line, day, turns[0]))
+    return tuple(found)
 
 
 def fill(filling: Filling, room: Room) -> Section:
@@ -120,8 +134,7 @@ def fill(filling: Filling, room: Room) -> Section:
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
     headings = sum(meter.line(titles[section]) for section in {one.section for one in kept})
     left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
-    texts = dict(zip(kept, map("- {}".format, list(map(neutralise, [one.text for one in kept]))), strict=True))
-    tokens = dict(zip(kept, list(map(meter.line, texts.values())), strict=True))
+    tokens = {one: meter.line(one.shown) for one in kept}
     pools = _pools(inputs, kept)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
     inside: dict[PageLine, frozenset[str]] = {}
@@ -134,7 +147,7 @@ def fill(filling: Filling, room: Room) -> Section:
     for section, title in titles.items():
         here = [one for one in kept if one.section == section and one in inside]
         here.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
-        shown += [title, *(texts[one] for one in here)] if here else []
+        shown += [title, *(one.shown for one in here)] if here else []
     reasons = dict.fromkeys(inside, "in force") | dict.fromkeys(repeated, "another line says it")
     considered = tuple(_account(one, one in inside, tokens[one], reasons) for pool, _ in pools for one in pool)
     return Section("\n".join([heading, *shown]) if shown else "", considered)
@@ -289,32 +302,31 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
 
 def _out(inputs: CompileInputs, source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
+    rows = source.text.split("\n")
     if source.path.startswith(JOURNAL_FOLDER):
-        return dict.fromkeys(repeated(source.text.split("\n"), said), SHOWN_ABOVE) | _copies(inputs, source)
+        return dict.fromkeys(repeated(rows, said), SHOWN_ABOVE) | _copies(inputs, rows)
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
-    again = repeated(source.text.split("\n"), said)
-    items = page_lines(source) if is_page(source.path) else []
-    shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in ENDED}
-    settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in ENDED}
-    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | shown | settled
+    lines = page_lines(source) if is_page(source.path) else ()
+    items = {one.line - source.first_line: NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE for one in lines}
+    again = repeated(["" if place in items else row for place, row in enumerate(rows)], said)
+    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | items
 
 
-def _copies(inputs: CompileInputs, journal: SourceFile) -> dict[int, str]:
+def _copies(inputs: CompileInputs, journal: Sequence[str]) -> dict[int, str]:
     """Returns the lines of a journal (from 0) that are short forms of lines of this context's pages: they have the same
     source and no other words. The reason is that of the page's line."""
-    of_turn: dict[Source, list[tuple[frozenset[str], str]]] = {}
-    for page in filter(lambda one: is_page(one.path), inputs.files):
-        rows = page.text.split("\n")
+    first = {place: turns[0] for place, row in enumerate(journal) if (turns := sources_of(row))}
+    of_turn: dict[Source, list[tuple[frozenset[str], str]]] = {source: [] for source in first.values()}
+    for page in filter(lambda one: of_turn and is_page(one.path), inputs.files):
         for one in page_lines(page):
-            reason = NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE
-            for source in sources_of(rows[one.line - page.first_line])[:1]:
-                of_turn.setdefault(source, []).append((frozenset(words(one.text)), reason))
+            if one.source in of_turn:
+                reason = NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE
+                of_turn[one.source].append((frozenset(words(one.text)), reason))
     found: dict[int, str] = {}
-    for place, row in enumerate(journal.text.split("\n")):
-        said = frozenset(words(without_sources(row.partition(": ")[2])))
-        for source in sources_of(row)[:1]:
-            reasons = [reason for known, reason in of_turn.get(source, ()) if said <= known]
-            found |= {place: reasons[0]} if reasons else {}
+    for place, source in first.items():
+        said = frozenset(words(without_sources(journal[place].partition(": ")[2])))
+        reasons = [reason for known, reason in of_turn[source] if said <= known]
+        found |= {place: reasons[0]} if reasons else {}
     return found
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from mcp_server.context.cut import relevant_part, without_code
@@ -71,7 +71,7 @@ class KnowledgeScore:
 
     def terms(self) -> Mapping[str, float]:
         """Returns the factors by name, as the receipt shows them."""
-        return asdict(self)
+        return {"relevance": self.relevance, "decay": self.decay, "references": self.references}
 
 
 def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
@@ -172,11 +172,13 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A candidate with its score, the charge for its length, its worth and its text as `passage_text` gives it."""
+    """A candidate with its score and its factors, the charge for its length, its worth and its text as `passage_text`
+    gives it."""
 
     candidate: Candidate
     passage: Passage
-    score: KnowledgeScore
+    score: float
+    factors: Mapping[str, float]
     charge: float
     worth: float
     id: str
@@ -327,8 +329,9 @@ def _ranked(inputs: CompileInputs) -> list[_Scored]:
         charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(text) / CHARACTERS_PER_TOKEN), DIGITS)
         dated = passage.at is not None and (passage.category == "conversation" or not line)  # a line has its date
         day = passage.at.date().isoformat() if passage.at and dated else ""
-        worth, name = round(product.total - charge, DIGITS), f"{passage.path}:{passage.start}-{passage.end}"
-        scored.append(_Scored(candidate, passage, product, charge, worth, name, (passage.path, day), text))
+        total, name = product.total, f"{passage.path}:{passage.start}-{passage.end}"
+        worth, group = round(total - charge, DIGITS), (passage.path, day)
+        scored.append(_Scored(candidate, passage, total, product.terms(), charge, worth, name, group, text))
     return sorted(scored, key=lambda one: (-one.worth, one.passage.path, one.passage.start, one.passage.part))
 
 
@@ -389,9 +392,9 @@ def _account(
         included=included,
         reason=reason,
         tokens=tokens,
-        score=scored.score.total,
+        score=scored.score,
         charge=scored.charge,
-        terms=scored.score.terms(),
+        terms=scored.factors,
         relevance=scored.candidate.hit.terms,
         unit=passage.unit,
         turn=passage.turn,

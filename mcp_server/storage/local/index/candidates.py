@@ -99,6 +99,8 @@ def _by_words(
     names = wanted.opened.names
     scope = scope_of(connection, wanted.filters)
     plan = plan_query(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
+    if scope.lines and not plan.passages:  # an empty page
+        return plan, near.result()[0], []
     ids = fetch_by_words(connection, plan, scope, wanted.depth) if wanted.mode != "vector" else []
     rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
     vector, by_meaning = near.result()
@@ -109,8 +111,8 @@ def _by_words(
     more = fetch_rows(connection, [number for number in by_meaning if number not in rows], names)
     found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
     of = sources(connection, found, scope)
-    held = {one.row_id for one in found}
     if scope.lines:
+        held = {one.row_id for one in found}
         found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
     found = attach_lines(found, of)
     if wanted.mode == "hybrid":
