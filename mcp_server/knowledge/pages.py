@@ -7,7 +7,7 @@ All other lines keep their places and bytes. Merging the same lines again change
 **Settling.** Replaced decisions and closed items move into sections of their own:
 
     ## Key Decisions                       ## Replaced decisions
-    - 2026-11-02: Use JWT [src: B#86]      - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: A#27] [src: B#86]
+    - 2026-11-02: Use JWT [src: 86](/B)   - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: 2](/A) [src: 86](/B)
 
 The second source names the turn that settled the item. A line whose second source is gone moves back.
 """

@@ -26,6 +26,7 @@ from mcp_server.text.entries import (
     apart,
     entry,
     is_state,
+    remarked,
     without_sources,
 )
 from mcp_server.text.markdown import linked, links, sections, without_comments
@@ -114,7 +115,7 @@ def with_links(path: str, body: str, named: Sequence[Named]) -> str:
         found = sorted((place, link) for link, place in places.items() if place is not None)
         names = [link for _, link in found][:MOST_LINKED]
         wanted = " ".join(name for name in names if name not in said)
-        if wanted != apart(one.text)[1]:
+        if wanted != apart(one.text)[1] or remarked(one.text) != one.text:
             rows[one.start - 1] = entry(one.date, said, one.sources, wanted)
     return "\n".join(rows)
 

@@ -322,14 +322,13 @@ def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> di
 def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
     """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
     indexes, which repeat other files."""
-    marks = [f"[src: {path}#" for path in transcripts]
     found = []
     for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
         for stat in files.walk(folder):
             if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
                 continue
             text = files.readable(stat.path)
-            if text is not None and any(mark in text for mark in marks):
+            if text is not None and any(path in text for path in transcripts):
                 found.append(stat.path)
     return found
 

@@ -35,14 +35,14 @@ def section(body: str, title: str) -> list[str]:
 def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None:
     body = extracted(extracted("# atlas\n", FIRST), SECOND)
     (replaced,) = section(body, "Replaced decisions")
-    assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: {A}#27] [src: {B}#86]"
+    assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: 27](/{A}) [src: 86](/{B})"
     assert [sources_of(row)[0].turn for row in section(body, "Key Decisions")] == [30, 86]
 
 
 def test_a_closed_item_moves_to_its_section() -> None:
     body = extracted(extracted("# atlas\n", FIRST), SECOND)
     assert section(body, "Open items") == []
-    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: {A}#31] [src: {B}#90]"]
+    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"]
 
 
 def test_doing_it_again_changes_no_byte() -> None:
@@ -82,8 +82,8 @@ def test_a_decision_that_is_made_again_is_in_force_again() -> None:
 
 def test_lines_that_a_person_wrote_or_moved_stay() -> None:
     own = "- by hand, no mark"
-    continued = f"- 2026-11-02: {OLD} [src: {A}#27]\n  and my own remark on it"
-    moved = f"- 2026-11-02: {OTHER} [src: {A}#30]"
+    continued = f"- 2026-11-02: {OLD} [src: 27](/{A})\n  and my own remark on it"
+    moved = f"- 2026-11-02: {OTHER} [src: 30](/{A})"
     body = f"# atlas\n\nSome prose.\n\n## Key Decisions\n{own}\n{continued}\n\n## Replaced decisions\n{moved}\n"
     for lines, stale in ((SECOND, frozenset[str]()), ([*FIRST, *SECOND], frozenset((A, B)))):
         after = extracted(body, lines, stale)
