@@ -63,7 +63,9 @@ async def test_a_conversation_becomes_a_page_a_journal_and_lines_of_memory_at_on
     assert f"- 2026-02-14: [[atlas/context|atlas]] — decided: {DECISION[:-1]} [src: " in text
     assert "- 2026-02-14: I live in Rijeka with my sister. [src: " in text
     journal = memory.files.read_text(JOURNAL)
-    assert f"- Decided: {DECISION[:-1]} [[atlas/context]] [src: " in journal
+    assert "\n## [[atlas/context|atlas]]\n" in journal
+    assert f"- Decided: {DECISION[:-1]} [src: " in journal
+    assert journal.count("\n## ") == 1, "what the user says of himself is in the part of his conversation"
     await condense(memory, "weekly")
     assert not memory.files.exists(ARCHIVE), "nothing left, and there is no empty archive"
     before = snapshot(memory)

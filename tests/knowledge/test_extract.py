@@ -142,6 +142,19 @@ async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_e
     assert sources_of(line)[0].path == paths[1]
 
 
+async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(memory: Memory) -> None:
+    for what in ("The boat stays in the north dock.", "The sails go to the loft.", "The oars get new leather."):
+        await observe(memory, NewTurn("user", f"Decision: {what}", session="s"), Caller())
+        await sessions.end_session(memory, "s")
+        await extract_pending(memory)
+    assert len((await sessions.show_session(memory, "s")).paths) == 3
+    journal = memory.files.read_text("knowledge/journal/2026-02-16.md")
+    assert [line for line in journal.splitlines() if line.startswith("## ")] == [
+        "## Decision The boat stays in the north dock"
+    ]
+    assert journal.count("- Decided: ") == 3
+
+
 async def test_a_serving_process_does_it_and_manual_means_manual(
     place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
