@@ -119,10 +119,12 @@ class _Body:
             new.confirmed.add(line.source)
             self._add(new)
             return
-        is_first = line.source not in twin.confirmed  # of a turn's lines that say the same, the first wording is kept
+        # Of a turn's lines that say the same, the first wording is kept, or a later one that contains it.
+        is_better = line.source not in twin.confirmed or entries.tells_no_more(twin.text, text)
+        is_new = twin.place is None or line.path in stale
         twin.confirmed.add(line.source)
         if line.source in twin.sources:
-            if line.path in stale and len(twin.sources) == 1 and is_first:
+            if is_new and len(twin.sources) == 1 and is_better:
                 twin.text, twin.day, twin.links, twin.changed = text, line.day, links or twin.links, True
             return
         if not twin.sources or _is_full(twin, line):
@@ -161,8 +163,9 @@ class _Body:
 
 def _is_beside(known: _Known, line: Line, section: str) -> bool:
     """Returns whether a rule or an open item stands beside a decision or fact of the same turn that quotes it, too."""
-    of_another_kind = line.source in known.confirmed and known.section.casefold() != section.casefold()
-    return of_another_kind and line.kind in ("rule", "open")
+    homes = {ended.casefold(): home.casefold() for ended, home in HOMES.items()}
+    own = homes.get(known.section.casefold(), known.section.casefold())
+    return line.source in known.confirmed and own != section.casefold() and line.kind in ("rule", "open")
 
 
 def _replaces(new: _Known, old: _Known, source: Source) -> bool:
@@ -196,9 +199,10 @@ def _same(known: _Known, line: Line) -> bool:
     new one, unless the turn that settled it only repeats it."""
     if known.section in SETTLED_SECTIONS and line.source not in known.sources:
         return False
-    if normalised(known.text) == normalised(line.text):
+    said = _NOTE.sub("", known.text) if known.section in SETTLED_SECTIONS else known.text
+    if normalised(said) == normalised(line.text):
         return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources
-    return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(known.text, line.text)
+    return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(said, line.text)
 
 
 def merged(

@@ -53,6 +53,17 @@ def test_doing_it_again_changes_no_byte() -> None:
     assert extracted("# atlas\n", [*FIRST, *SECOND]).split() == body.split(), "at once or one after the other"
 
 
+def test_of_two_wordings_of_a_message_the_one_that_says_more_is_kept_also_when_it_is_closed_and_read_again() -> None:
+    more = f"The marina wants to know who comes. I'll {TASK}."
+    lines = [line("open", "The marina wants to know who comes.", turn=31), line("open", more, turn=31)]
+    body = extracted("# atlas\n", lines)
+    assert section(body, "Open items") == [f"- 2026-11-02: {more} [src: 31](/{A})"]
+    closed = extracted(body, SECOND)
+    (row,) = section(closed, "Closed items")
+    assert row == f"- 2026-11-02: {more} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"
+    assert extracted(closed, [*lines, *SECOND], frozenset((A, B))) == closed
+
+
 def test_items_move_back_when_their_settling_turn_is_gone() -> None:
     before = extracted("# atlas\n", FIRST)
     body = extracted(extracted(before, SECOND), [], frozenset((B,)))
