@@ -453,7 +453,7 @@ def rewritten(
         beyond = beyond_the_day(body)
         body = without_empty(without(body, beyond), {one.section for one in beyond})
     if path.startswith(ITEM_PAGES):
-        body = settled(body, (*(line for _, line in placed), *reports))
+        body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)
     if body == start.body and before is not None:

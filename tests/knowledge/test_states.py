@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mcp_server.knowledge.pages import merged, reopened, settled
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, LineKind, entry, sources_of
@@ -62,6 +64,26 @@ def test_of_two_wordings_of_a_message_the_one_that_says_more_is_kept_also_when_i
     (row,) = section(closed, "Closed items")
     assert row == f"- 2026-11-02: {more} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"
     assert extracted(closed, [*lines, *SECOND], frozenset((A, B))) == closed
+
+
+def test_outside_any_project_only_a_conversation_about_the_same_subject_settles_an_item() -> None:
+    talks = [f"raw/conversations/2026/11/0{n}/0900-s-{n}-talk.md" for n in range(1, 5)]
+    old = line("decision", "The boat is kept in the north dock for the whole winter.", talks[0])
+    others = [line("fact", "Snow is kept whole all winter.", talks[2])]
+    others += [line("fact", "Kept bees need a whole winter of rest.", talks[3])]
+    new = line("decision", "Scratch that, honey is kept for the whole winter in jars instead.", talks[1], 9, 0.95)
+    same = line(
+        "decision", "Scratch that, no boat of ours is kept for the whole winter in jars instead.", talks[1], 9, 0.95
+    )
+
+    def after(decision: Line, of_one_subject: bool) -> list[str]:
+        lines = [old, *others, decision]
+        body = merged("# General\n", [(place_of(replace(one, project=None)), one) for one in lines])
+        return section(settled(body, lines, of_one_subject=of_one_subject), "Replaced decisions")
+
+    assert len(after(new, True)) == 1, "in a project, everything is about the project"
+    assert after(new, False) == []
+    assert len(after(same, False)) == 1
 
 
 def test_items_move_back_when_their_settling_turn_is_gone() -> None:
