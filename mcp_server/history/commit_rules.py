@@ -211,7 +211,7 @@ def label(path: str) -> str:
         case ["knowledge", "journal", _]:
             return f"journal {name}"
         case ["knowledge", "projects", slug, _]:
-            return f"project {slug}: {name}"
+            return f"project {slug}" if name == "context" else f"project {slug}: {name}"
         case ["knowledge", *rest] if len(rest) > 1:
             return "/".join([*rest[:-1], name])
         case ["raw", "conversations", *_]:

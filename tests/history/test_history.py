@@ -329,7 +329,7 @@ def test_a_message_quotes_the_lines_of_the_page_that_learned_them_and_not_their_
         change(MEMORY, HEAD.format(6), HEAD.format(7) + f"- 2026-02-16: atlas — next: oven [src: 9](/{TRANSCRIPT})\n"),
     ]
     subject, _, *body = message("extract", changes).split("\n")
-    assert subject.startswith("extract: project atlas: context: The oven number 0 stays")
+    assert subject.startswith("extract: project atlas: The oven number 0 stays")
     assert body[:2] == [f"- {page} (new) +12 -0", "  - The oven number 0 stays at 200 degrees."]
     assert body[9:12] == ["  - and 2 more", f"- {journal} (new) +2 -0", f"- {MEMORY} +1 -0"]
 
@@ -386,7 +386,7 @@ def test_the_map_of_projects_is_committed_with_what_the_project_learned() -> Non
     mapped = change(names, None, '"name:atlas": atlas\n')
     assert group_by_type([learned, mapped], None) == {"extract": [mapped, learned]}
     assert group_by_type([mapped], None) == {"memory": [mapped]}
-    assert message("extract", [mapped, learned]).startswith("extract: project atlas: context: The oven stays.\n")
+    assert message("extract", [mapped, learned]).startswith("extract: project atlas: The oven stays.\n")
 
 
 def test_what_moves_to_the_archive_is_one_commit_with_what_it_left() -> None:
