@@ -451,7 +451,8 @@ def rewritten(
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
         beyond = beyond_the_day(body)
-        body = without_empty(without(body, beyond), {one.section for one in beyond})
+        left = {one.section for one in (*entries(start.body), *beyond) if one.sources}
+        body = without_empty(without(body, beyond), left)
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
     if is_page(path) and path != GENERAL_PAGE:

@@ -155,6 +155,20 @@ async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(me
     assert journal.count("- Decided: ") == 3
 
 
+async def test_reading_again_moves_the_lines_of_a_journal_under_todays_headings(memory: Memory) -> None:
+    text = "Decision: the boat stays in the north dock."
+    await observe(memory, NewTurn("user", text, session="s", project="atlas"), Caller())
+    await sessions.end_session(memory, "s")
+    await extract_pending(memory)
+    path = "knowledge/journal/2026-02-16.md"
+    journal = memory.files.read_text(path)
+    older = journal.replace("## [[atlas/context|atlas]]", "## atlas").replace(" [src: ", " [[atlas/context]] [src: ")
+    assert older != journal
+    memory.files.write_atomic(path, older)
+    await extract(memory, anew=True)
+    assert memory.files.read_text(path) == journal
+
+
 async def test_a_serving_process_does_it_and_manual_means_manual(
     place: Path | str, clock: Clock, new_id: Callable[[], str]
 ) -> None:
