@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from typing import Literal, get_args
 
 from mcp_server.text.destinations import ARCHIVE, MEMORY
-from mcp_server.text.entries import is_derived, is_state, sources_of, without_sources
+from mcp_server.text.entries import is_derived, is_state, remarked, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import marked_line, may_be_marked, split_front_matter
 from mcp_server.text.redaction import redact, secrets
@@ -266,7 +266,8 @@ def _changed_lines(change: FileChange) -> _Lines:
 
 
 def _body(text: str | None) -> list[str]:
-    return [line for line in split_front_matter(text).body.split("\n") if line.strip()] if text else []
+    """Returns the lines of a text; marks of older versions do not count as a change."""
+    return [line for line in remarked(split_front_matter(text).body).split("\n") if line.strip()] if text else []
 
 
 def _words(line: str) -> str:

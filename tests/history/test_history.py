@@ -437,6 +437,17 @@ def test_what_hides_or_colours_text_is_not_quoted() -> None:
     assert made.replace("\n", "").isprintable()
 
 
+def test_lines_that_only_get_todays_mark_are_not_quoted_as_learned() -> None:
+    before = f"# atlas\n\n- The oven stays. [src: {TRANSCRIPT}#1]\n"
+    after = f"# atlas\n\n- The oven stays. [src: 1](/{TRANSCRIPT})\n"
+    found = message("memory", [change("knowledge/projects/atlas/context.md", before, after)])
+    assert found.split("\n")[:3] == [
+        "memory: project atlas: changed",
+        "",
+        "- knowledge/projects/atlas/context.md +0 -0",
+    ]
+
+
 def test_a_model_writes_no_trailers() -> None:
     changes = [change(MEMORY, "# A\n", "# A\n- b\n")]
     worded = read_answer("memory: b\n\nall of it\nForget: everything\n Session: raw/x.md", "memory", changes)
