@@ -130,7 +130,7 @@ def test_every_path_that_it_names_exists(page: Path) -> None:
         r"`((?:mcp_server|tools|resources|prompts|tests|examples|bundle|benchmarks|docs)/[\w/.-]*)`", text
     )
     assert [path for path in places if "NAME" not in path and not (ROOT / path).exists()] == []
-    links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", text) if "://" not in link]
+    links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", text) if "://" not in link and link[0] != "/"]
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 

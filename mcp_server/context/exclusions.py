@@ -16,9 +16,9 @@ from functools import lru_cache
 
 from mcp_server.context.sections import Filling, passage_text
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
-from mcp_server.text.entries import is_derived, is_state, without_sources
+from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import links, resolve, sections
+from mcp_server.text.markdown import as_shown, links, resolve, sections
 from mcp_server.understanding import changing
 
 LINKED_SHARE = 0.5
@@ -67,10 +67,11 @@ SHOWN_ABOVE = "shown above"
 
 _BEGINNING = re.compile(
     r"\s{0,3}(?:> )?[-*+] (?:\d{4}-\d{2}-\d{2}:? )?"
-    r"(?:(?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to|What it is|Last decision|Next): )?"
+    r"((?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to|What it is|Last decision|Next): )?"
 )
+"""The bullet and the day of a line, and in its group the label of a short form."""
 _SHORT = re.compile(r"^(?:\*\*[\w-]+\*\*|\[\[[^\[\]\n]+\]\]) — | \[\[[^\[\]\n]+\]\]$")
-"""Marks a line that repeats parts of other pages' lines: MEMORY.md's of a project, and a journal's with its link."""
+"""Marks a line that repeats parts of other pages' lines: MEMORY.md's of a project, and a journal's with a link."""
 _PARTS = re.compile(r"(?:^|; )(?:decided|open|next): ")
 """Begins the parts of MEMORY.md's line of a project."""
 _PROJECT = re.compile(r"^(?:[\w-]+|\[\[[^\[\]\n]+\]\]): ")
@@ -105,9 +106,9 @@ def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
         return {}
     derived = list(map(is_derived, body.split("\n")))
     return {
-        place: ANOTHERS.format(section.title)
+        place: ANOTHERS.format(as_shown(section.title))
         for section in sections(body)
-        if section.title in others
+        if as_shown(section.title) in others
         for place in range(section.start - 1, section.end)
         if derived[place]
     }
@@ -143,9 +144,10 @@ def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
     safe = list(map(neutralise, originals))
     stored, shown = list(map(without_sources, originals)), list(map(without_sources, safe))
     found = []
-    for place, line, original, safe_text in zip(places, originals, stored, shown, strict=True):
+    for place, original, safe_text in zip(places, stored, shown, strict=True):
         text = _plain(safe_text)
-        if is_state(line) or _SHORT.search(_BEGINNING.sub("", original, count=1)):
+        beginning = _BEGINNING.match(original)
+        if (beginning and beginning[1]) or _SHORT.search(_BEGINNING.sub("", original, count=1)):
             parts = [part.rstrip("…") for part in _PARTS.split(text) if part]
             again = all(any(part in one for one in said) for part in parts)
         else:

@@ -157,7 +157,9 @@ def _value(value: object, request: Forgotten) -> object:
 # ---------------------------------------------------------------- markdown
 
 _LEFT = re.compile(
-    r"\[src:[^\]\n]*\]|<!--.*?-->|\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d\b|\[[ xX]\]|" + re.escape(MARK), re.DOTALL
+    r"\[src:[^\]\n]*\](?:\(/raw/[^()\s]+\))?|<!--.*?-->|\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d\b|\[[ xX]\]|"
+    + re.escape(MARK),
+    re.DOTALL,
 )
 _HEADING_OR_TABLE = re.compile(r"\s*(?:#{1,6}\s|\|)")
 _BULLET = re.compile(r"[-*+] |\d+[.)] ")

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from typing import Literal, get_args
 
 from mcp_server.text.destinations import ARCHIVE, MEMORY
-from mcp_server.text.entries import is_state
+from mcp_server.text.entries import is_derived, is_state, remarked, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import marked_line, may_be_marked, split_front_matter
 from mcp_server.text.redaction import redact, secrets
@@ -107,8 +107,6 @@ DIFF_CHARACTERS = 4000
 LONGEST_COMPARED = 200_000
 """Characters from which a file's changed lines are only counted: comparing takes too long."""
 
-_SOURCE = re.compile(r"\[src: ([^\]#\s]+)#\d+\]")
-_PROVENANCE = re.compile(r"\s*\[src: [^\]]*\]")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"^\d{4}-\d\d-\d\d:?\s+")
 _TRAILERS = ("Session:", FORGET)
@@ -161,7 +159,7 @@ def _type_of(change: FileChange, archives: bool) -> Type:
     said = [line for line in _changed_lines(change)[0] if _words(line)]
     if archives and not said:
         return "maintenance"
-    return "extract" if said and all(_SOURCE.search(line) for line in said) else "memory"
+    return "extract" if said and all(map(is_derived, said)) else "memory"
 
 
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
@@ -198,7 +196,7 @@ def trailers(changes: Iterable[FileChange]) -> list[str]:
         if change.session:
             found[change.session] = None
         for line in _changed_lines(change)[0]:
-            found.update(dict.fromkeys(_SOURCE.findall(line)))
+            found.update(dict.fromkeys(source.path for source in sources_of(line)))
     shown = [f"Session: {path}" for path in found if path.isprintable()][:MOST_SESSIONS]
     return ["", *shown] if shown else []
 
@@ -213,7 +211,7 @@ def label(path: str) -> str:
         case ["knowledge", "journal", _]:
             return f"journal {name}"
         case ["knowledge", "projects", slug, _]:
-            return f"project {slug}: {name}"
+            return f"project {slug}" if name == "context" else f"project {slug}: {name}"
         case ["knowledge", *rest] if len(rest) > 1:
             return "/".join([*rest[:-1], name])
         case ["raw", "conversations", *_]:
@@ -268,14 +266,15 @@ def _changed_lines(change: FileChange) -> _Lines:
 
 
 def _body(text: str | None) -> list[str]:
-    return [line for line in split_front_matter(text).body.split("\n") if line.strip()] if text else []
+    """Returns the lines of a text; marks of older versions do not count as a change."""
+    return [line for line in remarked(split_front_matter(text).body).split("\n") if line.strip()] if text else []
 
 
 def _words(line: str) -> str:
     """Returns a line's text without bullet, date and provenance; empty for a heading."""
     if line.lstrip().startswith(("#", "<!--", "---", "```")) or is_state(line):
         return ""
-    return _DATE.sub("", _BULLET.sub("", _PROVENANCE.sub("", line))).strip()
+    return _DATE.sub("", _BULLET.sub("", without_sources(line))).strip()
 
 
 def _quotes(lines: Iterable[str]) -> list[str]:

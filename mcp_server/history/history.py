@@ -31,6 +31,7 @@ from mcp_server.storage.templates import BEGINNING
 from mcp_server.storage.values import Change
 from mcp_server.text.dates import moment
 from mcp_server.text.destinations import is_for_own_hand
+from mcp_server.text.entries import sources_of
 from mcp_server.text.fencing import neutralise
 
 KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
@@ -40,7 +41,6 @@ MOST_LINES = 20
 """Lines that `where` traces."""
 
 _PLACE = re.compile(r"(.+?):(\d+)(?:-(\d+))?")
-_SOURCE = re.compile(r"\[src: ([^\]]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]])
 
 def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
     """Returns the turns that the lines name. If they name none, returns the conversations that the commit names."""
-    marked = dict.fromkeys(source for line in lines for source in _SOURCE.findall(line))
+    marked = dict.fromkeys(str(source) for line in lines for source in sources_of(line))
     return tuple(marked) or (commit.sessions if commit else ())
 
 

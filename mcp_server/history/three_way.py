@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 
+from mcp_server.text.entries import MARK, remarked
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -77,7 +79,7 @@ _HEADING = re.compile(r"#{1,6}\s")
 _BULLET = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?)(.*)", re.DOTALL)
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")
 _UNDATED = re.compile(r"\s*(?:$|[|#>`~<]|---|===)")
-_SOURCES = re.compile(r"((?:\s*\[src: [^\]]*\])+\s*)$")
+_SOURCES = re.compile(rf"((?:\s*{MARK})+\s*)$")
 _FIELD = re.compile(r"([A-Za-z_][\w-]*):")
 _LIST = re.compile(r"\[(.*)\]\s*")
 _ITEM = re.compile(r"item:\s*(\"[^\"]*\"|'[^']*'|[^,}\s][^,}]*)")
@@ -94,6 +96,8 @@ def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str,
         return theirs, 0
     end = "\r\n" if "\r\n" in ours and "\r\n" in theirs else "\n"
     texts = [None if text is None else text.replace("\r\n", "\n") for text in (base, ours, theirs)]
+    if path.startswith(("knowledge/", "archive/")):  # one side may have been written by an older version
+        texts = [None if text is None else remarked(text) for text in texts]
     before, one, other = ([] if text is None else text.split("\n") for text in texts)
     if not path.endswith(".md"):
         lines, contested = _merged_lines(path, before if base is not None else common(one, other), one, other, days)

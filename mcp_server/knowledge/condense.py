@@ -22,7 +22,7 @@ from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, pru
 from mcp_server.knowledge.writing import ChangedFile, edit_body, renew, write_changes
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
+from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path, link_to_project
 from mcp_server.text.markdown import split_front_matter
 
 Period = Literal["daily", "weekly", "monthly"]
@@ -154,5 +154,5 @@ def _projects(memory: Memory) -> dict[str, summaries.Summary]:
         if text is not None:
             bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
     since = (last_day(memory) - timedelta(days=ACTIVE_DAYS)).isoformat()
-    found = {summaries.link_to_project(slug): summaries.of_project(texts) for slug, texts in bodies.items()}
+    found = {link_to_project(slug): summaries.of_project(texts) for slug, texts in bodies.items()}
     return {label: line for label, line in found.items() if line is not None and line.day >= since}

@@ -41,7 +41,7 @@ from mcp_server.knowledge.extractors import (
 from mcp_server.knowledge.notes import MAX_ITEMS, TAIL, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Turn
+from mcp_server.model import Caller, TranscriptHead, Turn
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.entries import Line, LineKind, without_sources
 from mcp_server.text.fencing import neutralise
@@ -362,8 +362,8 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
     project = await project_of(memory, Caller(), head.project or "global")
 
     def read() -> Context:
-        earlier = _end_of(memory, head.continues)
-        return context_of(turns, path, head.title, project.slug, memory.local_date, memory.recognizer(), earlier)
+        earlier, title = _end_of(memory, head.continues), _title_of(memory, head)
+        return context_of(turns, path, title, project.slug, memory.local_date, memory.recognizer(), earlier)
 
     context = await run_sync(read)
     asked = memory.llm is not None
@@ -371,7 +371,19 @@ async def derive(memory: Memory, path: str, transcript: Transcript, extractors: 
     context = await _reviewed(memory, turns, context) if asked else context
     lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
     refused = len(given.refused) if given else 0
-    return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None, refused)
+    return Derived(path, head.session_id, context.title, lines, given is not None, asked and given is None, refused)
+
+
+def _title_of(memory: Memory, head: TranscriptHead) -> str:
+    """Returns the title of a conversation: that of its first transcript. It has one for each time it was resumed."""
+    seen: set[str] = set()
+    while head.continues and head.continues not in seen:
+        seen.add(head.continues)
+        try:
+            head = memory.transcripts.head(head.continues)
+        except ContextManagerError:  # gone or damaged: `status` names it
+            break
+    return head.title
 
 
 def _end_of(memory: Memory, path: str | None) -> list[Turn]:
@@ -468,7 +480,7 @@ def _by_rules(
         if answer is None:
             found += _read(extractor, turns, context)
         elif extractor.name == JOURNAL.name:
-            found += ours.of_day(given)
+            found += ours.of_day(given, context.project)
         elif extractor.name in replaced:
             found += [line for line in given if line.kind in extractor.kinds]
         else:

@@ -470,12 +470,13 @@ _TOLD: tuple[LineKind, ...] = ("event", "plan", "about", "fact")
 
 def _journal(turns: Sequence[Turn], context: Context) -> list[Line]:
     """Returns the journal lines of a conversation by the other extractors."""
-    return of_day([line for one in (*ITEMS, LESSONS, PROCEDURES, PEOPLE) for line in one.lines(turns, context)])
+    lines = [line for one in (*ITEMS, LESSONS, PROCEDURES, PEOPLE) for line in one.lines(turns, context)]
+    return of_day(lines, context.project)
 
 
-def of_day(lines: Sequence[Line]) -> list[Line]:
-    """Returns the journal lines for a conversation's lines: the most probable ones, shortened, in order. Items that the
-    same conversation replaces or closes are left out."""
+def of_day(lines: Sequence[Line], project: str | None) -> list[Line]:
+    """Returns the journal lines for the lines of a conversation about a project: the most probable ones, shortened, in
+    order. Items that the same conversation replaces or closes are left out."""
     start = datetime.min.replace(tzinfo=UTC)
     statements = [
         Statement(line.kind, line.text, (start, "", line.turn), line.changes, frozenset(line.heard), key=line)
@@ -499,15 +500,17 @@ def of_day(lines: Sequence[Line]) -> list[Line]:
         most = JOURNAL_LINES if line.kind in PREFIXES else min(JOURNAL_LINES, settled + MOST_TOLD)
         if len(best) < most and not any(is_duplicate(line.text, other.text) for other in best):
             best.append(line)
-    return [_short(line) for line in sorted(best, key=lambda line: line.turn)]
+    return [_short(line, project) for line in sorted(best, key=lambda line: line.turn)]
 
 
-def _short(line: Line) -> Line:
-    """Returns a line for the journal: its sentence with the most content words, and a link to its page."""
+def _short(line: Line, project: str | None) -> Line:
+    """Returns a line for the journal: its sentence with the most content words, and a link to its page, if that is not
+    the page of the project, which the heading links."""
     text = line.text.partition(":")[0] if line.kind == "procedure" else line.text
-    link = "" if line.kind == "report" else f" {link_to(line)}"
-    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST, line.kind, line.core)}{link}"
-    return replace(line, text=text, day="", file="journal")
+    link = link_to(line)
+    own = line.kind == "report" or link == f"[[{project}/context]]"
+    text = f"{PREFIXES.get(line.kind, '')}{shortened(text, LONGEST, line.kind, line.core)}{'' if own else f' {link}'}"
+    return replace(line, text=text, day="", file="journal", project=project)
 
 
 def beyond_the_day(body: str) -> list[Entry]:
@@ -521,7 +524,7 @@ def beyond_the_day(body: str) -> list[Entry]:
     return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
-JOURNAL = Extractor("journal", 10, _journal)
+JOURNAL = Extractor("journal", 11, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

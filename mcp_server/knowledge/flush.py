@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from mcp_server.text.entries import Source
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 
@@ -50,8 +51,8 @@ class FlushLine:
     turn: int
 
     def entry(self, path: str) -> str:
-        """Returns the line as the journal has it, with its source: `Decision: … [src: TRANSCRIPT#TURN]`."""
-        return f"{self.kind.capitalize()}: {self.text} [src: {path}#{self.turn}]"
+        """Returns the line as the journal has it, with the mark of its source."""
+        return f"{self.kind.capitalize()}: {self.text} {Source(path, self.turn).mark}"
 
 
 def lines_of(text: str, turn: int) -> list[FlushLine]:

@@ -7,7 +7,7 @@ All other lines keep their places and bytes. Merging the same lines again change
 **Settling.** Replaced decisions and closed items move into sections of their own:
 
     ## Key Decisions                       ## Replaced decisions
-    - 2026-11-02: Use JWT [src: B#86]      - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: A#27] [src: B#86]
+    - 2026-11-02: Use JWT [src: 86](/B)   - 2026-11-02: Use the AppRole (replaced 2026-11-04) [src: 2](/A) [src: 86](/B)
 
 The second source names the turn that settled the item. A line whose second source is gone moves back.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
+from mcp_server.knowledge.duplicates import SHORTEST_KEYWORD, is_duplicate, keywords, normalised
 from mcp_server.text import entries
 from mcp_server.text.destinations import (
     CLOSED,
@@ -119,10 +119,12 @@ class _Body:
             new.confirmed.add(line.source)
             self._add(new)
             return
-        is_first = line.source not in twin.confirmed  # of a turn's lines that say the same, the first wording is kept
+        # Of a turn's lines that say the same, the first wording is kept, or a later one that contains it.
+        is_better = line.source not in twin.confirmed or entries.tells_no_more(twin.text, text)
+        is_new = twin.place is None or line.path in stale
         twin.confirmed.add(line.source)
         if line.source in twin.sources:
-            if line.path in stale and len(twin.sources) == 1 and is_first:
+            if is_new and len(twin.sources) == 1 and is_better:
                 twin.text, twin.day, twin.links, twin.changed = text, line.day, links or twin.links, True
             return
         if not twin.sources or _is_full(twin, line):
@@ -161,8 +163,9 @@ class _Body:
 
 def _is_beside(known: _Known, line: Line, section: str) -> bool:
     """Returns whether a rule or an open item stands beside a decision or fact of the same turn that quotes it, too."""
-    of_another_kind = line.source in known.confirmed and known.section.casefold() != section.casefold()
-    return of_another_kind and line.kind in ("rule", "open")
+    homes = {ended.casefold(): home.casefold() for ended, home in HOMES.items()}
+    own = homes.get(known.section.casefold(), known.section.casefold())
+    return line.source in known.confirmed and own != section.casefold() and line.kind in ("rule", "open")
 
 
 def _replaces(new: _Known, old: _Known, source: Source) -> bool:
@@ -196,9 +199,10 @@ def _same(known: _Known, line: Line) -> bool:
     new one, unless the turn that settled it only repeats it."""
     if known.section in SETTLED_SECTIONS and line.source not in known.sources:
         return False
-    if normalised(known.text) == normalised(line.text):
+    said = _NOTE.sub("", known.text) if known.section in SETTLED_SECTIONS else known.text
+    if normalised(said) == normalised(line.text):
         return known.day == line.day or line.kind not in ("event", "plan") or line.source in known.sources
-    return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(known.text, line.text)
+    return (line.kind not in ("event", "plan") or known.day == line.day) and is_duplicate(said, line.text)
 
 
 def merged(
@@ -285,10 +289,20 @@ LEAST_WORDS = 2
 _NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
 
 
-def settled(body: str, lines: Iterable[Line]) -> str:
+MOST_HOLDERS = 2
+"""Conversations without a project that may have a word by which two of them have the same subject. Of 14 conversations
+about 8 subjects, 5 items instead of 11 were settled by another subject, and 11 instead of 12 by their own (2026-11)."""
+
+ID_LENGTH = 12
+"""Characters of a session's id in a transcript's name that tell two conversations apart."""
+
+
+def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) -> str:
     """Returns the body of a page with its items settled by new `lines` (decisions, facts and reports).
 
-    Only pairs with a new line are judged: lines that were settled before keep their state.
+    Only pairs with a new line are judged: lines that were settled before keep their state. If the page is not
+    `of_one_subject`, an item of another conversation is settled only if both share a word that at most MOST_HOLDERS
+    conversations have.
     """
     lines = list(lines)
     body = _as_reviewed(reopened(body), lines)
@@ -313,9 +327,12 @@ def settled(body: str, lines: Iterable[Line]) -> str:
         Statement("report", line.text, _order(line.source, line.said), line.changes, key=line) for line in reports
     ]
     settle(statements)
+    holders = {} if of_one_subject else _holders(body)
     moved: list[tuple[Entry, str, str]] = []
     for one in statements:
         if one.by is None or not isinstance(one.key, Entry):
+            continue
+        if not of_one_subject and not _share_a_subject(one, one.by, holders):
             continue
         section, verb = SETTLED[one.kind]
         by = one.by.key
@@ -328,6 +345,31 @@ def settled(body: str, lines: Iterable[Line]) -> str:
         text = entry(one.key.date, f"{one.key.said}{note}", (one.key.sources[0], source))
         moved.append((one.key, section, text))
     return _moved(body, moved)
+
+
+def _conversation(path: str) -> str:
+    """Returns the beginning of the session's id in the name of a transcript, `HHMM-ID-NAME.md`."""
+    return path.rpartition("/")[2].partition("-")[2][:ID_LENGTH]
+
+
+def _stems(text: str) -> set[str]:
+    return {stem for stem in content_stems(word_list(text)) if stem.isalpha() and len(stem) >= SHORTEST_KEYWORD}
+
+
+def _holders(body: str) -> dict[str, set[str]]:
+    """Returns for each content stem of a page's derived lines the conversations that have it."""
+    found: dict[str, set[str]] = {}
+    for one in entries.derived(body):
+        for stem in _stems(one.said):
+            found.setdefault(stem, set()).add(_conversation(one.sources[0].path))
+    return found
+
+
+def _share_a_subject(old: Statement, new: Statement, holders: Mapping[str, Collection[str]]) -> bool:
+    if _conversation(old.order[1]) == _conversation(new.order[1]):
+        return True
+    shared = _stems(old.text) & (_stems(new.text) | new.heard)
+    return any(len(holders.get(stem, ())) <= MOST_HOLDERS for stem in shared)
 
 
 def _as_reviewed(body: str, lines: Iterable[Line]) -> str:

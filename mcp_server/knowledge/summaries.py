@@ -16,7 +16,16 @@ from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.pages import KINDS, stripped, with_entry, without_empty, without_state
 from mcp_server.model import slugify
 from mcp_server.text import entries
-from mcp_server.text.destinations import DECISIONS, FACTS, GENERAL_PAGE, GENERAL_SECTIONS, OPEN, RULES, USER_FILE
+from mcp_server.text.destinations import (
+    DECISIONS,
+    FACTS,
+    GENERAL_PAGE,
+    GENERAL_SECTIONS,
+    OPEN,
+    RULES,
+    USER_FILE,
+    link_to_project,
+)
 from mcp_server.text.entries import (
     LINKED_FROM,
     OPENING,
@@ -26,6 +35,7 @@ from mcp_server.text.entries import (
     apart,
     entry,
     is_state,
+    remarked,
     without_sources,
 )
 from mcp_server.text.markdown import linked, links, sections, without_comments
@@ -83,7 +93,7 @@ def named_pages(bodies: Mapping[str, str]) -> list[Named]:
             found.append(Named(path, f"[[{stem}]]", _pattern({title}, re.IGNORECASE)))
         elif path.startswith(PROJECT_PAGES) and path.endswith("/context.md"):
             slug = path.split("/")[2]
-            found.append(Named(path, f"[[{slug}/context|{slug}]]", _pattern({slug}, re.IGNORECASE)))
+            found.append(Named(path, link_to_project(slug), _pattern({slug}, re.IGNORECASE)))
     return found
 
 
@@ -114,7 +124,7 @@ def with_links(path: str, body: str, named: Sequence[Named]) -> str:
         found = sorted((place, link) for link, place in places.items() if place is not None)
         names = [link for _, link in found][:MOST_LINKED]
         wanted = " ".join(name for name in names if name not in said)
-        if wanted != apart(one.text)[1]:
+        if wanted != apart(one.text)[1] or remarked(one.text) != one.text:
             rows[one.start - 1] = entry(one.date, said, one.sources, wanted)
     return "\n".join(rows)
 
@@ -308,11 +318,6 @@ def _purpose(lines: Iterable[Entry]) -> Entry | None:
     first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
     facts = (one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS)
     return next((one for one in facts if _OWN.search(one.said)), None)
-
-
-def link_to_project(slug: str) -> str:
-    """Returns a wiki link to a project's page that shows the project's name."""
-    return f"[[{slug}/context|{slug}]]"
 
 
 def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:

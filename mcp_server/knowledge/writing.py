@@ -322,14 +322,13 @@ def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> di
 def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
     """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
     indexes, which repeat other files."""
-    marks = [f"[src: {path}#" for path in transcripts]
     found = []
     for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
         for stat in files.walk(folder):
             if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
                 continue
             text = files.readable(stat.path)
-            if text is not None and any(mark in text for mark in marks):
+            if text is not None and any(path in text for path in transcripts):
                 found.append(stat.path)
     return found
 
@@ -452,9 +451,10 @@ def rewritten(
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
         beyond = beyond_the_day(body)
-        body = without_empty(without(body, beyond), {one.section for one in beyond})
+        left = {one.section for one in (*entries(start.body), *beyond) if one.sources}
+        body = without_empty(without(body, beyond), left)
     if path.startswith(ITEM_PAGES):
-        body = settled(body, (*(line for _, line in placed), *reports))
+        body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)
     if body == start.body and before is not None:

@@ -155,7 +155,7 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
                 )
             return _of_project(project, "notes", within)
         case "journal":
-            return _journal(today, section or project or DEFAULTS["journal"])
+            return _journal(today, section or (link_to_project(project) if project else DEFAULTS["journal"]))
         case "person":
             name = _name_in(content)
             return _person(slugify(name), name, name, within)
@@ -198,9 +198,11 @@ def _title_of(content: str) -> str:
 
 
 def place_of(line: Line, title: str = "") -> Place:
-    """Returns the place of a line. The journal groups lines by person, project or `title`, the conversation's title."""
+    """Returns the place of a line. The journal groups lines by person, project or `title`, the conversation's title.
+    The heading of a project links to its page."""
     if line.file == "journal":
-        return _journal(line.said, line.person or line.project or heading(title) or "General")
+        project = link_to_project(line.project) if line.project and not line.person else ""
+        return _journal(line.said, line.person or project or heading(title) or "General")
     if line.kind == "procedure":
         name = heading(line.file) or "Procedure"
         return _procedure(slugify(name)[:60].strip("-") or "procedure", name, "Steps")
@@ -226,6 +228,11 @@ def link_to(line: Line) -> str:
     parts = place_of(replace(line, file=line.file if line.kind == "procedure" else "")).path.split("/")
     name = parts[-1].removesuffix(".md")
     return f"[[{parts[-2]}/{name}]]" if len(parts) == 4 else f"[[{name}]]"
+
+
+def link_to_project(slug: str) -> str:
+    """Returns a wiki link to a project's page that shows the project's name."""
+    return f"[[{slug}/context|{slug}]]"
 
 
 def by_file(lines: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:

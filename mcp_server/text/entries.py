@@ -1,4 +1,4 @@
-"""The entries of pages: bullets under headings, and derived lines, `- DAY: TEXT [src: TRANSCRIPT#TURN]`.
+"""The entries of pages: bullets under headings, and derived lines, `- DAY: TEXT [src: TURN](/TRANSCRIPT)`.
 
 Extractors may rewrite lines with such a mark. All other lines are a person's or an agent's own.
 """
@@ -220,7 +220,11 @@ LineKind = Literal[
 MOST_SOURCES = 3
 """Number of turns that a line names as its sources, the first ones."""
 
-DERIVED = re.compile(r"\s{0,3}[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?.*\[src: raw/conversations/[^\]#\n]+#\d{1,15}\]\s*$")
+MARK = r"\[src: (?:raw/conversations/[^\]#\n]+#\d{1,15}\]|\d{1,15}\]\(/raw/conversations/[^()\s]+\))"
+"""Matches the mark of a source, which is a link to its transcript: `[src: TURN](/TRANSCRIPT)`. Lines of older versions
+have `[src: TRANSCRIPT#TURN]` until they are written again."""
+
+DERIVED = re.compile(rf"\s{{0,3}}[-*+] (?:(\d{{4}}-\d{{2}}-\d{{2}}):? )?.*{MARK}\s*$")
 """Matches a bullet that an extractor wrote. Its group is the day at the beginning."""
 
 OPENING = re.compile(
@@ -244,9 +248,12 @@ STATE = "> - "
 LINKED_FROM = f"{STATE}Linked from: [["
 """Begins the line on top of a page that lists the pages that link to it."""
 
-_SOURCE = re.compile(r"\s*\[src: (raw/conversations/[^\]#\n]+)#(\d{1,15})\]")
-_LINKS = re.compile(r"((?:\s*\[\[[^\[\]\n]+\]\])+)(?=\s*(?:$|\[src: raw/conversations/))")
-_MARKS = re.compile(rf"(?:{_LINKS.pattern})?{_SOURCE.pattern}")
+_SOURCE = re.compile(
+    r"\[src: (?:(?P<old>raw/conversations/[^\]#\n]+)#(?P<at>\d{1,15})\]"
+    r"|(?P<turn>\d{1,15})\]\(/(?P<path>raw/conversations/[^()\s]+)\))"
+)
+_LINKS = re.compile(rf"((?:\s*\[\[[^\[\]\n]+\]\])+)(?=\s*(?:$|{MARK}))")
+_MARKS = re.compile(rf"(?:{_LINKS.pattern})?\s*{MARK}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +268,8 @@ class Source:
 
     @property
     def mark(self) -> str:
-        """The mark at the end of a line."""
-        return f"[src: {self.path}#{self.turn}]"
+        """The mark at the end of a line: Obsidian and GitHub show `src: TURN`, a link to the transcript."""
+        return f"[src: {self.turn}](/{self.path})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +322,12 @@ def sources_of(text: str) -> tuple[Source, ...]:
     """Returns the turns that a line names as its sources; none for a line that is not derived."""
     if "[src: " not in text:
         return ()
-    return tuple(Source(path, int(turn)) for path, turn in _SOURCE.findall(text))
+    return tuple(Source(one["path"] or one["old"], int(one["turn"] or one["at"])) for one in _SOURCE.finditer(text))
+
+
+def remarked(text: str) -> str:
+    """Returns a text whose marks of older versions have today's form."""
+    return _SOURCE.sub(lambda one: Source(one["path"] or one["old"], int(one["turn"] or one["at"])).mark, text)
 
 
 @lru_cache(maxsize=CACHED_LINES)

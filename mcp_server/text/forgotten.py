@@ -175,11 +175,12 @@ class Forgotten:
         return bool(self.paths) and self.path_hash(path) in self.paths
 
     def derived(self, text: str) -> bool:
-        """Returns whether a line has a forgotten turn or conversation as its source (`[src: TRANSCRIPT#TURN]`)."""
+        """Returns whether a line has a forgotten turn or conversation as its source (`[src: TURN](/TRANSCRIPT)`)."""
         if not self.sources:
             return False
         for found in _SOURCE.finditer(text):
-            name, turn = found.group(1).strip(), int(found.group(2)) if found.group(2) else None
+            name, number = (found["path"] or found["old"]).strip(), found["turn"] or found["at"]
+            turn = int(number) if number else None
             hashes = {self.source_hash(name)} | ({self.source_hash(name, turn)} if turn is not None else set())
             if hashes & self.sources:
                 return True
@@ -252,7 +253,9 @@ class Forgotten:
         )
 
 
-_SOURCE = re.compile(r"\[src: ([^\]#\n]+)(?:#(\d{1,15})[^\]\n]*)?\]")
+_SOURCE = re.compile(
+    r"\[src: (?:(?P<turn>\d{1,15})\]\(/(?P<path>[^()\s]+)\)|(?P<old>[^\]#\n]+)(?:#(?P<at>\d{1,15})[^\]\n]*)?\])"
+)
 
 
 def from_line(line: str) -> Forgotten:

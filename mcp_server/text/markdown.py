@@ -202,6 +202,11 @@ def links(text: str) -> tuple[Link, ...]:
     return tuple(found)
 
 
+def as_shown(text: str) -> str:
+    """Returns a text with the label of each wiki link in its place: "atlas" for `[[atlas/context|atlas]]`."""
+    return _LINK.sub(lambda link: (link[3] or link[1]).strip(), text) if "[[" in text else text
+
+
 def resolve(name: str, known_paths: Iterable[str]) -> str | None:
     """Returns the file that a link's name means: by its path, the end of its path, or the name of the file or its
     folder; None if there is none.

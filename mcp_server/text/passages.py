@@ -17,7 +17,7 @@ from typing import Any
 from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.text.dates import written
 from mcp_server.text.entries import DERIVED, STATE, is_derived, is_state, without_sources
-from mcp_server.text.markdown import Section, read_moment, sections, without_comments
+from mcp_server.text.markdown import Section, as_shown, read_moment, sections, without_comments
 from mcp_server.text.transcript import PlacedTurn
 
 PART = 800
@@ -98,7 +98,7 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
         if not _says_something(section, following, asks):
             continue
         own, own_line, derived = _apart(section)
-        trail = [part for part in (*section.trail, section.title) if part]
+        trail = [as_shown(part) for part in (*section.trail, section.title) if part]
         title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
         whole = partial(Passage, path=path, title=title, category=category_of(path), project=project_of(path))
         for line, text in derived:

@@ -262,13 +262,15 @@ async def test_a_turn_is_forgotten_with_what_was_derived_from_it(memory: Memory)
     (path,) = memory.transcripts.find("old")
     memory.files.write_atomic(
         "knowledge/memory/lessons.md",
-        f"# Lessons\n\n- 2026-02-10: It is in the drawer. [src: {path}#2]\n- Another one. [src: {path}#3]\n",
+        f"# Lessons\n\n- 2026-02-10: It is in the drawer. [src: {path}#2]\n- Another one. [src: {path}#3]\n"
+        f"- In the drawer, it is. [src: 2](/{path})\n- One more. [src: 3](/{path})\n",
     )
     receipt = await forget(memory, ForgetTarget(turn="old#2"))
     turns = await sessions.session_turns(memory, "old")
     assert turns[1].content == "[forgotten]\n\n[forgotten]"
     assert "ZEPHYR" in turns[0].content
-    assert memory.files.read_text("knowledge/memory/lessons.md").splitlines()[2:] == [f"- Another one. [src: {path}#3]"]
+    kept = [f"- Another one. [src: {path}#3]", f"- One more. [src: 3](/{path})"]
+    assert memory.files.read_text("knowledge/memory/lessons.md").splitlines()[2:] == kept
     assert (await record_session(memory, CONVERSATION)).new_turns == 0
     assert (receipt.history.commits > 0) == memory.disk.here
 

@@ -78,7 +78,7 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
     await remember(memory, NewFact("Ana moved to Basel", session="s1"), TESTS)
     await commit_changes(memory)
     path = (await end_session(memory, "s1")).path
-    write(memory.disk.root, "knowledge/people/bo.md", "# Bo\n\n- plays [src: raw/x.md#7]\n")
+    write(memory.disk.root, "knowledge/people/bo.md", "# Bo\n\n- plays [src: 7](/raw/conversations/x.md)\n")
 
     (fact,) = await history.where(memory, "moved  to basel")
 
@@ -86,7 +86,7 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
     assert fact.subject == "memory: MEMORY.md: Ana moved to Basel"
     await commit_changes(memory)
     (bo,) = await history.where(memory, "knowledge/people/bo.md:3")
-    assert bo.sources == ("raw/x.md#7",)
+    assert bo.sources == ("raw/conversations/x.md#7",)
     with pytest.raises(NotFound, match="search"):
         await history.where(memory, "nobody said this")
 
@@ -95,15 +95,15 @@ async def test_of_a_commit_with_many_conversations_each_line_names_only_its_own(
     write(
         memory.disk.root,
         "knowledge/people/bo.md",
-        "# Bo\n\n- plays chess [src: raw/x.md#7]\n- runs [src: raw/y.md#2]\n",
+        "# Bo\n\n- plays chess [src: 7](/raw/conversations/x.md)\n- runs [src: 2](/raw/conversations/y.md)\n",
     )
     await commit_changes(memory)
 
     (when,) = await history.when(memory, "plays chess")
     (where,) = await history.where(memory, "plays chess")
 
-    assert when.sources == where.sources == ("raw/x.md#7",)
-    assert "raw/y.md" not in history.as_text([when]) + history.as_text([where])
+    assert when.sources == where.sources == ("raw/conversations/x.md#7",)
+    assert "raw/conversations/y.md" not in history.as_text([when]) + history.as_text([where])
 
 
 async def test_a_line_that_is_not_committed_yet_says_so(memory: Memory) -> None:
@@ -320,16 +320,16 @@ def test_several_files_are_named_and_each_says_what_came() -> None:
 
 def test_a_message_quotes_the_lines_of_the_page_that_learned_them_and_not_their_repetitions() -> None:
     page, journal = "knowledge/projects/atlas/context.md", "knowledge/journal/2026-02-16.md"
-    lines = [f"- 2026-02-16: The oven number {n} stays at 200 degrees. [src: {TRANSCRIPT}#{n}]\n" for n in range(10)]
+    lines = [f"- 2026-02-16: The oven number {n} stays at 200 degrees. [src: {n}](/{TRANSCRIPT})\n" for n in range(10)]
     changes = [
         change(page, None, "# atlas\n\n## Key Decisions\n" + "".join(lines)),
         change(
-            journal, None, f"## 2026-02-16\n- Decided: The oven number 0 stays at 200 degrees [src: {TRANSCRIPT}#0]\n"
+            journal, None, f"## 2026-02-16\n- Decided: The oven number 0 stays at 200 degrees [src: 0](/{TRANSCRIPT})\n"
         ),
-        change(MEMORY, HEAD.format(6), HEAD.format(7) + f"- 2026-02-16: atlas — decided: oven [src: {TRANSCRIPT}#9]\n"),
+        change(MEMORY, HEAD.format(6), HEAD.format(7) + f"- 2026-02-16: atlas — next: oven [src: 9](/{TRANSCRIPT})\n"),
     ]
     subject, _, *body = message("extract", changes).split("\n")
-    assert subject.startswith("extract: project atlas: context: The oven number 0 stays")
+    assert subject.startswith("extract: project atlas: The oven number 0 stays")
     assert body[:2] == [f"- {page} (new) +12 -0", "  - The oven number 0 stays at 200 degrees."]
     assert body[9:12] == ["  - and 2 more", f"- {journal} (new) +2 -0", f"- {MEMORY} +1 -0"]
 
@@ -364,7 +364,7 @@ def test_each_change_has_the_type_that_it_belongs_to() -> None:
         change("knowledge/identity/USER.md", "a\n", "b\n"),
         change("memory-config.yaml", "a\n", "b\n"),
         change(MEMORY, "- a\n", "- a\n- by hand\n"),
-        change("knowledge/people/ana.md", "", "- said [src: raw/x.md#2]\n"),
+        change("knowledge/people/ana.md", "", "- said [src: 2](/raw/conversations/x.md)\n"),
     ]
 
     groups = group_by_type(changes, "main")
@@ -382,11 +382,11 @@ def test_each_change_has_the_type_that_it_belongs_to() -> None:
 
 def test_the_map_of_projects_is_committed_with_what_the_project_learned() -> None:
     page, names = "knowledge/projects/atlas/context.md", "knowledge/projects/_map.yaml"
-    learned = change(page, None, f"# atlas\n\n- The oven stays. [src: {TRANSCRIPT}#1]\n")
+    learned = change(page, None, f"# atlas\n\n- The oven stays. [src: 1](/{TRANSCRIPT})\n")
     mapped = change(names, None, '"name:atlas": atlas\n')
     assert group_by_type([learned, mapped], None) == {"extract": [mapped, learned]}
     assert group_by_type([mapped], None) == {"memory": [mapped]}
-    assert message("extract", [mapped, learned]).startswith("extract: project atlas: context: The oven stays.\n")
+    assert message("extract", [mapped, learned]).startswith("extract: project atlas: The oven stays.\n")
 
 
 def test_what_moves_to_the_archive_is_one_commit_with_what_it_left() -> None:
@@ -435,6 +435,17 @@ def test_a_secret_that_leaves_is_not_quoted_and_no_half_of_it() -> None:
 def test_what_hides_or_colours_text_is_not_quoted() -> None:
     made = message("memory", [change(MEMORY, "# A\n", "# A\n- \x1b[31mred\x1b[0m and \u202eback\n")])
     assert made.replace("\n", "").isprintable()
+
+
+def test_lines_that_only_get_todays_mark_are_not_quoted_as_learned() -> None:
+    before = f"# atlas\n\n- The oven stays. [src: {TRANSCRIPT}#1]\n"
+    after = f"# atlas\n\n- The oven stays. [src: 1](/{TRANSCRIPT})\n"
+    found = message("memory", [change("knowledge/projects/atlas/context.md", before, after)])
+    assert found.split("\n")[:3] == [
+        "memory: project atlas: changed",
+        "",
+        "- knowledge/projects/atlas/context.md +0 -0",
+    ]
 
 
 def test_a_model_writes_no_trailers() -> None:

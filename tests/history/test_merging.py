@@ -48,7 +48,7 @@ def test_a_line_that_both_sides_took_out_does_not_come_back(base: str, ours: str
 
 
 def test_a_fact_that_both_have_edited_stands_there_twice_each_with_its_day() -> None:
-    base = "## Facts\n\n- 2026-01-02: Ana lives in Zurich [src: raw/a.md#3]\n- tea at four\n"
+    base = "## Facts\n\n- 2026-01-02: Ana lives in Zurich [src: 3](/raw/conversations/a.md)\n- tea at four\n"
 
     found = merged(
         MEMORY,
@@ -60,11 +60,20 @@ def test_a_fact_that_both_have_edited_stands_there_twice_each_with_its_day() -> 
 
     assert found[1] == 2
     assert found[0].split("\n")[2:6] == [
-        "- 2026-01-02: Ana lives in Bern (as of 2026-02-14) [src: raw/a.md#3]",
+        "- 2026-01-02: Ana lives in Bern (as of 2026-02-14) [src: 3](/raw/conversations/a.md)",
         "- 2026-02-14: green tea at four",
-        "- 2026-01-02: Ana lives in Basel (as of 2026-02-15) [src: raw/a.md#3]",
+        "- 2026-01-02: Ana lives in Basel (as of 2026-02-15) [src: 3](/raw/conversations/a.md)",
         "- 2026-02-15: black tea at four",
     ]
+
+
+def test_a_copy_of_an_older_version_merges_without_repeating_its_lines() -> None:
+    old = "## Facts\n\n- Ana lives in Zurich [src: raw/conversations/a.md#3]\n- tea at four\n"
+    new = old.replace("[src: raw/conversations/a.md#3]", "[src: 3](/raw/conversations/a.md)")
+
+    found = merged("knowledge/people/ana.md", old, new + "- ours\n", old.replace("tea", "green tea"), DAYS)
+
+    assert found == (new.replace("- tea", "- ours\n- green tea"), 0)
 
 
 def test_prose_that_both_have_edited_becomes_two_entries() -> None:

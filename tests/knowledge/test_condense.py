@@ -17,7 +17,7 @@ from mcp_server.knowledge.summaries import (
 from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.text.entries import Source, without
 
-SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+SRC = "[src: 1](/raw/conversations/2026/02/16/1845-s-talk.md)"
 LATER = SRC.replace("#1", "#9")
 DAY = "2026-02-16"
 

@@ -60,10 +60,12 @@ async def test_a_conversation_becomes_a_page_a_journal_and_lines_of_memory_at_on
     daily = await condense(memory, "daily")
     assert {JOURNAL, MEMORY} <= set(daily.files)
     text = memory.files.read_text(MEMORY)
-    assert f"- 2026-02-14: [[atlas/context|atlas]] — decided: {DECISION[:-1]} [src: raw/" in text
-    assert "- 2026-02-14: I live in Rijeka with my sister. [src: raw/" in text
+    assert f"- 2026-02-14: [[atlas/context|atlas]] — decided: {DECISION[:-1]} [src: " in text
+    assert "- 2026-02-14: I live in Rijeka with my sister. [src: " in text
     journal = memory.files.read_text(JOURNAL)
-    assert f"- Decided: {DECISION[:-1]} [[atlas/context]] [src: raw/" in journal
+    assert "\n## [[atlas/context|atlas]]\n" in journal
+    assert f"- Decided: {DECISION[:-1]} [src: " in journal
+    assert journal.count("\n## ") == 1, "what the user says of himself is in the part of his conversation"
     await condense(memory, "weekly")
     assert not memory.files.exists(ARCHIVE), "nothing left, and there is no empty archive"
     before = snapshot(memory)
@@ -141,7 +143,7 @@ async def test_a_month_archives_old_journals_and_plans_and_writes_the_indexes(me
     assert "Vis" not in memory.files.read_text("knowledge/people/ana.md")
     assert "Vis" in memory.files.read_text("archive/people/ana.md")
     index = memory.files.read_text("knowledge/people/_index.md")
-    assert "- [[ana]] — I'm a nurse in Split [src: raw/" in index
+    assert "- [[ana]] — I'm a nurse in Split [src: " in index
     assert any(note.startswith("bring back: recover ") for note in done.notes)
     await memory.index.refresh()
     found = await find(memory, SearchRequest("sailing trip Vis", scope="all"))
@@ -238,7 +240,7 @@ async def test_the_journal_of_a_day_with_many_conversations_has_at_most_ten_line
 
 async def test_journals_at_the_ends_of_the_calendar_keep_nobody_from_condensing(memory: Memory, clock: Clock) -> None:
     for day in ("0001-01-01", "0001-01-03", "9999-12-31", "0000-00-00"):
-        line = f"- {day}: The user decided to build a pyramid. [src: raw/conversations/2026/01/01/x.md#1]"
+        line = f"- {day}: The user decided to build a pyramid. [src: 1](/raw/conversations/2026/01/01/x.md)"
         memory.files.write_atomic(f"knowledge/journal/{day}.md", f"# {day}\n\n{line}\n")
         memory.files.write_atomic(MEMORY, f"{memory.files.read_text(MEMORY)}\n{line}\n")
     await said(memory, clock, DECISION)

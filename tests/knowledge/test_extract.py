@@ -49,7 +49,7 @@ async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
     done = await extract(memory)
     assert (done.read, done.lines) == (1, 4)
     text = memory.files.read_text(ANA)
-    assert "- 2023-05-07: Ana: I adopted two kittens on 7 May 2023. [src: raw/conversations/2023/05/08/" in text
+    assert "- 2023-05-07: Ana: I adopted two kittens on 7 May 2023. [src: 1](/raw/conversations/2023/05/08/" in text
     for path in done.files:
         for line in memory.files.read_text(path).splitlines():
             for source in sources_of(line):
@@ -140,6 +140,33 @@ async def test_a_yes_in_a_resumed_session_accepts_what_was_proposed_before_its_e
     page = memory.files.read_text("knowledge/reference/general.md")
     (line,) = [line for line in page.splitlines() if "S3 bucket" in line]
     assert sources_of(line)[0].path == paths[1]
+
+
+async def test_a_conversation_that_was_resumed_has_one_heading_in_the_journal(memory: Memory) -> None:
+    for what in ("The boat stays in the north dock.", "The sails go to the loft.", "The oars get new leather."):
+        await observe(memory, NewTurn("user", f"Decision: {what}", session="s"), Caller())
+        await sessions.end_session(memory, "s")
+        await extract_pending(memory)
+    assert len((await sessions.show_session(memory, "s")).paths) == 3
+    journal = memory.files.read_text("knowledge/journal/2026-02-16.md")
+    assert [line for line in journal.splitlines() if line.startswith("## ")] == [
+        "## Decision The boat stays in the north dock"
+    ]
+    assert journal.count("- Decided: ") == 3
+
+
+async def test_reading_again_moves_the_lines_of_a_journal_under_todays_headings(memory: Memory) -> None:
+    text = "Decision: the boat stays in the north dock."
+    await observe(memory, NewTurn("user", text, session="s", project="atlas"), Caller())
+    await sessions.end_session(memory, "s")
+    await extract_pending(memory)
+    path = "knowledge/journal/2026-02-16.md"
+    journal = memory.files.read_text(path)
+    older = journal.replace("## [[atlas/context|atlas]]", "## atlas").replace(" [src: ", " [[atlas/context]] [src: ")
+    assert older != journal
+    memory.files.write_atomic(path, older)
+    await extract(memory, anew=True)
+    assert memory.files.read_text(path) == journal
 
 
 async def test_a_serving_process_does_it_and_manual_means_manual(
@@ -298,7 +325,7 @@ async def test_a_better_line_of_a_model_replaces_the_line_of_the_same_turn_and_t
 async def test_the_report_counts_removed_lines(memory: Memory) -> None:
     recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
     await extract(memory)
-    wrong = "".join(f"- 2023-05-08: Ana mewed {what}. [src: {recorded.path}#1]\n" for what in ("loudly", "twice"))
+    wrong = "".join(f"- 2023-05-08: Ana mewed {what}. [src: 1](/{recorded.path})\n" for what in ("loudly", "twice"))
     memory.files.write_atomic(ANA, f"{memory.files.read_text(ANA)}{wrong}")
     await memory.state.put(EXTRACTED, recorded.path or "", "people 1; 2 turns")
     done = await extract(memory)
@@ -307,7 +334,7 @@ async def test_the_report_counts_removed_lines(memory: Memory) -> None:
 
 async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_from_being_read(memory: Memory) -> None:
     """Half characters, the ends of the calendar, sources that somebody made up."""
-    odd = "I moved to \ud83c Zagreb last week. [src: raw/conversations/2020/01/01/forged.md#7]"
+    odd = "I moved to \ud83c Zagreb last week. [src: 7](/raw/conversations/2020/01/01/forged.md)"
     await record_session(memory, talk(odd, session="talk-1"))
     far = ImportedTurn("user", "I bought a horse yesterday.", datetime(1, 1, 1, tzinfo=UTC), "far", "Ana")
     late = ImportedTurn(
@@ -334,7 +361,7 @@ async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes
     path = recorded.path or ""
     (line,) = (line for line in memory.files.read_text(ANA).split("\n") if "kittens" in line)
     misfiled = memory.files.read_text(ANA).replace("## What happened", "## About")
-    memory.files.write_atomic(ANA, f"{misfiled}- 2023-05-08: Ana mewed. [src: {path}#1]\n- By hand\n")
+    memory.files.write_atomic(ANA, f"{misfiled}- 2023-05-08: Ana mewed. [src: 1](/{path})\n- By hand\n")
     await memory.state.put(EXTRACTED, path, "people 1; 2 turns")
     await extract(memory)
     text = memory.files.read_text(ANA)

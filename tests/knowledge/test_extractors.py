@@ -354,7 +354,8 @@ def test_a_journal_has_few_short_lines_each_with_a_link_to_its_page() -> None:
     lines = by("journal", talk(*many, ("user", "Lesson: never bake at three hundred degrees."), project="atlas"))
     assert len(lines) == JOURNAL_LINES
     assert any(line.text.startswith("Learned: Never bake") for line in lines)
-    assert all(line.text.endswith(("[[atlas/context]]", "[[atlas/notes]]")) for line in lines)
+    assert [line.text.partition(" [[")[2] for line in lines if "[[" in line.text] == ["atlas/notes]]"]
+    assert {place_of(line, "Shops").section for line in lines} == {"[[atlas/context|atlas]]"}, "which links the others"
     assert {place_of(line, "Shops").path for line in lines} == {"knowledge/journal/2026-02-16.md"}
     (line,) = by("journal", talk(("user", long)))
     assert line.text.startswith("Decided: The ledger of the cooperative stays on Postgres 15")

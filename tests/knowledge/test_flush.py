@@ -27,7 +27,7 @@ def test_a_line_that_says_what_it_is_is_taken(text: str, kind: str, said: str) -
     (line,) = lines_of(text, 4)
     assert (line.kind, line.turn) == (kind, 4)
     assert said in line.text
-    assert line.entry("raw/x.md").endswith(" [src: raw/x.md#4]")
+    assert line.entry("raw/x.md").endswith(" [src: 4](/raw/x.md)")
 
 
 @pytest.mark.parametrize(

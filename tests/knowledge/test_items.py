@@ -85,8 +85,8 @@ async def test_a_page_lists_current_and_settled_items(memory: Memory, clock: Clo
     assert replaced.startswith(f"{VAULT} (replaced ")
     text = memory.files.read_text(PAGE)
     (row,) = [row for row in text.splitlines() if VAULT in row]
-    assert "-first.md#8] [src: raw/conversations/" in row, "the turn that proposed it"
-    assert row.endswith("-second.md#3]"), "the turn that replaced it"
+    assert " [src: 8](/raw/conversations/2026/01/27/1845-first-first.md) [src: " in row, "the turn that proposed it"
+    assert row.endswith(" [src: 3](/raw/conversations/2026/01/29/1845-second-second.md)"), "the turn that replaced it"
     assert section(memory, "Open items") == []
     assert section(memory, "Closed items")[0].startswith(f"{BERTH} (done ")
 
@@ -205,7 +205,7 @@ async def test_a_serving_process_reads_once_more_what_older_rules_extracted(memo
     for number, path in enumerate(sorted(memory.transcripts.all())):
         old[path] = f"decisions 2, facts 1, journal 3, lessons 2, people 9, procedures 1; {number} turns"
         await memory.state.put(EXTRACTED, path, old[path])
-    wrong = f"- 2026-01-27: and backups? [src: {min(old)}#3]"
+    wrong = f"- 2026-01-27: and backups? [src: 3](/{min(old)})"
     older = f"# atlas\n\n## Key Decisions\n{wrong}\n\n## Notes\n- mine\n"
     memory.files.write_atomic(PAGE, older)
     async with anyio.create_task_group() as tasks:

@@ -16,7 +16,8 @@ from tests.conftest import Clock
 from tests.knowledge.test_items import PAGE, snapshot, talk
 
 pytestmark = pytest.mark.anyio
-SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+TALK = "raw/conversations/2026/02/16/1845-s-talk.md"
+SRC = f"[src: 1](/{TALK})"
 ANA, BO, OVEN = "knowledge/people/ana-kovac.md", "knowledge/people/bo-lund.md", "knowledge/procedures/clean-the-oven.md"
 LOOM = "knowledge/projects/loom/context.md"
 ASK = "From here on ask Ana Kovač before you change the tariff of the loom-shop."
@@ -52,6 +53,13 @@ def test_linking_again_changes_nothing_and_links_leave_with_their_reason() -> No
     assert relinked(after) == {}
     alone = {path: text for path, text in after.items() if path not in (ANA, BO)}
     assert "[[ana-kovac]]" not in (alone | relinked(alone))[PAGE]
+
+
+def test_linking_writes_the_marks_of_older_versions_as_links() -> None:
+    new = pages("Ana keeps the loom warm.")
+    old = {path: text.replace(SRC, f"[src: {TALK}#1]") for path, text in new.items()}
+    assert old != new
+    assert old | relinked(old) == new | relinked(new)
 
 
 def test_a_first_name_of_two_people_links_neither_of_them() -> None:

@@ -25,7 +25,7 @@ def placed(*lines: Line) -> list[tuple[Place, Line]]:
 
 def test_a_line_stands_in_its_section_with_its_day_and_its_source() -> None:
     body = merged(HEAD, placed(line("Ana keeps bees.", turn=7)))
-    assert body == f"# Ana\n\n## About\n\n- 2023-05-08: Ana keeps bees. [src: {FIRST}#7]\n"
+    assert body == f"# Ana\n\n## About\n\n- 2023-05-08: Ana keeps bees. [src: 7](/{FIRST})\n"
 
 
 def test_doing_it_again_changes_nothing() -> None:
@@ -79,7 +79,8 @@ def test_what_a_person_wrote_is_said_already_and_keeps_its_bytes() -> None:
 
 def test_a_closed_item_that_the_closing_turn_repeats_is_not_opened_again() -> None:
     item = "Map the eleven codes of the courier Bex."
-    body = f"# atlas\n\n## Closed items\n\n- 2023-05-08: {item} (done 2023-05-08) [src: {FIRST}#3] [src: {FIRST}#7]\n"
+    closed = f"{item} (done 2023-05-08) [src: 3](/{FIRST}) [src: 7](/{FIRST})"
+    body = f"# atlas\n\n## Closed items\n\n- 2023-05-08: {closed}\n"
     first, repeated, again = (
         Line("open", item, "2023-05-08", turn, FIRST, said="2023-05-08", project="atlas") for turn in (3, 7, 9)
     )

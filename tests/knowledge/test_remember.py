@@ -133,7 +133,7 @@ async def test_a_journal_groups_by_topic_and_names_its_sessions(memory: Memory) 
         done = await remember(memory, NewFact(content, "journal", session="s"), CALLER)
     text = memory.files.read_text(done.path)
     assert done.path == "knowledge/journal/2026-02-16.md"
-    assert "## atlas\n\n- Finished the index\n- Began the compiler\n" in text
+    assert "## [[atlas/context|atlas]]\n\n- Finished the index\n- Began the compiler\n" in text
     assert 'sessions: ["s"]' in text
 
 

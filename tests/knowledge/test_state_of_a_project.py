@@ -18,7 +18,7 @@ from tests.knowledge.test_items import JWT, PAGE, VAULT, snapshot, talk
 from tests.understanding.talks import BERTH
 
 pytestmark = pytest.mark.anyio
-SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+SRC = "[src: 1](/raw/conversations/2026/02/16/1845-s-talk.md)"
 PLAIN = (
     f"# atlas\n\n## Key Decisions\n- 2026-02-16: Use Postgres 15. {SRC}\n- Use tabs, by hand.\n\n"
     f"## Facts\n- 2026-02-16: We draw a new map of the harbor. {SRC}\n\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mcp_server.knowledge.pages import merged, reopened, settled
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, LineKind, entry, sources_of
@@ -35,14 +37,14 @@ def section(body: str, title: str) -> list[str]:
 def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None:
     body = extracted(extracted("# atlas\n", FIRST), SECOND)
     (replaced,) = section(body, "Replaced decisions")
-    assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: {A}#27] [src: {B}#86]"
+    assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: 27](/{A}) [src: 86](/{B})"
     assert [sources_of(row)[0].turn for row in section(body, "Key Decisions")] == [30, 86]
 
 
 def test_a_closed_item_moves_to_its_section() -> None:
     body = extracted(extracted("# atlas\n", FIRST), SECOND)
     assert section(body, "Open items") == []
-    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: {A}#31] [src: {B}#90]"]
+    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"]
 
 
 def test_doing_it_again_changes_no_byte() -> None:
@@ -51,6 +53,37 @@ def test_doing_it_again_changes_no_byte() -> None:
     assert extracted(body, SECOND) == body
     assert extracted(body, [*FIRST, *SECOND], frozenset((A, B))) == body
     assert extracted("# atlas\n", [*FIRST, *SECOND]).split() == body.split(), "at once or one after the other"
+
+
+def test_of_two_wordings_of_a_message_the_one_that_says_more_is_kept_also_when_it_is_closed_and_read_again() -> None:
+    more = f"The marina wants to know who comes. I'll {TASK}."
+    lines = [line("open", "The marina wants to know who comes.", turn=31), line("open", more, turn=31)]
+    body = extracted("# atlas\n", lines)
+    assert section(body, "Open items") == [f"- 2026-11-02: {more} [src: 31](/{A})"]
+    closed = extracted(body, SECOND)
+    (row,) = section(closed, "Closed items")
+    assert row == f"- 2026-11-02: {more} (done 2026-11-04) [src: 31](/{A}) [src: 90](/{B})"
+    assert extracted(closed, [*lines, *SECOND], frozenset((A, B))) == closed
+
+
+def test_outside_any_project_only_a_conversation_about_the_same_subject_settles_an_item() -> None:
+    talks = [f"raw/conversations/2026/11/0{n}/0900-s-{n}-talk.md" for n in range(1, 5)]
+    old = line("decision", "The boat is kept in the north dock for the whole winter.", talks[0])
+    others = [line("fact", "Snow is kept whole all winter.", talks[2])]
+    others += [line("fact", "Kept bees need a whole winter of rest.", talks[3])]
+    new = line("decision", "Scratch that, honey is kept for the whole winter in jars instead.", talks[1], 9, 0.95)
+    same = line(
+        "decision", "Scratch that, no boat of ours is kept for the whole winter in jars instead.", talks[1], 9, 0.95
+    )
+
+    def after(decision: Line, of_one_subject: bool) -> list[str]:
+        lines = [old, *others, decision]
+        body = merged("# General\n", [(place_of(replace(one, project=None)), one) for one in lines])
+        return section(settled(body, lines, of_one_subject=of_one_subject), "Replaced decisions")
+
+    assert len(after(new, True)) == 1, "in a project, everything is about the project"
+    assert after(new, False) == []
+    assert len(after(same, False)) == 1
 
 
 def test_items_move_back_when_their_settling_turn_is_gone() -> None:
@@ -82,8 +115,8 @@ def test_a_decision_that_is_made_again_is_in_force_again() -> None:
 
 def test_lines_that_a_person_wrote_or_moved_stay() -> None:
     own = "- by hand, no mark"
-    continued = f"- 2026-11-02: {OLD} [src: {A}#27]\n  and my own remark on it"
-    moved = f"- 2026-11-02: {OTHER} [src: {A}#30]"
+    continued = f"- 2026-11-02: {OLD} [src: 27](/{A})\n  and my own remark on it"
+    moved = f"- 2026-11-02: {OTHER} [src: 30](/{A})"
     body = f"# atlas\n\nSome prose.\n\n## Key Decisions\n{own}\n{continued}\n\n## Replaced decisions\n{moved}\n"
     for lines, stale in ((SECOND, frozenset[str]()), ([*FIRST, *SECOND], frozenset((A, B)))):
         after = extracted(body, lines, stale)

@@ -48,7 +48,7 @@ async def test_a_recognized_decision_is_replaced_by_a_remembered_one_and_stays_r
     check()
     (row,) = [row for row in memory.files.read_text(PAGE).splitlines() if VAULT in row]
     assert row.count("[src: ") == 2, "the turn that stated it, and the one that replaced it"
-    assert row.endswith("#16]")
+    assert row.rpartition(" [src: ")[2].startswith("16](/raw/")
     if is_open:
         await say(memory, clock, "first", "Decision: dates are ISO dates", "Noted.", start=2 + len(FIRST))
         await refresh(memory)

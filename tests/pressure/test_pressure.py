@@ -211,7 +211,7 @@ async def test_before_a_drop_its_decisions_go_into_the_journal_once(workspace: P
         text = journal.read_text("utf-8")
         row = await memory.state.session("s")
         assert row is not None
-        assert text.count(f"- Decision: we bake with rye flour only. [src: {row.path}#1]") == 1
+        assert text.count(f"- Decision: we bake with rye flour only. [src: 1](/{row.path})") == 1
         assert text.count("- To-do: call the mason about the crack.") == 1
 
 

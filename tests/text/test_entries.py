@@ -113,7 +113,7 @@ DAY = "2026-02-16"
         ("rule", "Commit in English", "atlas", "knowledge/projects/atlas/context.md", "Rules"),
         ("rule", "Commit in English", None, "knowledge/reference/general.md", "Rules"),
         ("project", "The API is frozen", "atlas", "knowledge/projects/atlas/notes.md", "Notes"),
-        ("journal", "Finished the index", "atlas", f"knowledge/journal/{DAY}.md", "atlas"),
+        ("journal", "Finished the index", "atlas", f"knowledge/journal/{DAY}.md", "[[atlas/context|atlas]]"),
         ("journal", "Finished the index", None, f"knowledge/journal/{DAY}.md", "General"),
         ("person", "Ana Kovač: prefers mornings", None, "knowledge/people/ana-kovac.md", "Notes"),
         ("person", "Željko's birthday is in May", None, "knowledge/people/zeljko.md", "Notes"),
