@@ -55,11 +55,14 @@ MAX_LINES, MAX_PASSAGES = 60, 20
 MAX_PASSAGE_TOKENS = 80
 """A longer passage is shown by its relevant part."""
 
-HEADING = 28
+HEADING = 22
 """Tokens above the pushed passages: the line that says that they are data, and a label."""
 
 HEADER = 8
 """Tokens of a turn's day and speaker."""
+
+DAY = len("- 2026-11-02: ")
+"""Characters of the day of a page's line, which is shown above the lines of a day."""
 
 LONGEST_READ = 1_000
 """Characters of a candidate whose words are compared with the prompt."""
@@ -159,7 +162,8 @@ class Candidate:
     def tokens(self) -> int:
         """Returns an estimate of the tokens of the passage as it is shown, including the header of a turn."""
         header = HEADER if self.hit.passage.category == "conversation" else 0
-        return min(MAX_PASSAGE_TOKENS, round(len(self.text) / CHARACTERS_PER_TOKEN) + 2) + header
+        shown = len(self.text) - (DAY if self.hit.passage.category == "project" else 0)
+        return min(MAX_PASSAGE_TOKENS, round(shown / CHARACTERS_PER_TOKEN) + 2) + header
 
     def says_nothing(self, subject: frozenset[str]) -> str | None:
         """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject."""

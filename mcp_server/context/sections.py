@@ -18,7 +18,7 @@ from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.model import Delivery, GateSignal, Passage, Turn, shown_name
 from mcp_server.relevance.chunks import tool_line
 from mcp_server.text.dates import written
-from mcp_server.text.entries import is_derived, without_sources
+from mcp_server.text.entries import DERIVED, is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import without_comments
 from mcp_server.tokens import Meter, Room
@@ -231,9 +231,12 @@ def turn_text(turn: Turn) -> str:
 
 def group_header(passage: Passage, *, cut: bool, short: bool = False) -> str:
     """Returns the line above what was found in one conversation or file on one day; with `cut`, it also says how to
-    read the rest. With `short`, the header of a conversation is its day, and that of a project's page its project."""
+    read the rest. With `short`, the header of a conversation or of a line of a project's page is its day, and that of
+    other parts of the page its project."""
+    if short and (day := day_of_line(passage)):
+        return _header(day)
     date = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
-    if short and passage.category == "project" and passage.path.endswith("/context.md"):
+    if short and _is_of_project(passage):
         return _header(f"project {one_line(passage.path.split('/')[-2], _LONGEST_PATH)}", date)
     if passage.category != "conversation":
         return _header(one_line(passage.path, _LONGEST_PATH), date)
@@ -242,6 +245,16 @@ def group_header(passage: Passage, *, cut: bool, short: bool = False) -> str:
     return _header(
         date, one_line(passage.title, _LONGEST_TITLE), f"read {one_line(passage.path, _LONGEST_PATH)}" if cut else ""
     )
+
+
+def _is_of_project(passage: Passage) -> bool:
+    return passage.category == "project" and passage.path.endswith("/context.md")
+
+
+def day_of_line(passage: Passage) -> str:
+    """Returns the day at the beginning of a line of a project's page, or ""."""
+    dated = DERIVED.match(passage.text) if _is_of_project(passage) else None
+    return (dated[1] or "") if dated else ""
 
 
 def _header(*parts: str) -> str:

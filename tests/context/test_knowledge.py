@@ -142,7 +142,7 @@ def test_a_push_heads_a_conversation_by_its_day_alone() -> None:
     assert tokens().count(short.text) < tokens().count(full.text)
 
 
-def test_a_push_names_a_projects_page_by_the_project_and_leaves_out_lines_of_tools_about_something_else() -> None:
+def test_a_push_puts_lines_of_a_page_under_their_day_and_leaves_out_lines_of_tools_about_something_else() -> None:
     said = passage("I moved to Novi Sad.\n[Write] tea/list.md → 3 lines\n[Read] notes/ana.md → read")
     line = knowledge(
         "- 2026-05-01: Ana pays the rent. [src: raw/conversations/2026/05/01/a.md#3]",
@@ -155,7 +155,7 @@ def test_a_push_names_a_projects_page_by_the_project_and_leaves_out_lines_of_too
         message="Where does Ana live now?",
         settings=CompilerSettings(short_headers=True),
     )
-    assert "\n[project home]\n" in short.text
+    assert "\n[2026-05-01]\nAna pays the rent.\nAna: I moved to Novi Sad.\n" in short.text
     assert "list.md" not in short.text
     assert "notes/ana.md" in short.text
 

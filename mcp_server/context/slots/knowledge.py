@@ -39,6 +39,7 @@ from mcp_server.context.sections import (
     Filling,
     Section,
     Slot,
+    day_of_line,
     group_header,
     label,
     passage_line,
@@ -265,8 +266,8 @@ class _Shelf:
             groups.setdefault(line.scored.group, []).append(line)
 
         def place(group: Group) -> tuple[bool, str, str]:
-            said = groups[group][0].scored.passage.category == "conversation"
-            return said, group[1] if said else "", group[0] if said else ""
+            of_day = groups[group][0].scored.passage.category == "conversation" or (self._short and group[1] != "")
+            return of_day, group[1] if of_day else "", group[0] if of_day else ""
 
         blocks, above = [self._heading], ""
         for group in sorted(groups, key=place):
@@ -329,6 +330,8 @@ def _ranked(inputs: CompileInputs) -> list[_Scored]:
         charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(text) / CHARACTERS_PER_TOKEN), DIGITS)
         dated = passage.at is not None and (passage.category == "conversation" or not line)  # a line has its date
         day = passage.at.date().isoformat() if passage.at and dated else ""
+        if inputs.settings.short_headers and (of_line := day_of_line(passage)):
+            day, text = of_line, text.removeprefix(f"{of_line}: ")
         total, name = product.total, f"{passage.path}:{passage.start}-{passage.end}"
         worth, group = round(total - charge, DIGITS), (passage.path, day)
         scored.append(_Scored(candidate, passage, total, product.terms(), charge, worth, name, group, text))
