@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +36,14 @@ from mcp_server.understanding.features import Features, Message, content_stems, 
 from mcp_server.understanding.judging import judging
 from mcp_server.understanding.lines import decision_lines
 from mcp_server.understanding.model import Logistic, Model, dump
-from mcp_server.understanding.settling import Rarity, Statement, closing_features, replacement_features
+from mcp_server.understanding.settling import (
+    CHANGEABLE,
+    Rarity,
+    Statement,
+    are_short,
+    closing_features,
+    replacement_features,
+)
 
 USER_ACTS = (
     "accept", "refuse", "amend", "directive", "revise", "task", "question",
@@ -44,8 +52,14 @@ USER_ACTS = (
 AGENT_ACTS = ("propose", "options", "done", "decides", "explain", "ask", "talk")
 KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
 STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES, STRENGTH_PROMPTS = 0.3, 0.1, 0.03, 0.3
-STRENGTH_SETTLING = 0.1
+STRENGTH_SETTLING, STRENGTH_REPLACEMENT = 0.1, 0.3
 """Inverse regularization strengths of the logistic regressions."""
+
+PLACES = ("settled_at", "said_at", "opened_at", "closed_at")
+"""The fields of an item that name a turn."""
+
+ANSWERS, SHORTEST_SESSION = frozenset(("accept", "refuse", "amend")), 4
+"""The acts of messages that answer the one before, and the turns of a session of a divided conversation, at least."""
 
 FOLDS = 5
 """Parts of the conversations that are left out in turn."""
@@ -55,6 +69,15 @@ FOLLOWING = 2
 
 LEAST_CONVERSATIONS = 3
 """A feature is used if at least this many conversations contain it."""
+
+REPLACEMENTS = Path(__file__).parent / "replacements" / "train.jsonl"
+"""Lists of statements of one person, with those that each replaces."""
+
+DAYS_APART, OTHER_KIND, UNSEEN_REVISION = (0, 2), 0.3, 0.01
+"""How listed statements are told: on one day, or so many days apart; the share that is recognized as any kind; and the
+probability of a revision where the recognizer sees none."""
+
+CHANGEABLE_KEYS = [key for kind, key in KINDS.items() if kind in CHANGEABLE]
 
 OUT = Path(__file__).parent.parent / "mcp_server" / "data" / "recognizer.tsv.xz"
 
@@ -84,7 +107,29 @@ def load(path: Path) -> list[Conversation]:
             raise SystemExit(
                 f"{path}: the items of {label['name']} have no `quotes`, so it can be measured, but not fitted on"
             )
-    return [prepared(label) for label in found]
+    divided_too = [label for label in found if label.get("independent")]
+    return [prepared(label) for label in (*found, *map(divided, divided_too))]
+
+
+def divided(label: dict[str, Any]) -> dict[str, Any]:
+    """Returns a copy of a labeled conversation in which a session begins every few turns, where a message does not
+    answer the one before: the first message of a conversation may state something, too."""
+    sessions: list[dict[str, Any]] = []
+    places: dict[tuple[int, int], tuple[int, int]] = {}
+    for number, session in enumerate(label["sessions"]):
+        turns: list[dict[str, Any]] = []
+        for place, turn in enumerate(session["turns"]):
+            answers = turn["role"] != "user" or not ANSWERS.isdisjoint(turn["acts"])
+            if not turns or (len(turns) >= SHORTEST_SESSION and not answers):
+                turns = []
+                sessions.append({"started": session["started"], "turns": turns})
+            places[number, place] = (len(sessions) - 1, len(turns))
+            turns.append(turn)
+
+    def moved(item: dict[str, Any]) -> dict[str, Any]:
+        return item | {key: places[tuple(item[key])] for key in PLACES if item.get(key)}
+
+    return label | {"sessions": sessions} | {key: list(map(moved, label[key])) for key in KINDS.values()}
 
 
 def prepared(label: dict[str, Any]) -> Conversation:
@@ -329,20 +374,54 @@ def _said_at(line: Statement) -> tuple[int, int]:
     return int(line.order[1]), line.order[2] - 1
 
 
-def fit_replacement(some: Sequence[Conversation], said: Sequence[Sequence[Statement]]) -> list[float]:
-    """Returns bias and weights of `replacement_features`, fitted on the pairs of decisions that share a word."""
-    rows, right = [], []
+def fit_replacement(
+    some: Sequence[Conversation], said: Sequence[Sequence[Statement]], model: Model
+) -> tuple[list[float], list[float]]:
+    """Returns bias and weights of `replacement_features` for pairs of short statements and for all others. A pair
+    shares a word: two recognized statements of a conversation, or two of a list in `REPLACEMENTS`."""
+    short: list[tuple[tuple[float, ...], bool]] = []
+    rest: list[tuple[tuple[float, ...], bool]] = []
     for one, own in zip(some, said, strict=True):
-        labels = {item["id"]: item for item in one.label["decisions"]}
+        labels = {item["id"]: item for key in CHANGEABLE_KEYS for item in one.label[key]}
         replaced = [(item, labels[item["superseded_by"]]) for item in labels.values() if item.get("superseded_by")]
-        rarity = Rarity(own)
-        decisions = sorted((line for line in own if line.kind == "decision"), key=lambda line: line.order)
-        for place, new in enumerate(decisions):
-            for old in decisions[:place]:
-                if old.order < new.order and old.stems & new.stems:
-                    rows.append(replacement_features(old, new, rarity))
-                    right.append(any(holds(a, old.text) and holds(b, new.text) for a, b in replaced))
-    return fitted(rows, right, STRENGTH_SETTLING)
+        for old, new, features in _pairs(own):
+            example = features, any(holds(a, old.text) and holds(b, new.text) for a, b in replaced)
+            rest.append(example)
+            if are_short(old, new):
+                short.append(example)
+    chance = random.Random(1)
+    for line in REPLACEMENTS.read_text("utf-8").splitlines():
+        listed = json.loads(line)["statements"]
+        apart = timedelta(days=chance.choice(DAYS_APART), minutes=1)
+        told = [_listed(one, number * apart, model, chance) for number, one in enumerate(listed)]
+        for old, new, features in _pairs(told):
+            short.append((features, told.index(old) in listed[told.index(new)]["replaces"]))
+    of_short, of_long = (
+        fitted([features for features, _ in examples], [is_right for _, is_right in examples], STRENGTH_REPLACEMENT)
+        for examples in (short, rest)
+    )
+    return of_short, of_long
+
+
+def _listed(one: dict[str, Any], later: timedelta, model: Model, chance: random.Random) -> Statement:
+    """Returns a statement of a list as it would be recognized: some with another kind, half without a sign of a
+    revision. `later` is the time since the first statement."""
+    acts = model.user_acts.probabilities(message_features(Message("user", one["text"], False, None)))
+    kind = one["kind"] if chance.random() >= OTHER_KIND else chance.choice(CHANGEABLE)
+    at = datetime(2026, 1, 1, tzinfo=UTC) + later
+    return Statement(kind, one["text"], (at, str(at), 1), chance.choice((acts["revise"], UNSEEN_REVISION)))
+
+
+def _pairs(said: Sequence[Statement]) -> Iterator[tuple[Statement, Statement, tuple[float, ...]]]:
+    """Yields an older statement, a newer one that may replace it, and the features of both."""
+    ordered = sorted((one for one in said if one.kind in CHANGEABLE), key=lambda one: one.order)
+    rarity = Rarity(ordered)
+    for new in ordered:
+        older = [one for one in ordered if one.order < new.order]
+        weights = [rarity.of(one.words & new.words) for one in older]
+        for old, weight in zip(older, weights, strict=True):
+            if old.stems & new.stems:
+                yield old, new, replacement_features(old, new, rarity, weight, max(weights))
 
 
 def fitted(rows: Sequence[Sequence[float]], right: Sequence[bool], strength: float) -> list[float]:
@@ -390,8 +469,9 @@ def main() -> None:
         file=sys.stderr,
     )
     if options.settling:
-        for name, of in (("CLOSING", fit_closing), ("REPLACEMENT", fit_replacement)):
-            print(name, "=", tuple(round(value, 2) for value in of(some, said)))
+        weights = (fit_closing(some, said), *fit_replacement(some, said, model))
+        for name, found in zip(("CLOSING", "OF_SHORT", "OF_LONG"), weights, strict=True):
+            print(name, "=", tuple(round(value, 2) for value in found))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from mcp_server.conversations.imports import ImportedSession
 from mcp_server.errors import Invalid
 from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
+from mcp_server.understanding.features import message_features
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import Statement, settle
 
@@ -34,6 +35,8 @@ NEVER_IN_TALK = ("decision", "rule", "open")
 
 MINUTES_A_TURN = 2
 """Minutes between two turns of a session: the files have no time for each turn."""
+
+DAYS_APART = 2
 
 _BEAM_MARK = re.compile(r"\s*->->[^\n]*\Z")
 """Ends a question in BEAM and names its place in the plan of the data set: nobody said it."""
@@ -157,8 +160,10 @@ class UnderstandReport:
 
 
 def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandReport:
-    """Measures `model` on the conversations of these files. Raises Invalid for any other file."""
-    some = [one for path in paths for one in load(path)]
+    """Measures `model` on the conversations of these files, and on lists of statements that replace each other (files
+    that end with .jsonl). Raises Invalid for any other file."""
+    lists = [path for path in paths if path.suffix == ".jsonl"]
+    some = [one for path in paths if path not in lists for one in load(path)]
     precision, recall = ({kind: Share() for kind in KINDS} for _ in range(2))
     superseded, wrongly_replaced, closed, wrongly_closed = (Share() for _ in range(4))
     mistakes: list[Mistake] = []
@@ -190,6 +195,14 @@ def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandRepo
                 if marked != label.ended:
                     what = "not marked as ended" if label.ended else "wrongly marked as ended"
                     mistakes.append(Mistake(one.name, what, label.kind, label.text))
+    for name, said, gone in (one for path in lists for one in listed(path, model)):
+        settle(said)
+        for place, line in enumerate(said):
+            marked = line.state != "current"
+            (superseded if place in gone else wrongly_replaced).count(marked)
+            if marked != (place in gone):
+                what = "not marked as ended" if place in gone else "wrongly marked as ended"
+                mistakes.append(Mistake(name, what, line.kind, f"{line.text} (by: {line.by.text if line.by else '-'})"))
     turns = sum(len(session) for one in some for session in one.sessions)
     return UnderstandReport(
         conversations=len(some),
@@ -216,6 +229,23 @@ def understood(one: Labeled, model: Model) -> list[Statement]:
     ]
     settle(found)
     return found
+
+
+def listed(path: Path, model: Model) -> Iterator[tuple[str, list[Statement], frozenset[int]]]:
+    """Yields the lists of a file: name, statements, and the places of those that a later one replaces. Every second
+    list was said on one day, the statements of the others `DAYS_APART` days apart."""
+    for number, line in enumerate(path.read_text("utf-8").splitlines()):
+        one = json.loads(line)
+        apart = timedelta(days=DAYS_APART * (number % 2), minutes=MINUTES_A_TURN)
+        start = datetime(2026, 1, 1, tzinfo=UTC)
+        said = []
+        for place, told in enumerate(one["statements"]):
+            turn = Turn(place + 1, "user", told["text"], start + place * apart)
+            (message,) = recognizer.linked([turn])
+            changes = model.user_acts.probabilities(message_features(message))["revise"]
+            said.append(Statement(told["kind"], told["text"], (turn.at, "", turn.number), changes))
+        gone = frozenset(old for told in one["statements"] for old in told["replaces"])
+        yield one["world"], said, gone
 
 
 def load(path: Path) -> list[Labeled]:

@@ -27,6 +27,7 @@ from mcp_server.text.destinations import (
     ENDED,
     FACTS,
     OLD_FACTS,
+    OLD_RULES,
     OPEN,
     PEOPLE_SECTIONS,
     REPLACED,
@@ -57,7 +58,7 @@ SETTLED_SECTIONS = frozenset(section.casefold() for section in ENDED)
 ORDER = (
     *dict.fromkeys(section for kind, section in PEOPLE_SECTIONS.items() if kind != "lesson"),
     *("About the user", RULES, "Projects", DECISIONS, "Lessons", "Lessons Learned", FACTS, OPEN),
-    *(REPLACED, OLD_FACTS, CLOSED),
+    *(REPLACED, OLD_RULES, OLD_FACTS, CLOSED),
 )
 """The order of the sections of all pages. A new section goes before the first one that comes later in this order."""
 
@@ -279,8 +280,13 @@ def in_order(body: str) -> str:
 # ---------------------------------------------------------------- settling
 
 KINDS: Mapping[str, str] = {DECISIONS: "decision", OPEN: "open", RULES: "rule", FACTS: "fact"}
-HOMES = {REPLACED: DECISIONS, OLD_FACTS: FACTS, CLOSED: OPEN}
-SETTLED = {"decision": (REPLACED, "replaced"), "fact": (OLD_FACTS, "replaced"), "open": (CLOSED, "done")}
+HOMES = {REPLACED: DECISIONS, OLD_RULES: RULES, OLD_FACTS: FACTS, CLOSED: OPEN}
+SETTLED = {
+    "decision": (REPLACED, "replaced"),
+    "rule": (OLD_RULES, "replaced"),
+    "fact": (OLD_FACTS, "replaced"),
+    "open": (CLOSED, "done"),
+}
 """By kind, the section that a settled item moves to, and the verb of its note."""
 
 LEAST_WORDS = 2
@@ -298,7 +304,7 @@ ID_LENGTH = 12
 
 
 def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) -> str:
-    """Returns the body of a page with its items settled by new `lines` (decisions, facts and reports).
+    """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports).
 
     Only pairs with a new line are judged: lines that were settled before keep their state. If the page is not
     `of_one_subject`, an item of another conversation is settled only if both share a word that at most MOST_HOLDERS

@@ -43,10 +43,11 @@ PEOPLE_SECTIONS = {
 }
 DECISIONS, REPLACED = "Key Decisions", "Replaced decisions"
 OPEN, CLOSED = "Open items", "Closed items"
-RULES, FACTS, OLD_FACTS = "Rules", "Facts", "Replaced facts"
+RULES, OLD_RULES = "Rules", "Replaced rules"
+FACTS, OLD_FACTS = "Facts", "Replaced facts"
 """Sections of a project's page. The section of an item is its state."""
 
-ENDED = frozenset((REPLACED, OLD_FACTS, CLOSED))
+ENDED = frozenset((REPLACED, OLD_RULES, OLD_FACTS, CLOSED))
 """Sections of replaced and closed items."""
 
 PROJECT_FILES = {

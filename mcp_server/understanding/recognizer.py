@@ -21,7 +21,15 @@ from mcp_server.text.prose import is_injected
 from mcp_server.text.words import languages_of
 from mcp_server.understanding.cues import cues, directs, word_list
 from mcp_server.understanding.features import READ, Message, content_stems, message_features, subject_stems
-from mcp_server.understanding.judging import MIN_WORDS, ItemKind, Judged, clean, is_question, judging
+from mcp_server.understanding.judging import (
+    MIN_WORDS,
+    ItemKind,
+    Judged,
+    chosen_options,
+    clean,
+    is_question,
+    judging,
+)
 from mcp_server.understanding.lines import (
     LONGEST,
     PROPOSES,
@@ -223,13 +231,15 @@ def _says_enough(line: Line, kind: ItemKind) -> bool:
 
 
 def _least_of_line(line: Line, messages: Sequence[Message]) -> float:
-    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal, directs
-    something or says little else."""
+    """Returns the least probability of a decision's line: a lower one if the user plainly accepts a proposal, chooses
+    an option, directs something or says little else."""
     first, last = messages[line.places[0]], messages[line.settled]
     if last is first and first.role == "user":
         if any(directs(first.sentences[at].text) for _, at in line.quotes):
             return LEAST_DIRECTED
         return LEAST_SHORT if len(first.words) <= SHORT_MESSAGE else LEAST_LINE
+    if first.role == "agent" and last is not first and len(last.words) <= SHORT_MESSAGE and chosen_options(first):
+        return LEAST_SHORT
     says_yes = last is not first and len(last.words) <= SHORT_ACCEPTANCE and "yes" in cues(last.english[:CUE_HEAD])
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))

@@ -226,9 +226,19 @@ async def test_memory_stays_within_its_cap(memory: Memory, clock: Clock) -> None
     assert any("moved to archive/" in note for note in done.notes)
 
 
+NOUNS = """
+bread oven eggs dogs flour salt phone garden sign van paper blue door roof lamp chair river boat snow honey
+piano coffee bridge tower apple mirror candle pocket window spider carpet island rocket button saddle tunnel
+violin feather hammer kettle ladder magnet needle orange pepper quarry ribbon statue ticket urn velvet walnut
+yogurt zipper anchor basket copper dragon engine fabric
+"""
+
+
 async def test_the_journal_of_a_day_with_many_conversations_has_at_most_ten_lines(memory: Memory, clock: Clock) -> None:
+    words = NOUNS.split()
     for number in range(5):
-        texts = [f"Decision: the bakery in street {number}.{place} opens at nine." for place in range(6)]
+        pairs = [words[12 * number + 2 * place :][:2] for place in range(6)]
+        texts = [f"Decision: the {one} goes with the {other}." for one, other in pairs]
         await said(memory, clock, *texts, session=f"talk-{number}", project="Atlas")
     memory.files.write_atomic(JOURNAL, "## 2026-02-14\n\n- by hand\n")
     await extract(memory)

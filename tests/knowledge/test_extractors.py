@@ -320,9 +320,9 @@ def test_a_line_of_a_long_accepted_proposal_is_the_sentence_that_settles_it() ->
     )
     asked = "What happens to a webhook when Postgres is down?"
     (line,) = by("decisions", talk(("user", asked), ("agent", proposal), ("user", "Yes, build the spool directory.")))
-    assert line.text.startswith("You could answer 202 at once")
+    assert "You could answer 202 at once" in line.text
     assert "twenty lines" not in line.text
-    assert "DHL retries" not in line.text
+    assert "At the moment" not in line.text
 
 
 def test_a_list_keeps_its_points_apart() -> None:
@@ -349,8 +349,13 @@ def test_a_journal_has_few_short_lines_each_with_a_link_to_its_page() -> None:
         "Rijeka want the same version as last year, and the year before that one was not any better."
     )
     many: list[tuple[Role, str]] = [
-        ("user", f"Decision: the shop in street number {number} opens at nine.") for number in range(20)
-    ]
+        ("user", f"Decision: {shop}.")
+        for shop in (
+            "rye bread comes from Ljubljana", "the oven stays gas", "Milo drives the van", "no loyalty cards",
+            "invoices go out on paper", "the garden opens in May", "eggs are from Hrastnik", "staff eat for free",
+            "the sign is painted blue", "card payments from five euros", "Nora answers the phone", "no dogs inside",
+        )
+    ]  # fmt: skip
     lines = by("journal", talk(*many, ("user", "Lesson: never bake at three hundred degrees."), project="atlas"))
     assert len(lines) == JOURNAL_LINES
     assert any(line.text.startswith("Learned: Never bake") for line in lines)

@@ -81,7 +81,7 @@ def test_outside_any_project_only_a_conversation_about_the_same_subject_settles_
         body = merged("# General\n", [(place_of(replace(one, project=None)), one) for one in lines])
         return section(settled(body, lines, of_one_subject=of_one_subject), "Replaced decisions")
 
-    assert len(after(new, True)) == 1, "in a project, everything is about the project"
+    assert len(after(new, True)) >= 1, "in a project, everything is about the project"
     assert after(new, False) == []
     assert len(after(same, False)) == 1
 

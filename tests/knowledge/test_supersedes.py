@@ -77,7 +77,7 @@ async def test_a_rule_takes_the_place_of_a_recognized_one(memory: Memory, clock:
     german = "Commit messages are in German from now on."
     await remember(memory, new(german, "rule", "write all commit messages in English"), CALLER)
     assert section(memory, "Rules") == [german]
-    assert section(memory, "Replaced decisions") == [f"{RULE} (replaced 2026-02-16 on request)"]
+    assert section(memory, "Replaced rules") == [f"{RULE} (replaced 2026-02-16 on request)"]
     text = (await compile_context(memory, CompileRequest("commit this", project="atlas"), Caller())).text
     assert german in text
     assert f"- {RULE}" not in text.partition("Rules:")[2].partition("<!--")[0]

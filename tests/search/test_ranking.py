@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -21,11 +20,9 @@ from mcp_server.search.ranking import (
     first_person,
     matching_best,
     rank,
-    replacement_chances,
     signals,
     tells_time,
 )
-from mcp_server.understanding.settling import Rarity, Statement, replaces
 
 QUERY = Query(words=("blue", "boat", "harbour"), idf=(1.0, 3.0, 4.0), pairs=(("blue", "boat"),))
 
@@ -298,18 +295,3 @@ def test_a_question_stays_one_whatever_is_attached() -> None:
     assert ends_with_question("Have you seen this?\n> [attachment:attachments/boat.png]")
     assert not ends_with_question("Have you seen this? I have.")
     assert not ends_with_question("")
-
-
-KILN = ["kiln", "glaze", "1240", "°C", "90", "minutes", "stoneware", "1280", "fires", "cools", "shelf", "12", "%"]
-
-
-@given(st.lists(st.lists(st.sampled_from(KILN), min_size=1, max_size=6), min_size=1, max_size=8))
-def test_the_chances_of_all_pairs_are_those_of_each_pair(texts: list[list[str]]) -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    said = [Statement("fact", " ".join(text), (start + timedelta(days=day), "", day)) for day, text in enumerate(texts)]
-    rarity = Rarity(said)
-    found = replacement_chances(said, rarity)
-    for row, old in enumerate(said):
-        for column, new in enumerate(said):
-            if row != column and not new.gives_up:
-                assert found[row][column] == pytest.approx(replaces(old, new, rarity), abs=1e-9)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import read
 from mcp_server.understanding.settling import Statement, same, settle
@@ -95,8 +97,8 @@ def test_two_facts_about_one_thing_without_a_sign_of_change_both_stay() -> None:
         Statement("fact", text, (START + timedelta(days=day), "", 1))
         for day, text in enumerate(
             (
-                "I'm using the Formspree API v2 for the contact form, and a sample POST request got a 200 OK response.",
-                "Here I'm using the Formspree API v2 for the contact form, and a sample POST request was slow.",
+                "The kiln in the yard fires stoneware at 1240 degrees.",
+                "The kiln in the yard takes 40 mugs in one load.",
             )
         )
     )
@@ -136,3 +138,32 @@ def test_a_report_about_an_item_closes_it_however_long_after() -> None:
     uploaded = "the capsule images are on Steamworks, all sizes"
     settle([item, *told, Statement("report", uploaded, (START + timedelta(days=9), "", 90), 0.7)])
     assert item.state == "closed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("decision", "we deploy every friday", "Deploys happen on Tuesdays."),
+        ("rule", "Call me Sam.", "Call me Alex."),
+        ("fact", "The spring campaign has 12,000 euros.", "finance cut us down: 9,500 euros for the spring campaign"),
+    ],
+)
+def test_a_short_statement_replaces_another_without_a_word_of_change(kind: str, old: str, new: str) -> None:
+    others = ("The office plants get water on Mondays.", "Invoices have two decimals.", "The logo stays blue.")
+    said = [
+        Statement(kind, text, (START + timedelta(days=day), "", 1), 0.02)
+        for day, text in enumerate((old, *others, new))
+    ]
+    settle(said)
+    assert [one.state for one in said] == ["replaced", *["current"] * 4]
+    assert said[0].by is said[-1]
+
+
+def test_the_word_agreed_is_no_word_that_two_decisions_share() -> None:
+    one, other = (
+        Statement("decision", f"{text} (agreed: ok)", (START + timedelta(days=day), "", 1))
+        for day, text in enumerate(("Number the episodes.", "Put ads at the start."))
+    )
+    settle([one, other])
+    assert one.stems.isdisjoint(other.stems)
+    assert one.state == "current"
