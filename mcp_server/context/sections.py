@@ -18,6 +18,7 @@ from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.model import Delivery, GateSignal, Passage, Turn, shown_name
 from mcp_server.relevance.chunks import tool_line
 from mcp_server.text.dates import written
+from mcp_server.text.destinations import GENERAL_PAGE
 from mcp_server.text.entries import DERIVED, is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import without_comments
@@ -252,8 +253,9 @@ def _is_of_project(passage: Passage) -> bool:
 
 
 def day_of_line(passage: Passage) -> str:
-    """Returns the day at the beginning of a line of a project's page, or ""."""
-    dated = DERIVED.match(passage.text) if _is_of_project(passage) else None
+    """Returns the day at the beginning of a line of a project's page, or of the page for no project; "" elsewhere."""
+    is_of_page = passage.path == GENERAL_PAGE or _is_of_project(passage)
+    dated = DERIVED.match(passage.text) if is_of_page else None
     return (dated[1] or "") if dated else ""
 
 

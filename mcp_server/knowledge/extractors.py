@@ -126,12 +126,6 @@ LEAST: Mapping[tuple[ItemKind, str], float] = {
 }
 """The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
 
-LEAST_SUBJECTS: Mapping[ItemKind, int] = {"decision": 3, "fact": 3}
-"""Words that say what the item is about: of decisions of users with fewer, four of ten were useful, else eight."""
-
-SURE = 0.6
-"""The probability from which on fewer words are enough: "The deadline is on May 12."."""
-
 _PROGRESS = re.compile(
     r"(?:(?:and|so|but|plus|also|well|ok|hmm|hi|hello)[, ]+)*"
     r"(?:I(?:['’]m| am) (?:\w+ly |also |just |still )?(?:trying|having (?:trouble|issues|problems)|struggling"
@@ -192,7 +186,6 @@ def is_worth_a_line(item: Item) -> bool:
         or (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text)
         or (item.kind in ("rule", "fact") and item.role == "user" and _is_of_now(item))
         or item.probability < LEAST.get((item.kind, item.role), 0.0)
-        or (item.probability < SURE and len(subject_stems(item.text)) < LEAST_SUBJECTS.get(item.kind, 0))
         or (item.kind == "decision" and item.role == "agent" and _is_explanation(item))
     )
 

@@ -232,8 +232,7 @@ def test_an_item_that_is_not_probable_enough_is_not_worth_a_line_and_a_labeled_o
     assert is_worth_a_line(item("fact", text, 0.3))
     assert not is_worth_a_line(item("fact", text, 0.18))
     assert not is_worth_a_line(item("fact", text, 0.22, "agent"))
-    assert not is_worth_a_line(item("decision", "Very well, the old one.", 0.5)), "it says nothing by itself"
-    assert is_worth_a_line(item("fact", "The deadline is on May 12.", 0.7)), "few words, but surely a fact"
+    assert is_worth_a_line(item("decision", "Switch to pnpm.", 0.5)), "few words say enough"
     assert not is_worth_a_line(item("rule", "I never want the invoices late, here is my current code:", 0.9))
     assert is_worth_a_line(item("decision", "keep it", 1.0))
     asked = "Does the bank of the shop want a copy?"
