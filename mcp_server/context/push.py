@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import anyio
@@ -50,6 +51,7 @@ from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
+from mcp_server.text.transcript_head import file_id
 from mcp_server.topics import watch
 from mcp_server.topics.topic_context import InContext, active_context
 from mcp_server.topics.watch import Seen
@@ -97,7 +99,7 @@ def judged(
     Reads files: call it in a thread.
 
     `sent` are the fingerprints of the lines that the window holds, `allowance` is in tokens. `own` is the window's
-    transcript and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
+    session and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
     fingerprints of lines that the user never wants to see pushed.
     """
     in_files = [hit.passage.path for hit in (*found.hits, *of_page.hits) if hit.passage.category != "conversation"]
@@ -110,11 +112,12 @@ def judged(
         for one in (found, of_page)
     )
     hits = (*passages, *lines)
+    is_own = cache(lambda path: _is_of(memory, path, own[0]))
     journals = any(hit.passage.category == "journal" for hit in hits)
     others = other_projects(memory, project) if journals else frozenset()
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
-        or (IN_WINDOW if _quotes_only(hit, own) else "")
+        or (IN_WINDOW if _quotes_only(hit, own[1], is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
@@ -130,14 +133,26 @@ def _text(memory: Memory, path: str) -> str:
         return ""
 
 
-def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
-    """Returns whether every line of a passage comes from a turn of the window's own conversation."""
+def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:
+    """Returns whether every line of a passage comes from a turn from number `start` on, of a transcript that `is_own`.
+    A session that was resumed has a transcript for each part, and one numbering of its turns."""
     if "[src: " not in hit.passage.text:
         return False
     rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
-    return bool(rows) and all(
-        found and all(one.path == own[0] and one.turn >= own[1] for one in found) for found in map(sources_of, rows)
+    sources = list(map(sources_of, rows))
+    return bool(sources) and all(
+        found and all(one.turn >= start and is_own(one.path) for one in found) for found in sources
     )
+
+
+def _is_of(memory: Memory, path: str, session: str) -> bool:
+    """Returns whether a transcript is one of a session's. Reads its head if its name allows it."""
+    if f"-{file_id(session)}-" not in path:
+        return False
+    try:
+        return memory.transcripts.head(path).session_id == session
+    except ContextManagerError:
+        return False
 
 
 async def offered_topics(memory: Memory, session: str, prompt: str, seen: Seen, sent: Collection[str]) -> InContext:
@@ -326,7 +341,7 @@ async def _for_prompt(
         topics, (found, lines) = await both(offered_topics(memory, session, prompt, seen, window.lines), hits)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
-    own = (row.path, start or 0) if row else ("", 0)
+    own = (row.session, start or 0) if row else ("", 0)
     never = await windows.marks_of(memory)
     decided = await run_sync(judged, memory, prompt, found, lines, window.lines, project, allowance, own, never)
     chosen = [one for one in decided if one.included and not asks]

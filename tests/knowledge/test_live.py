@@ -305,6 +305,17 @@ async def test_a_prompt_is_not_told_what_its_own_window_settled(memory: Memory, 
     assert BERTH in (await for_prompt(memory, "second", prompt, Caller())).text
 
 
+async def test_a_resumed_window_is_not_told_what_its_earlier_parts_settled(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    await say(memory, clock, "first", "good morning", "Good morning.")
+    await memory.index.refresh()
+    own = await for_prompt(memory, "first", "who is to be called about the winter berth?", Caller())
+    assert BERTH not in own.text
+    assert IN_WINDOW in {one["reason"] for one in own.considered}
+
+
 async def test_the_oldest_items_of_a_long_conversation_stay_on_the_page(
     memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
