@@ -324,7 +324,8 @@ def _copies(inputs: CompileInputs, journal: Sequence[str]) -> dict[int, str]:
                 of_turn[one.source].append((frozenset(words(one.text)), reason))
     found: dict[int, str] = {}
     for place, source in first.items():
-        said = frozenset(words(without_sources(journal[place].partition(": ")[2])))
+        text = without_sources(journal[place])
+        said = frozenset(words(text.partition(": ")[2] or text))  # a fact has no "Decided: "
         reasons = [reason for known, reason in of_turn[source] if said <= known]
         found |= {place: reasons[0]} if reasons else {}
     return found
