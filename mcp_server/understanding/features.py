@@ -177,12 +177,6 @@ def stems_of_text(text: str) -> frozenset[str]:
     return content_stems(word_list(text))
 
 
-def stems_of_texts(texts: Sequence[str]) -> list[frozenset[str]]:
-    """Returns the `content_stems` of each text."""
-    folded = fold("\n\n".join(map("\n".join, list(map(word_list, texts)))))
-    return [_stems(words.split("\n")) for words in folded.split("\n\n")] if texts else []
-
-
 def subject_stems(text: str) -> frozenset[str]:
     """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
     return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)

@@ -54,7 +54,7 @@ _QUANTITY = re.compile(r"\d+(?:[.,:]\d+)*\s*(%|€|\$|[a-z]+)", re.IGNORECASE)
 @dataclass(eq=False)
 class Statement:
     """An item as settling sees it. `order` sorts statements by time; `changes` is the probability, 0 to 1, that the
-    message of a decision or fact revises something; `heard` are the stems of that message. Of two decisions or facts at
+    message of a decision, rule or fact revises something; `heard` are the stems of that message. Of two of these at
     least one must be new (`is_new`): the others were compared before."""
 
     kind: str
@@ -300,7 +300,7 @@ OF_LONG = (
 )
 """Bias, then a weight for each of these features, for short statements and for others
 (`benchmarks/train_recognizer.py --settling`). On 70 lists of short statements, each left out in turn, .48 of the
-replaced ones are marked and .04 of the others; in conversations .37 and .02."""
+replaced statements are marked at .3 and .04 of the others; in conversations .37 and .02."""
 
 
 def same(one: Statement, other: Statement) -> bool:
