@@ -74,8 +74,8 @@ REPLACEMENTS = Path(__file__).parent / "replacements" / "train.jsonl"
 """Lists of statements of one person, with those that each replaces."""
 
 DAYS_APART, OTHER_KIND, UNSEEN_REVISION = (0, 2), 0.3, 0.01
-"""How listed statements are told: on one day, or so many days apart; the share that is recognized as any kind; and the
-probability of a revision where the recognizer sees none."""
+"""Days between two statements of a list; the share of statements that get a random kind; and the probability of a
+revision for a statement in which the recognizer sees no revision."""
 
 CHANGEABLE_KEYS = [key for kind, key in KINDS.items() if kind in CHANGEABLE]
 

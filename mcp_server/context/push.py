@@ -134,8 +134,8 @@ def _text(memory: Memory, path: str) -> str:
 
 
 def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:
-    """Returns whether every line of a passage comes from a turn from number `start` on, of a transcript that `is_own`.
-    A session that was resumed has a transcript for each part, and one numbering of its turns."""
+    """Returns whether the window's own session said every line of a passage, in turn number `start` or later. `is_own`
+    tells whether a transcript belongs to the session: a resumed session has several, and numbers its turns through."""
     if "[src: " not in hit.passage.text:
         return False
     rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
