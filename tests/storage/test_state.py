@@ -84,8 +84,11 @@ async def test_it_knows_what_an_arriving_turn_may_repeat(tmp_path: Path) -> None
 async def test_a_damaged_file_is_moved_aside_and_replaced(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"this is no database" * 500)
     state = await opened(tmp_path)
-    assert state.file.moved_aside is not None
-    assert state.file.moved_aside.read_bytes().startswith(b"this is no database")
+    (aside,) = state.file.moved_aside()
+    assert aside.read_bytes().startswith(b"this is no database")
+    other = await opened(tmp_path)  # another process, which did not find it
+    assert aside.name in (other.damage or "")
+    await other.close()
     assert not await state.complete()
     await state.completed()
     assert await state.complete()

@@ -234,20 +234,21 @@ class StateFile(Database):
     it. `tables` makes the missing tables, in one transaction.
     """
 
-    def __init__(self, database: Database, locks: Locks, tables: Create, moved_aside: Path | None) -> None:
+    def __init__(self, database: Database, locks: Locks, tables: Create) -> None:
         super().__init__(database.path, database._connection, database._raw)
         self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
         self.replaced = 0
         """How often the file was replaced while it was open."""
         self._reopening = Lock()
-        self.moved_aside = moved_aside
-        """The new path of the damaged file, if there was one."""
 
     @classmethod
     async def create(cls, path: Path, locks: Locks, tables: Create) -> StateFile:
         """Opens or creates the file. Raises Unavailable if that fails."""
-        database, moved_aside = await _opened(path, locks, tables)
-        return cls(database, locks, tables, moved_aside)
+        return cls(await _opened(path, locks, tables), locks, tables)
+
+    def moved_aside(self) -> list[Path]:
+        """Returns the damaged files that any process has moved aside and nobody has deleted since."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
 
     async def data_version(self) -> int:
         """Returns a number that changes when another connection commits, or when the file is replaced."""
@@ -277,25 +278,24 @@ class StateFile(Database):
             if self._connection is not used:  # another task was first
                 return
             self._locks.check_there()
-            database, aside = await _opened(self.path, self._locks, self._tables)
+            database = await _opened(self.path, self._locks, self._tables)
             self._connection, self._raw, self._inode = database._connection, database._raw, inode_of(self.path)
             self.replaced += 1
-            self.moved_aside = aside or self.moved_aside
             with contextlib.suppress(driver().error), CancelScope(shield=True):
                 await used.close()
 
 
-async def _opened(path: Path, locks: Locks, create: Create) -> tuple[Database, Path | None]:
-    """Opens the file. Returns it, and the new path of a damaged file that was moved aside."""
+async def _opened(path: Path, locks: Locks, create: Create) -> Database:
+    """Opens the file. Moves a damaged one aside."""
     try:
-        return await _open(path, create), None
+        return await _open(path, create)
     except DatabaseBroken:
         held = await _alone(locks)  # only one of several processes moves it aside
         try:
-            return await _open(path, create), None
+            return await _open(path, create)
         except DatabaseBroken:
-            aside = _move_aside(path)
-            return await _open(path, create), aside
+            _move_aside(path)
+            return await _open(path, create)
         finally:
             held.release()
 
@@ -309,12 +309,12 @@ async def _alone(locks: Locks) -> Held:
         await sleep(0.01)
 
 
-def _move_aside(path: Path) -> Path:
+def _move_aside(path: Path) -> None:
     numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
     aside = next(free for free in numbered if not free.exists())
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return path.rename(aside)
+    path.rename(aside)
 
 
 async def _open(path: Path, create: Create) -> Database:

@@ -166,9 +166,9 @@ class LocalState(State):
 
     @property
     def damage(self) -> str | None:  # type: ignore[override]
-        """Returns a sentence about a damaged file that was moved aside, for `status`; None without one."""
-        moved = self.file.moved_aside
-        return f"a damaged state.db was moved aside as {moved.name}; what it knew was read back" if moved else None
+        """Returns a sentence about the damaged files that were moved aside, for `status`; None without one."""
+        names = ", ".join(f".local/{path.name}" for path in self.file.moved_aside())
+        return f"a damaged state.db was moved aside, and what it knew was read back; delete {names}" if names else None
 
     def data_version(self) -> Awaitable[int]:
         return self.file.data_version()
