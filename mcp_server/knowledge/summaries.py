@@ -321,7 +321,8 @@ def _purpose(lines: Iterable[Entry]) -> Entry | None:
 
 
 def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
-    """Returns the derived lines of MEMORY.md by section. `pages` are the bodies of knowledge pages by path."""
+    """Returns the derived lines of MEMORY.md by section: projects newest first, other lines oldest first. `pages` are
+    the bodies of knowledge pages by path."""
     found: dict[str, list[tuple[str, str]]] = {section: [] for section in MOST}
     projects: dict[str, list[str]] = {}
     for path, body in sorted(pages.items()):
@@ -338,10 +339,11 @@ def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
         if (newest := of_project(bodies)) is not None:
             text = f"{link_to_project(slug)} — {newest.text}"
             found[PROJECTS].append((newest.day, entry(newest.day, text, (newest.source,))))
-    return {
-        section: [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
-        for section, lines in found.items()
-    }
+    shown: dict[str, list[str]] = {}
+    for section, lines in found.items():
+        newest = [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
+        shown[section] = newest[::-1] if section == PROJECTS else newest  # the project at hand first
+    return shown
 
 
 def _section(path: str, slug: str, section: str) -> str:

@@ -125,6 +125,7 @@ def test_memory_says_who_the_user_is_what_holds_everywhere_where_projects_are_an
         f"- {DAY}: Back up before an upgrade. {SRC}",
     ):
         assert line in body.split("\n")
+    assert body.index(atlas) < body.index(loom), "the project of the newest day comes first"
     assert "emoji" not in body, "a rule of one project is on the project's page"
     assert "Tea" not in body
     assert "Redis" not in body
