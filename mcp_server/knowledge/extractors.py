@@ -115,7 +115,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 12
+VERSION = 13
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -517,7 +517,7 @@ def beyond_the_day(body: str) -> list[Entry]:
     return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
-JOURNAL = Extractor("journal", 11, _journal)
+JOURNAL = Extractor("journal", 12, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

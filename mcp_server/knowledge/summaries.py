@@ -167,8 +167,8 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
     of a sentence with a cue of the kind count more. A line of at most `slack` times `longest` characters stays whole; a
     longer sentence is cut at the end of a clause.
 
-    Of a proposal with an answer, it is what the user says, and the agent's words only if those of the user are too few
-    to be understood alone ("20 minutes, please"). Words that only agree are left out."""
+    Of a proposal with an answer, it is what the user says, with the agent's words where there is room or those of the
+    user are too few to be understood alone ("20 minutes, please"). Words that only agree are left out."""
     telling, most = TELLING.get(kind, frozenset()), int(longest * slack)
 
     def says(part: str) -> tuple[bool, bool, int]:
@@ -179,7 +179,8 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
         if verb == "agreed":
             return shortened(stated, longest, kind, core, slack)
         own, other = (stated, said) if verb == "refused" else (said, stated)
-        if len(set(content_words(own))) >= LEAST_ALONE:
+        has_room = len(own) + len(verb) + 5 + longest // 2 <= most
+        if len(set(content_words(own))) >= LEAST_ALONE and not has_room:
             return shortened(own, longest, kind, core, slack)
         own = OPENING.sub("", own).rstrip(".;, ")
         rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)

@@ -357,9 +357,10 @@ def tidied(text: str, *, is_whole: bool = True) -> str:
 
 
 def _is_filler(sentence: str) -> bool:
-    """Returns whether a sentence only reacts, and changes nothing of what the others say."""
+    """Returns whether a sentence only reacts, and changes nothing of what the others say. "One thing: secrets." says
+    what they are about."""
     few = len(sentence.split()) <= SHORT_FILLER and len(set(content_words(sentence))) <= 1
-    return few and not _DECIDES.search(sentence)
+    return few and ": " not in sentence and not _DECIDES.search(sentence)
 
 
 def disowned(text: str) -> str:

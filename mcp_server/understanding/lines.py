@@ -7,7 +7,7 @@ keep? (answer: ten)".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_server.understanding.cues import cues
 from mcp_server.understanding.features import Features, Message, line_features, subject_stems
@@ -50,6 +50,14 @@ LONGEST_ANSWER = 240
 
 WHOLE_ANSWER = 100
 """Characters of an answer that is never shortened: "tue ok. skip 50" says two things in few words."""
+
+WHOLE_MESSAGE = 160
+"""Characters of a message of the user that is quoted whole if it states one item: "One thing: secrets. I'd rather have
+them in Vault." """
+
+GAP = 80
+"""Characters of a sentence of the user that is quoted because it stands between two that are: "Grinding costs 7,400."
+explains the "has to be" after it."""
 
 LONGEST = 480
 """Characters of an item's text."""
@@ -206,10 +214,11 @@ def told(
 ) -> Line:
     """Returns the line of an item that is no decision. If it has few words about its subject, the sentence before it is
     quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
-    text, quotes = _joined(group), _at(place, group)
+    around = group if group[0].labeled else _with_context(group, messages[place], of(place))
+    text, quotes = _joined(around), _at(place, group)
     if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER:
         return Line(text, group, place, quotes)
-    at, sentence = place, group[0].place - 1
+    at, sentence = place, around[0].place - 1
     if kind == "open" and postpones(messages, place, of):
         at, sentence = place - 1, max(of(place - 1).found["decision"], key=lambda one: one.probability).place
     elif sentence < 0 and kind == "open" and _replies(messages, place, text):
@@ -218,6 +227,38 @@ def told(
         told = clipped_at_clause(clean(messages[at].sentences[sentence].text), LONGEST // 2)
         text, quotes = f"{told} {text}", ((at, sentence), *quotes)
     return Line(text, group, place, quotes)
+
+
+def completed(line: Line, message: Message, judged: Judged) -> Line:
+    """Returns the line of a decision with the sentences of its message that belong to it (`_with_context`)."""
+    group = _with_context(line.group, message, judged)
+    if line.labeled or len(group) == len(line.group):
+        return line
+    whole, short = _joined(group), _joined(_settling(line.group))
+    return replace(
+        line,
+        text=line.text.replace(_joined(line.group), whole),
+        short=line.short.replace(short, whole) if len(whole) <= SHORT else line.short,
+    )
+
+
+def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> Sequence[Found]:
+    """Returns sentences of the user with those between them, or with all sentences of a short message, so that they can
+    be understood alone. Sentences that state other items stay out."""
+    if message.role != "user":
+        return group
+    places = {one.place for one in group}
+    others = {one.place for found in judged.found.values() for one in found} - places
+    if is_short := len(message.content) <= WHOLE_MESSAGE:
+        around = range(len(message.sentences))
+    else:
+        around = range(min(places), max(places))
+    added = [
+        Found(at, message.sentences[at].text, 0.0, listed=message.sentences[at].layout in ("bullet", "row"))
+        for at in around
+        if at not in places | others and (is_short or len(message.sentences[at].text) <= GAP)
+    ]
+    return sorted([*group, *added], key=lambda one: one.place)
 
 
 def _replies(messages: Sequence[Message], place: int, text: str) -> bool:

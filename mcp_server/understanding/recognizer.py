@@ -36,6 +36,7 @@ from mcp_server.understanding.lines import (
     SHORT_CHOICE,
     Line,
     clipped_at_clause,
+    completed,
     decision_lines,
     groups_of,
     postpones,
@@ -198,6 +199,8 @@ def items_of(
                 continue
             if not _says_enough(line, kind):
                 continue
+            if kind == "decision":
+                line = completed(line, messages[place], of(place))
             spoken, settled = messages[line.settled], turns[line.settled]
             items.append(
                 Item(
@@ -214,11 +217,19 @@ def items_of(
                     clean(max(line.group, key=lambda one: one.probability).text),
                 )
             )
+    return _each_once(items)
+
+
+def _each_once(items: Sequence[Item]) -> list[Item]:
+    """Returns items without those whose sentence stands elsewhere on the page: what is decided is a rule or a fact only
+    if that is likelier; a decision that is a rule, and a fact that is an open item, are not told again."""
     decided = {item.text: item.probability for item in items if item.kind == "decision"}
-    # One sentence stands on the page once: as a decision, unless it is likelier a rule or a fact.
-    return [
+    kept = [
         item for item in items if item.kind not in ("rule", "fact") or item.probability > decided.get(item.text, 0.0)
     ]
+    told = {(item.kind, item.core) for item in kept}
+    again = {"decision": "rule", "fact": "open"}
+    return [item for item in kept if (again.get(item.kind), item.core) not in told]
 
 
 def _says_enough(line: Line, kind: ItemKind) -> bool:

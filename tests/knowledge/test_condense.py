@@ -88,6 +88,10 @@ def test_a_short_form_of_an_amended_proposal_is_the_amendment_with_the_proposal_
         "Rounding is HALF_UP. (amended: Yes. Rounding is HALF_EVEN in every module of the ledger, shop and printer.)"
     )
     assert shortened(rounding, 80) == "Yes. Rounding is HALF_EVEN in every module of the ledger, shop and printer"
+    bytes_left = "I suggest the packed layout. (amended: do the 11. drop the crc8, and byte 10 is the uptime in days.)"
+    assert shortened(bytes_left, 100) == (
+        "I suggest the packed layout (amended: do the 11. drop the crc8, and byte 10 is the uptime in days)"
+    ), "there is room for the proposal"
     refused = "Liquibase stays. (refused: Flyway would be somewhat lighter here.)"
     assert shortened(refused, 80) == "Liquibase stays (refused: Flyway would be somewhat lighter here)"
     assert shortened("Keep three copies of each backup. (amended: Five.)", 80) == (

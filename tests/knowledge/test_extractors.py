@@ -169,6 +169,7 @@ def rule(said: str) -> Item:
         ("No. There will be no coroutines in the core.", "No. There will be no coroutines in the core."),
         ("anywhere. Not in the tests either", "anywhere. Not in the tests either"),
         ("so `main.py` is the entry point", "`main.py` is the entry point"),
+        ("One thing: secrets. They go into Vault.", "One thing: secrets. They go into Vault."),
         ("OK.", "OK."),
     ],
 )

@@ -149,6 +149,29 @@ def test_a_short_rule_is_told_with_the_sentence_before_it() -> None:
     assert texts("rule", rule, "OK, never.") == [rule.replace("\n\n", " ")]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "from now on every list has names. short ones please. never more than ten lines.",
+        "One thing: secrets. I'd rather have them in Vault than in env files.",
+    ],
+)
+def test_a_short_message_of_the_user_is_quoted_whole(said: str) -> None:
+    assert texts("rule", said, "Understood.") == [said]
+
+
+def test_a_short_sentence_between_two_that_are_quoted_is_quoted_too() -> None:
+    kept = "Let's use SQLite for the ledger. It was late then. And we'll drop the ORM for the reports."
+    before = "Morning! The build in the other country was red again, so I looked at it with Marko for two hours."
+    (decision,) = [one for one in items(f"{before} {kept}", "Understood.") if one.kind == "decision"]
+    assert decision.short == kept
+
+
+def test_a_sentence_that_is_a_rule_is_no_decision_too() -> None:
+    said = "Let's use asyncpg directly, I don't want an ORM in this project."
+    assert [(one.kind, one.text) for one in items(said, "Understood.")] == [("rule", said)]
+
+
 def test_a_fact_is_recognized() -> None:
     fact = "The Atlas release is due on 3 June 2026."
     assert texts("fact", fact, "Noted.") == [fact]
