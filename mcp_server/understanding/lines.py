@@ -51,11 +51,11 @@ LONGEST_ANSWER = 240
 WHOLE_ANSWER = 100
 """Characters of an answer that is never shortened: "tue ok. skip 50" says two things in few words."""
 
-WHOLE_MESSAGE = 160
+WHOLE_MESSAGE = 240
 """Characters of a message of the user that is quoted whole if it states one item: "One thing: secrets. I'd rather have
 them in Vault." """
 
-GAP = 80
+GAP = 120
 """Characters of a sentence of the user that is quoted because it stands between two that are: "Grinding costs 7,400."
 explains the "has to be" after it."""
 
