@@ -16,7 +16,6 @@ from mcp_server.conversations.source_keys import counts_of, keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, TranscriptHead, Turn
-from mcp_server.settings import Settings
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
 
@@ -50,19 +49,6 @@ it."""
 RESUMED = "resumed"
 """Namespace of the state: session → its last turn when it was resumed in an empty window."""
 
-EXPLICIT_CLIENTS = (
-    "claude-ai",
-    "claude desktop",
-    "cursor",
-    "visual studio code",
-    "vscode",
-    "code - oss",
-    "windsurf",
-    "devin",
-    "zed",
-)
-"""Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
-
 
 @dataclass(frozen=True, slots=True)
 class SessionShown:
@@ -92,14 +78,6 @@ class SessionEnded:
     path: str
     committed: str | None
     note: str = ""
-
-
-def names_sessions_explicitly(client: str | None, transport: str, settings: Settings) -> bool:
-    """Returns True if each `observe` of this client without a session id opens a new session."""
-    rule = settings.server.unnamed_sessions
-    if rule != "auto":
-        return rule == "explicit"
-    return transport == "http" or (client or "").lower().startswith(EXPLICIT_CLIENTS)
 
 
 async def current_row(memory: Memory, session: str, *, look: bool = True) -> SessionRow | None:
