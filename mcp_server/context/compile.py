@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 
 from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import push_policy
-from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.exclusions import FOLLOWED, linked_hits, of_others, overtaken_lines, why_out, without
+from mcp_server.context.compiler import Compiled, compile_inputs, compiler_settings
+from mcp_server.context.exclusions import FOLLOWED, as_page, linked_hits, of_others, why_out, without
 from mcp_server.context.inputs import (
     LEAST_BUDGET,
     Candidate,
     CompileInputs,
-    CompilerSettings,
     Dropped,
     LastSession,
     LeftOff,
@@ -36,19 +36,16 @@ from mcp_server.conversations.projects import project_asked, project_of, slugs_o
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, Hit, Passage, Project, SourceFile, Turn, Withheld
+from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, Withheld
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.ranking import MOST, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
-from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
-from mcp_server.text.entries import is_derived
 from mcp_server.text.markdown import marked_line, split_front_matter
-from mcp_server.text.passages import of_knowledge
 from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
 
@@ -330,13 +327,18 @@ def with_files(memory: Memory, asked: Asked) -> CompileInputs:
     worthwhile = push_policy.worthwhile(
         inputs.message, memory.recognizer().needs(inputs.message), found.hits, found.gate
     )
-    new = linked_hits(
-        found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), lambda path: _passages(memory, path)
-    )
+    read = {one.path: one for one in sources if not one.withheld}
+
+    @cache
+    def page_of(path: str) -> SourceFile:
+        return read.get(path) or as_page(path, memory.files.readable(path) or "")
+
+    new = linked_hits(found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), page_of)
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
+    reasons = why_out([hit.passage for hit in every], others, page_of)
     hits = tuple(
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
-        for place, (hit, why) in enumerate(zip(every, reasons_out(memory, every, others), strict=True))
+        for place, (hit, why) in enumerate(zip(every, reasons, strict=True))
     )
     return replace(inputs, hits=hits)
 
@@ -429,25 +431,9 @@ async def _found(
     return await both(find(memory, request), find_page_lines(memory, request))
 
 
-def _passages(memory: Memory, path: str) -> tuple[Passage, ...]:
-    start = split_front_matter(memory.files.readable(path) or "")
-    return of_knowledge(path, start.body, start.body_line, {})
-
-
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
     """Returns the projects whose content a context of this project must not show."""
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
-
-
-def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> list[str]:
-    """Returns for each hit why it is excluded from a context without the projects `others`; "" if it is allowed."""
-    pages = [hit.passage for hit in hits if hit.passage.category == "project"]
-    derived = map(is_derived, [page.text for page in pages])
-    overtaken: set[tuple[str, int]] = set()
-    for path in {page.path for page, is_line in zip(pages, derived, strict=True) if is_line}:
-        split = split_front_matter(memory.files.readable(path) or "")
-        overtaken.update((path, split.body_line + place) for place in overtaken_lines(split.body))
-    return why_out([hit.passage for hit in hits], others, overtaken)
 
 
 def source_files(
@@ -510,24 +496,6 @@ def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
 def anchored(memory: Memory) -> tuple[str, ...]:
     """Returns the texts that the user anchored."""
     return tuple(anchor.item for anchor in anchors(memory))
-
-
-def compiler_settings(settings: Settings) -> CompilerSettings:
-    """Returns the settings that shape a compiled text."""
-    knobs = settings.context_compiler
-    return CompilerSettings(
-        identity_share=knobs.identity_share,
-        memory_share=knobs.memory_share,
-        knowledge_floor_add=knobs.knowledge_floor_add,
-        knowledge_floor=knobs.knowledge_floor,
-        history_floor=knobs.history_floor,
-        identity_kb=knobs.identity_budget_kb,
-        memory_kb=knobs.memory_budget_kb,
-        journal_kb=knobs.journal_budget_kb,
-        topic_kb=knobs.topic_budget_kb,
-        topic_share=knobs.topic_share,
-        clarity_tokens=settings.clarity.block_tokens,
-    )
 
 
 def _day(moment: datetime) -> datetime:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
+from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, CompilerSettings
 from mcp_server.context.sections import (
     SEPARATOR,
     Filling,
@@ -19,6 +19,7 @@ from mcp_server.context.sections import (
 )
 from mcp_server.context.slots import checkpoint, files, knowledge, session, topics
 from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
+from mcp_server.settings import Settings
 from mcp_server.tokens import UNLIMITED_BYTES, Count, Meter, Room
 
 FILL: tuple[Slot, ...] = (
@@ -78,6 +79,24 @@ class Compiled:
     def receipt_json(self) -> dict[str, Any]:
         """Returns the receipt as JSON values, with a SHA-256 of each input field."""
         return {**asdict(self.receipt), "inputs": self.inputs.digests()}
+
+
+def compiler_settings(settings: Settings) -> CompilerSettings:
+    """Returns the settings that shape a compiled text."""
+    knobs = settings.context_compiler
+    return CompilerSettings(
+        identity_share=knobs.identity_share,
+        memory_share=knobs.memory_share,
+        knowledge_floor_add=knobs.knowledge_floor_add,
+        knowledge_floor=knobs.knowledge_floor,
+        history_floor=knobs.history_floor,
+        identity_kb=knobs.identity_budget_kb,
+        memory_kb=knobs.memory_budget_kb,
+        journal_kb=knobs.journal_budget_kb,
+        topic_kb=knobs.topic_budget_kb,
+        topic_share=knobs.topic_share,
+        clarity_tokens=settings.clarity.block_tokens,
+    )
 
 
 def compile_short(inputs: CompileInputs, count: Count, longest: int) -> Compiled:

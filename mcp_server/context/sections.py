@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
+from typing import Any
 
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.model import Delivery, GateSignal, Passage, Turn, shown_name
@@ -162,6 +163,15 @@ def accounted(considered: Iterable[Considered]) -> tuple[tuple[Considered, ...],
     """Returns at most 200 candidates, included ones first, and the number of the others by reason."""
     ordered = sorted(considered, key=lambda one: not one.included)
     return tuple(ordered[:MOST_CONSIDERED]), dict(Counter(one.reason for one in ordered[MOST_CONSIDERED:]))
+
+
+ROW = ("id", "slot", "source", "turn", "tokens", "included", "reason")
+"""The fields of a candidate that the log of pushes has."""
+
+
+def rows_of(considered: Iterable[Considered]) -> list[dict[str, Any]]:
+    """Returns the candidates of a receipt for the log of pushes."""
+    return [{name: getattr(one, name) for name in ROW} for one in considered]
 
 
 SEPARATOR = "\n\n"
