@@ -275,9 +275,9 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
     page: tuple[Hit, ...] = ()
     references: Mapping[str, int] = {}
     if message.strip():
-        found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        (found,) = await with_exchanges(memory, message, found, others=push_policy.MAX_PASSAGES)
-        page = lines.hits
+        found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
+        (hits,) = await with_exchanges(memory, message, found.hits, others=push_policy.MAX_PASSAGES)
+        found = replace(found, hits=hits)
         references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
@@ -414,7 +414,7 @@ async def _found(
     project: Project,
     conversation: _Conversation,
     keywords: tuple[str, ...],
-) -> tuple[Found, Found]:
+) -> tuple[Found, tuple[Hit, ...]]:
     """Returns the hits for the message and the keywords of active topics, and the hits among the page's lines. Quotes
     and dashes in the message are no operators."""
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None

@@ -47,7 +47,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project
 from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines, with_exchanges
 from mcp_server.storage import logs
-from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
@@ -67,7 +67,7 @@ IN_WINDOW = "quotes this conversation, and the window holds it"
 
 async def find_hits(
     memory: Memory, prompt: str, project: Project, session: str, start: int | None
-) -> tuple[Found, Found]:
+) -> tuple[Found, tuple[Hit, ...]]:
     """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the
     session's turns from number `start` on, which the window holds."""
     request = SearchRequest(
@@ -80,15 +80,15 @@ async def find_hits(
         depth=DEPTH,
     )
     found, lines = await find(memory, request), await find_page_lines(memory, request)
-    found, lines = await with_exchanges(memory, prompt, found, lines)
-    return found, lines
+    hits, lines = await with_exchanges(memory, prompt, found.hits, lines)
+    return replace(found, hits=hits), lines
 
 
 def judged(
     memory: Memory,
     prompt: str,
     found: Found,
-    of_page: Found,
+    of_page: Sequence[Hit],
     sent: frozenset[str],
     project: Project,
     allowance: int,
@@ -102,19 +102,18 @@ def judged(
     session and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
     fingerprints of lines that the user never wants to see pushed.
     """
-    in_files = [hit.passage.path for hit in (*found.hits, *of_page.hits) if hit.passage.category != "conversation"]
-    texts = {path: _text(memory, path) for path in dict.fromkeys(in_files)}
-    untouched = list(map(is_untouched_template, texts, texts.values()))
-    empty = {path for path, is_template in zip(texts, untouched, strict=True) if is_template or not texts[path]}
+    paths = {hit.passage.path for hit in (*found.hits, *of_page) if hit.passage.category != "conversation"}
+    empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
+    empty |= {path for path in paths & templates().keys() if is_untouched_template(path, _text(memory, path))}
     passages, lines = (
-        tuple(hit for hit in one.hits if hit.passage.category == "conversation" or hit.passage.path not in empty)
-        for one in (found, of_page)
+        tuple(hit for hit in some if hit.passage.category == "conversation" or hit.passage.path not in empty)
+        for some in (found.hits, of_page)
     )
     hits = (*passages, *lines)
     is_own = cache(lambda path: _is_of(memory, path, own[0]))
     journals = any(hit.passage.category == "journal" for hit in hits)
     others = other_projects(memory, project) if journals else frozenset()
-    reasons = why_out([hit.passage for hit in hits], others, lambda path: as_page(path, texts[path]))
+    reasons = why_out([hit.passage for hit in hits], others, lambda path: as_page(path, _text(memory, path)))
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
         or (IN_WINDOW if _quotes_only(hit, own[1], is_own) else "")
@@ -126,7 +125,7 @@ def judged(
 
 
 def _text(memory: Memory, path: str) -> str:
-    """Returns a file's text; "" if the file was deleted after it was indexed, or cannot be read."""
+    """Returns a file's text; "" if it cannot be read."""
     try:
         return memory.files.read_text(path)
     except ContextManagerError:
