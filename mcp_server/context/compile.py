@@ -366,13 +366,13 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
     history, otherwise the turns of its last transcript."""
     row, resumed, until = request.row, request.resumed, request.as_of
-    if row is None:
-        if not (session := request.session or caller.session):
-            return _Conversation()
-        await sessions.ready(memory)
-        row = await sessions.require(memory, session)
-    places = (sessions.AS_OF, row.session), (sessions.RESUMED, row.session)
-    wound_back, resumed_at = await memory.state.get_all(places)
+    session = row.session if row else request.session or caller.session
+    if not session:
+        return _Conversation()
+    await sessions.ready(memory)
+    places = (sessions.AS_OF, session), (sessions.RESUMED, session)
+    known, (wound_back, resumed_at), _ = await memory.state.session_and_entries(session, places)
+    row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)
     if resumed is not None:
         until = resumed.turn
     elif until is None:
@@ -385,10 +385,11 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
         return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
 
     def read() -> tuple[tuple[Turn, ...], int | None]:
-        latest = _until([placed.turn for placed in memory.transcripts.read(row.path).turns], until)
+        newest = memory.transcripts.read(row.path)
+        latest = _until([placed.turn for placed in newest.turns], until)
         asked = any(turn.role == "user" for turn in latest)
         turns = latest if asked else _until(sessions.read_turns(memory, row.path), until)
-        return turns, sessions.read_window_start(memory, row, resumed_at, until)
+        return turns, sessions.read_window_start(memory, row, resumed_at, until, newest)
 
     turns, start = await run_sync(read)
     stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)

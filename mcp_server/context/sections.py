@@ -286,7 +286,7 @@ def _line_text(line: str) -> str:
     """Returns a derived line's text, without its day if the text names the day."""
     text = without_sources(line).removeprefix("- ")
     dated = _DAY.match(text)
-    if dated is None:
+    if dated is None or dated[1][:4] not in text[dated.end() :]:
         return text
     try:
         day = written(date.fromisoformat(dated[1]))
@@ -346,8 +346,9 @@ Fill = Callable[[Filling, Room], Section]
 class Slot:
     """A slot holds one kind of content, such as the journal. Slots of one `group` share its cap.
 
-    `share` names the setting with the largest part of the allowance that the slot may take (default: all of it), unless
-    `cap` gives the tokens. `floor` gives the tokens that earlier slots keep free for it (default: 0), `most_kb` names
+    `needs` names the input without which the slot is empty. `share` names the setting with the largest part of the
+    allowance that the slot may take (default: all of it), `part` is the slot's part of that, unless `cap` gives the
+    tokens. `floor` gives the tokens that earlier slots keep free for it (default: 0), `most_kb` names
     the setting with the most KB of its text (default: any number). Floors depend on the inputs and the safety line
     only. A slot that `grows` may exceed its cap with tokens that no other slot uses.
     """
@@ -355,8 +356,14 @@ class Slot:
     name: str
     group: str
     fill: Fill
+    needs: str = ""
     share: str = ""
+    part: float = 1.0
     cap: Callable[[Filling], int] | None = None
     floor: Callable[[Filling], int] | None = None
     most_kb: str = ""
     grows: bool = False
+
+    def is_empty(self, inputs: CompileInputs) -> bool:
+        """Returns whether the inputs have nothing for this slot."""
+        return self.needs != "" and not getattr(inputs, self.needs)

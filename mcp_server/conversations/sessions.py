@@ -193,19 +193,27 @@ async def window_start(memory: Memory, row: SessionRow) -> int | None:
     return await run_sync(read_window_start, memory, row, resumed)
 
 
-def read_window_start(memory: Memory, row: SessionRow, resumed: object, until: int | None = None) -> int | None:
+def read_window_start(
+    memory: Memory, row: SessionRow, resumed: object, until: int | None = None, newest: Transcript | None = None
+) -> int | None:
     """Returns the same as `window_start`, ignoring turns after number `until`; `resumed` is the session's entry in
-    RESUMED. Reads files: call it in a thread."""
-    starts = [_last_compaction(memory, row, until), resumed + 1 if isinstance(resumed, int) else None]
+    RESUMED, `newest` its last transcript if the caller has read it. Reads files: call it in a thread."""
+    starts = [_last_compaction(memory, row, until, newest), resumed + 1 if isinstance(resumed, int) else None]
     return max((start for start in starts if start is not None and (until is None or start <= until)), default=None)
 
 
-def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -> int | None:
+def _last_compaction(memory: Memory, row: SessionRow, until: int | None, newest: Transcript | None) -> int | None:
     if until is not None:
         turns = read_turns(memory, row.path)
         return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
     path: str | None = row.path
     seen: set[str] = set()
+    if newest is not None:
+        seen.add(row.path)
+        numbers = [placed.turn.number for placed in newest.turns if placed.turn.name == COMPACTION]
+        if numbers:
+            return max(numbers)
+        path = newest.head.continues
     while path is not None and path not in seen:
         seen.add(path)
         try:

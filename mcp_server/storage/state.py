@@ -364,7 +364,7 @@ class State(Tables, ABC):
         return self.read(lambda transaction: [_entries(transaction, namespace) for namespace in namespaces])
 
     def session_and_entries(
-        self, session: str, places: Sequence[Place], namespaces: Sequence[str]
+        self, session: str, places: Sequence[Place], namespaces: Sequence[str] = ()
     ) -> Awaitable[tuple[SessionRow | None, list[Any], list[dict[str, Any]]]]:
         """Returns a session, the values at these places, and the values of these namespaces by key, as of one moment;
         None for a missing session or value."""

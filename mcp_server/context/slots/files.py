@@ -226,7 +226,7 @@ def _account(one: PageLine, included: bool, tokens: int, reasons: Mapping[PageLi
     )
 
 
-IN_FORCE = Slot("what holds", "what holds", fill, share="holding_share")
+IN_FORCE = Slot("what holds", "what holds", fill, needs="files", share="holding_share")
 
 PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
@@ -346,9 +346,9 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             return NOTHING
         considered: list[Considered] = []
         wanted: list[Prepared] = []
-        said = said_above(filling)
-        for source in sources:
-            reason = _ruled_out(filling.inputs, source)
+        reasons = [_ruled_out(filling.inputs, source) for source in sources]
+        said = frozenset() if all(reasons) else said_above(filling)
+        for source, reason in zip(sources, reasons, strict=True):
             rest = source if reason else without(source, _out(filling.inputs, source, said))
             if rest is not source and not _says_something(rest.text):
                 reason = SHOWN_ABOVE
@@ -358,6 +358,8 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
                 wanted.append(file)
             elif source.text.strip() or not source.withheld:
                 considered.append(account(name, source, included=False, reason=reason or "empty"))
+        if not wanted:
+            return Section(considered=tuple(considered))
         blocks: list[str] = []
         lines: dict[str, frozenset[int]] = {}
         meter = filling.meter
@@ -536,7 +538,9 @@ def _slot(
     for them."""
     group = "P1" if share == "memory_share" else name
     floor = _floor(belongs, least) if least else None
-    return Slot(name, group, _filler(name, belongs), share=share, floor=floor, most_kb=most_kb, grows=True)
+    return Slot(
+        name, group, _filler(name, belongs), needs="files", share=share, floor=floor, most_kb=most_kb, grows=True
+    )
 
 
 IDENTITY = _slot(
