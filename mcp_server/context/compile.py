@@ -369,7 +369,8 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     session = row.session if row else request.session or caller.session
     if not session:
         return _Conversation()
-    await sessions.ready(memory)
+    if row is None:
+        await sessions.ready(memory)
     places = (sessions.AS_OF, session), (sessions.RESUMED, session)
     known, (wound_back, resumed_at), _ = await memory.state.session_and_entries(session, places)
     row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)

@@ -176,7 +176,7 @@ def _pass(
     """
     sections: dict[str, Section] = {}
     filling = replace(filling, before=sections)
-    empty = {slot.name for slot in FILL if slot.is_empty(filling.inputs)}
+    empty = {slot.name for slot in FILL if slot.needs and not getattr(filling.inputs, slot.needs)}
     meter = filling.meter
     floors = dict.fromkeys(caps, 0)
     reserved = dict.fromkeys((slot.group for slot in FILL), 0)

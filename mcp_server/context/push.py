@@ -104,7 +104,8 @@ def judged(
     """
     paths = {hit.passage.path for hit in (*found.hits, *of_page) if hit.passage.category != "conversation"}
     empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
-    empty |= {path for path in paths & templates().keys() if is_untouched_template(path, _text(memory, path))}
+    shipped = {path: _text(memory, path) for path in paths & templates().keys()}
+    empty |= {path for path, text in shipped.items() if is_untouched_template(path, text)}
     passages, lines = (
         tuple(hit for hit in some if hit.passage.category == "conversation" or hit.passage.path not in empty)
         for some in (found.hits, of_page)

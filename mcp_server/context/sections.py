@@ -363,7 +363,3 @@ class Slot:
     floor: Callable[[Filling], int] | None = None
     most_kb: str = ""
     grows: bool = False
-
-    def is_empty(self, inputs: CompileInputs) -> bool:
-        """Returns whether the inputs have nothing for this slot."""
-        return self.needs != "" and not getattr(inputs, self.needs)
