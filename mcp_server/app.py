@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,7 +104,7 @@ async def open_memory(
     address = team_address(workspace, environ)
     async with AsyncExitStack() as stack:
         problems: list[str] = []
-        now = clock or (lambda: datetime.now(UTC))
+        now = clock or partial(datetime.now, UTC)
         if address:
             parts = await _team_parts(address, environ, stack)
         else:

@@ -27,6 +27,19 @@ URI = "context://compiled"
 LISTED = 20
 """Conversations that are listed, the last heard of first; `status` with view=sessions knows the others."""
 
+EXPLICIT_CLIENTS = (
+    "claude-ai",
+    "claude desktop",
+    "cursor",
+    "visual studio code",
+    "vscode",
+    "code - oss",
+    "windsurf",
+    "devin",
+    "zed",
+)
+"""Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
+
 HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
 
 
@@ -134,6 +147,8 @@ class Connection:
         return Caller("tool", client, explicit, self.folder, session)
 
     async def _explicit(self, client: str | None) -> bool:
-        from mcp_server.conversations.sessions import names_sessions_explicitly
-
-        return names_sessions_explicitly(client, self.transport, (await self.memory()).settings)
+        """Returns True if each `observe` of this client without a session id opens a new session."""
+        rule = (await self.memory()).settings.server.unnamed_sessions
+        if rule != "auto":
+            return rule == "explicit"
+        return self.transport == "http" or (client or "").lower().startswith(EXPLICIT_CLIENTS)

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -39,6 +40,7 @@ from mcp_server.text.prose import clipped, is_injected, is_real_user
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
 from mcp_server.understanding.judging import clean, is_question
+from mcp_server.understanding.model import Model
 from mcp_server.understanding.sentences import sentences
 
 LOCK = "checkpoints"
@@ -146,7 +148,8 @@ def _drafted(
             contents |= trees.current(path for path in more if path not in contents)
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
-    notes, are_new = notes_of(state, session, turn, turns, memory.recognizer())
+    recognizer = memory.recognizer()
+    notes, are_new = notes_of(state, session, turn, turns, recognizer)
     if are_new:
         state = replace(state, entries={**state.entries, session_notes.NAMESPACE: {session: notes.as_dict()}})
     checkpoint = Checkpoint(
@@ -155,7 +158,7 @@ def _drafted(
         at=now.replace(microsecond=now.microsecond // 1000 * 1000),  # the precision of the file
         turn=turn,
         project=row.project,
-        **of_notes(memory, notes, turns),
+        **of_notes(recognizer, notes, turns),
         topics=topic_names(state.entries, session),
         gauges=full,
         live=tuple(chunk.id for chunk in chunks if chunk.form != "cold"),
@@ -167,10 +170,10 @@ def _drafted(
     return checkpoint, contents, notes if are_new else None
 
 
-def of_notes(memory: Memory, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
+def of_notes(recognizer: Model, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
     """Returns the fields of a checkpoint that follow from the session's notes. `turns` are those up to the
     checkpoint."""
-    outcome = outcome_of(notes, memory.recognizer())
+    outcome = outcome_of(notes, recognizer)
     next_step = announced(turns, outcome.open_items)
     return {
         "thread": summary(turns),
@@ -205,6 +208,8 @@ def _delete_old(memory: Memory, session: str) -> list[str]:
     files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files, memory.git)
     deleted: list[str] = []
     try:
+        if files.count(session) <= memory.settings.checkpoints.keep:
+            return []
         automatic = [head for head in files.heads(session) if head.reason != "asked"]
         for head in automatic[memory.settings.checkpoints.keep :]:
             files.remove(head.path)
@@ -275,13 +280,8 @@ def announced(turns: Sequence[Turn], open_items: Sequence[str]) -> str:
     else the newest open item that announces one. Empty if there is none."""
     real = [turn for turn in turns if turn.role != "system" and not is_injected(turn.content)]
     last = _beginnings(real[-LAST_MESSAGES:])
-    said = [
-        clean(one.text)
-        for role in ("agent", "user")
-        for turn in last
-        if turn.role == role
-        for one in sentences(turn.content)
-    ]
+    parts = [sentences(turn.content) for role in ("agent", "user") for turn in last if turn.role == role]
+    said = [clean(one.text) for one in chain.from_iterable(parts)]
     found = next((one for one in reversed(said) if _announces(one)), "")
     if found:
         return next((item for item in open_items if found in item), found)

@@ -69,12 +69,13 @@ async def forget(memory: Memory, session: str) -> None:
     turns = await sessions.session_turns(memory, session)
 
     def clean() -> None:
+        recognizer = memory.recognizer()
         for head in files.heads(session):
             with suppress(Invalid):  # an unreadable one is cleaned as any other file
                 before = files.read(head.path)
                 seen = [turn for turn in turns if turn.number <= before.turn]
-                said = notes.noted(seen, memory.recognizer())
-                files.replace(head.path, replace(without_counts(before), **of_notes(memory, said, seen)))
+                said = notes.noted(seen, recognizer)
+                files.replace(head.path, replace(without_counts(before), **of_notes(recognizer, said, seen)))
 
     async with memory.locks.files():
         await run_sync(clean)

@@ -15,15 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.context import windows
-from mcp_server.context.compile import anchored, compiler_settings, source_files
-from mcp_server.context.compiler import compile_short
+from mcp_server.context.compile import anchored, source_files
+from mcp_server.context.compiler import compile_short, compiler_settings
 from mcp_server.context.inputs import CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.context.sections import Considered
@@ -170,12 +169,3 @@ def _write_index(memory: Memory, known: dict[str, dict[str, Any]]) -> None:
     text = json.dumps(known, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
     if not memory.files.exists(INDEX) or memory.files.read_text(INDEX) != text:
         memory.files.write_atomic(INDEX, text)
-
-
-ROW = ("id", "slot", "source", "turn", "tokens", "included", "reason")
-"""The fields of a candidate that the log of pushes has."""
-
-
-def rows_of(considered: Iterable[Considered]) -> list[dict[str, Any]]:
-    """Returns the candidates of a receipt for the log."""
-    return [{name: getattr(one, name) for name in ROW} for one in considered]

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 
 from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import push_policy
-from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.exclusions import FOLLOWED, linked_hits, of_others, overtaken_lines, why_out, without
+from mcp_server.context.compiler import Compiled, compile_inputs, compiler_settings
+from mcp_server.context.exclusions import FOLLOWED, as_page, linked_hits, of_others, why_out, without
 from mcp_server.context.inputs import (
     LEAST_BUDGET,
     Candidate,
     CompileInputs,
-    CompilerSettings,
     Dropped,
     LastSession,
     LeftOff,
@@ -36,19 +36,16 @@ from mcp_server.conversations.projects import project_asked, project_of, slugs_o
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, Hit, Passage, Project, SourceFile, Turn, Withheld
+from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, Withheld
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.ranking import MOST, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
-from mcp_server.settings import Settings
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
-from mcp_server.text.entries import is_derived
 from mcp_server.text.markdown import marked_line, split_front_matter
-from mcp_server.text.passages import of_knowledge
 from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
 
@@ -278,9 +275,9 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
     page: tuple[Hit, ...] = ()
     references: Mapping[str, int] = {}
     if message.strip():
-        found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        (found,) = await with_exchanges(memory, message, found, others=push_policy.MAX_PASSAGES)
-        page = lines.hits
+        found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
+        (hits,) = await with_exchanges(memory, message, found.hits, others=push_policy.MAX_PASSAGES)
+        found = replace(found, hits=hits)
         references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
@@ -330,13 +327,18 @@ def with_files(memory: Memory, asked: Asked) -> CompileInputs:
     worthwhile = push_policy.worthwhile(
         inputs.message, memory.recognizer().needs(inputs.message), found.hits, found.gate
     )
-    new = linked_hits(
-        found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), lambda path: _passages(memory, path)
-    )
+    read = {one.path: one for one in sources if not one.withheld}
+
+    @cache
+    def page_of(path: str) -> SourceFile:
+        return read.get(path) or as_page(path, memory.files.readable(path) or "")
+
+    new = linked_hits(found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), page_of)
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
+    reasons = why_out([hit.passage for hit in every], others, page_of)
     hits = tuple(
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
-        for place, (hit, why) in enumerate(zip(every, reasons_out(memory, every, others), strict=True))
+        for place, (hit, why) in enumerate(zip(every, reasons, strict=True))
     )
     return replace(inputs, hits=hits)
 
@@ -364,13 +366,14 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
     history, otherwise the turns of its last transcript."""
     row, resumed, until = request.row, request.resumed, request.as_of
+    session = row.session if row else request.session or caller.session
+    if not session:
+        return _Conversation()
     if row is None:
-        if not (session := request.session or caller.session):
-            return _Conversation()
         await sessions.ready(memory)
-        row = await sessions.require(memory, session)
-    places = (sessions.AS_OF, row.session), (sessions.RESUMED, row.session)
-    wound_back, resumed_at = await memory.state.get_all(places)
+    places = (sessions.AS_OF, session), (sessions.RESUMED, session)
+    known, (wound_back, resumed_at), _ = await memory.state.session_and_entries(session, places)
+    row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)
     if resumed is not None:
         until = resumed.turn
     elif until is None:
@@ -383,10 +386,11 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
         return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
 
     def read() -> tuple[tuple[Turn, ...], int | None]:
-        latest = _until([placed.turn for placed in memory.transcripts.read(row.path).turns], until)
+        newest = memory.transcripts.read(row.path)
+        latest = _until([placed.turn for placed in newest.turns], until)
         asked = any(turn.role == "user" for turn in latest)
         turns = latest if asked else _until(sessions.read_turns(memory, row.path), until)
-        return turns, sessions.read_window_start(memory, row, resumed_at, until)
+        return turns, sessions.read_window_start(memory, row, resumed_at, until, newest)
 
     turns, start = await run_sync(read)
     stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
@@ -412,7 +416,7 @@ async def _found(
     project: Project,
     conversation: _Conversation,
     keywords: tuple[str, ...],
-) -> tuple[Found, Found]:
+) -> tuple[Found, tuple[Hit, ...]]:
     """Returns the hits for the message and the keywords of active topics, and the hits among the page's lines. Quotes
     and dashes in the message are no operators."""
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
@@ -429,25 +433,9 @@ async def _found(
     return await both(find(memory, request), find_page_lines(memory, request))
 
 
-def _passages(memory: Memory, path: str) -> tuple[Passage, ...]:
-    start = split_front_matter(memory.files.readable(path) or "")
-    return of_knowledge(path, start.body, start.body_line, {})
-
-
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
     """Returns the projects whose content a context of this project must not show."""
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
-
-
-def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> list[str]:
-    """Returns for each hit why it is excluded from a context without the projects `others`; "" if it is allowed."""
-    pages = [hit.passage for hit in hits if hit.passage.category == "project"]
-    derived = map(is_derived, [page.text for page in pages])
-    overtaken: set[tuple[str, int]] = set()
-    for path in {page.path for page, is_line in zip(pages, derived, strict=True) if is_line}:
-        split = split_front_matter(memory.files.readable(path) or "")
-        overtaken.update((path, split.body_line + place) for place in overtaken_lines(split.body))
-    return why_out([hit.passage for hit in hits], others, overtaken)
 
 
 def source_files(
@@ -510,24 +498,6 @@ def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
 def anchored(memory: Memory) -> tuple[str, ...]:
     """Returns the texts that the user anchored."""
     return tuple(anchor.item for anchor in anchors(memory))
-
-
-def compiler_settings(settings: Settings) -> CompilerSettings:
-    """Returns the settings that shape a compiled text."""
-    knobs = settings.context_compiler
-    return CompilerSettings(
-        identity_share=knobs.identity_share,
-        memory_share=knobs.memory_share,
-        knowledge_floor_add=knobs.knowledge_floor_add,
-        knowledge_floor=knobs.knowledge_floor,
-        history_floor=knobs.history_floor,
-        identity_kb=knobs.identity_budget_kb,
-        memory_kb=knobs.memory_budget_kb,
-        journal_kb=knobs.journal_budget_kb,
-        topic_kb=knobs.topic_budget_kb,
-        topic_share=knobs.topic_share,
-        clarity_tokens=settings.clarity.block_tokens,
-    )
 
 
 def _day(moment: datetime) -> datetime:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
+from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, CompilerSettings
 from mcp_server.context.sections import (
+    NOTHING,
     SEPARATOR,
     Filling,
     Receipt,
@@ -19,6 +20,7 @@ from mcp_server.context.sections import (
 )
 from mcp_server.context.slots import checkpoint, files, knowledge, session, topics
 from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
+from mcp_server.settings import Settings
 from mcp_server.tokens import UNLIMITED_BYTES, Count, Meter, Room
 
 FILL: tuple[Slot, ...] = (
@@ -80,6 +82,24 @@ class Compiled:
         return {**asdict(self.receipt), "inputs": self.inputs.digests()}
 
 
+def compiler_settings(settings: Settings) -> CompilerSettings:
+    """Returns the settings that shape a compiled text."""
+    knobs = settings.context_compiler
+    return CompilerSettings(
+        identity_share=knobs.identity_share,
+        memory_share=knobs.memory_share,
+        knowledge_floor_add=knobs.knowledge_floor_add,
+        knowledge_floor=knobs.knowledge_floor,
+        history_floor=knobs.history_floor,
+        identity_kb=knobs.identity_budget_kb,
+        memory_kb=knobs.memory_budget_kb,
+        journal_kb=knobs.journal_budget_kb,
+        topic_kb=knobs.topic_budget_kb,
+        topic_share=knobs.topic_share,
+        clarity_tokens=settings.clarity.block_tokens,
+    )
+
+
 def compile_short(inputs: CompileInputs, count: Count, longest: int) -> Compiled:
     """Compiles, with fewer tokens each time, until the text has at most `longest` characters."""
     compiled = compile_inputs(inputs, count)
@@ -104,7 +124,7 @@ def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
         if tokens <= budget:
             break
         allowance -= max(1, tokens - budget)
-    considered, left_out = accounted(one for name in sections for one in sections[name].considered)
+    considered, left_out = accounted([one for section in sections.values() for one in section.considered])
     sha256 = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     receipt = Receipt(
         sha256=sha256,
@@ -129,7 +149,8 @@ def _filled(
     """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots once more."""
     filling = Filling(inputs, allowance, meter, {})
     shares = {slot.name: getattr(inputs.settings, slot.share) if slot.share else 1 for slot in FILL}
-    caps = {slot.name: slot.cap(filling) if slot.cap else int(allowance * shares[slot.name]) for slot in FILL}
+    parts = {slot.name: int(int(allowance * shares[slot.name]) * slot.part) for slot in FILL}
+    caps = {slot.name: slot.cap(filling) if slot.cap else parts[slot.name] for slot in FILL}
     growing = frozenset(slot.name for slot in FILL if slot.grows and caps[slot.name] > 0)  # a share of 0 stays 0
     sections, accounts = _pass(filling, allowance, caps, growing)
     costs = _costs(sections, meter)
@@ -155,6 +176,7 @@ def _pass(
     """
     sections: dict[str, Section] = {}
     filling = replace(filling, before=sections)
+    empty = {slot.name for slot in FILL if slot.needs and not getattr(filling.inputs, slot.needs)}
     meter = filling.meter
     floors = dict.fromkeys(caps, 0)
     reserved = dict.fromkeys((slot.group for slot in FILL), 0)
@@ -172,12 +194,12 @@ def _pass(
             of_group = caps[name] - of_groups.get(group, 0) - reserved[group]
             most = int(1024 * getattr(filling.inputs.settings, slot.most_kb)) if slot.most_kb else UNLIMITED_BYTES
             room = Room(max(0, min(free, of_group)), most)
-        section = sections[name] = slot.fill(filling, room)
+        section = sections[name] = NOTHING if name in empty else slot.fill(filling, room)
         cost = meter(section.text) + meter(SEPARATOR) if section.text else 0
         spent += cost
         of_groups[group] = of_groups.get(group, 0) + (cost if costs is None else costs[name])
         if position == 0:  # the safety line, which takes what it needs; the history's floor depends on it
-            floors = {one.name: one.floor(filling) if one.floor else 0 for one in FILL}
+            floors = {one.name: one.floor(filling) if one.floor and one.name not in empty else 0 for one in FILL}
             for one in FILL[1:]:
                 reserved[one.group] += floors[one.name]
     repeated = sections["knowledge"].turns & sections["history"].turns

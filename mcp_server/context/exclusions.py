@@ -18,7 +18,8 @@ from mcp_server.context.sections import Filling, passage_text
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
 from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import as_shown, links, resolve, sections
+from mcp_server.text.markdown import as_shown, links, resolve, sections, split_front_matter
+from mcp_server.text.passages import of_knowledge
 from mcp_server.understanding import changing
 
 LINKED_SHARE = 0.5
@@ -37,10 +38,10 @@ def linked_hits(
     hits: Sequence[Hit],
     worthwhile: Collection[int],
     paths: Callable[[], Sequence[str]],
-    passages: Callable[[str], Sequence[Passage]],
+    page_of: Callable[[str], SourceFile],
 ) -> list[Hit]:
     """Returns hits for lines of the pages that the first worthwhile hits link to. `worthwhile` are their positions,
-    `paths` lists the pages of FOLLOWED, and `passages` returns those of a page."""
+    `paths` lists the pages of FOLLOWED, `page_of` returns the page at a path."""
     first = [hits[place] for place in sorted(worthwhile) if "[[" in hits[place].passage.text][:MOST_LINKED]
     if not first:
         return []
@@ -49,8 +50,11 @@ def linked_hits(
     for hit in first:
         for link in links(hit.passage.text):
             path = resolve(link.name, known)
-            lines = [one for one in passages(path) if one.part == 0][:MOST_LINES] if path else ()
-            for one in lines:
+            if path is None:
+                continue
+            page = page_of(path)
+            lines = [one for one in of_knowledge(path, page.text, page.first_line, {}) if one.part == 0]
+            for one in lines[:MOST_LINES]:
                 place = (one.path, one.start)
                 if place not in found and len(passage_text(one)) <= LONGEST:
                     score = LINKED_SHARE * hit.score
@@ -114,21 +118,29 @@ def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
     }
 
 
-def why_out(
-    passages: Sequence[Passage], others: AbstractSet[str], overtaken: AbstractSet[tuple[str, int]]
-) -> list[str]:
+def as_page(path: str, text: str) -> SourceFile:
+    """Returns a file's text without its front matter."""
+    split = split_front_matter(text)
+    return SourceFile(path, split.body, split.body_line)
+
+
+def why_out(passages: Sequence[Passage], others: AbstractSet[str], page_of: Callable[[str], SourceFile]) -> list[str]:
     """Returns for each passage why it is excluded, or "".
 
-    It is excluded if it is a journal's derived line of one of the projects `others`, or if (path, line) is in
-    `overtaken`.
+    It is excluded if a newer line of its project's page says otherwise, or if it is a journal's derived line of one of
+    the projects `others`. `page_of` returns the page at a path.
     """
-    reasons = ["" if (one.path, one.start) not in overtaken else NO_LONGER_SO for one in passages]
-    journals = [place for place, one in enumerate(passages) if one.category == "journal" and not reasons[place]]
-    derived = map(is_derived, [passages[place].text for place in journals]) if others else ()
-    for place, is_line in zip(journals, derived, strict=False):
-        project = passages[place].title.rsplit(" › ", 1)[-1]
-        if is_line and project in others:
-            reasons[place] = ANOTHERS.format(project)
+    derived = list(map(is_derived, [one.text for one in passages]))
+    overtaken: set[tuple[str, int]] = set()
+    for path in {one.path for one, line in zip(passages, derived, strict=True) if line and one.category == "project"}:
+        page = page_of(path)
+        overtaken.update((path, page.first_line + place) for place in overtaken_lines(page.text))
+    reasons = []
+    for one, line in zip(passages, derived, strict=True):
+        project = one.title.rsplit(" › ", 1)[-1]
+        another = line and one.category == "journal" and project in others
+        gone = (one.path, one.start) in overtaken
+        reasons.append(NO_LONGER_SO if gone else ANOTHERS.format(project) if another else "")
     return reasons
 
 

@@ -24,12 +24,12 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
-from mcp_server.context.briefs import rows_of
-from mcp_server.context.compile import begins, compiler_settings, end_of, last_session, other_projects, reasons_out
-from mcp_server.context.compiler import compile_short
+from mcp_server.context.compile import begins, end_of, last_session, other_projects
+from mcp_server.context.compiler import Compiled, compile_short, compiler_settings
+from mcp_server.context.exclusions import as_page, why_out
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.context.push_policy import Judged, visible_line
-from mcp_server.context.sections import Receipt
+from mcp_server.context.sections import Receipt, rows_of
 from mcp_server.context.window_text import (
     FOR_THE_CLIENT,
     NothingAsked,
@@ -38,7 +38,7 @@ from mcp_server.context.window_text import (
     fingerprints,
     was_sent,
 )
-from mcp_server.context.windows import Window, shown_prompt
+from mcp_server.context.windows import PushState, Window, shown_prompt, window_from
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
@@ -47,7 +47,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project
 from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines, with_exchanges
 from mcp_server.storage import logs
-from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
@@ -67,7 +67,7 @@ IN_WINDOW = "quotes this conversation, and the window holds it"
 
 async def find_hits(
     memory: Memory, prompt: str, project: Project, session: str, start: int | None
-) -> tuple[Found, Found]:
+) -> tuple[Found, tuple[Hit, ...]]:
     """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the
     session's turns from number `start` on, which the window holds."""
     request = SearchRequest(
@@ -80,15 +80,15 @@ async def find_hits(
         depth=DEPTH,
     )
     found, lines = await find(memory, request), await find_page_lines(memory, request)
-    found, lines = await with_exchanges(memory, prompt, found, lines)
-    return found, lines
+    hits, lines = await with_exchanges(memory, prompt, found.hits, lines)
+    return replace(found, hits=hits), lines
 
 
 def judged(
     memory: Memory,
     prompt: str,
     found: Found,
-    of_page: Found,
+    of_page: Sequence[Hit],
     sent: frozenset[str],
     project: Project,
     allowance: int,
@@ -102,31 +102,31 @@ def judged(
     session and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
     fingerprints of lines that the user never wants to see pushed.
     """
-    in_files = [hit.passage.path for hit in (*found.hits, *of_page.hits) if hit.passage.category != "conversation"]
-    paths = list(dict.fromkeys(in_files))
-    texts = [_text(memory, path) for path in paths]
-    untouched = list(map(is_untouched_template, paths, texts))
-    empty = {path for path, text, is_empty in zip(paths, texts, untouched, strict=True) if is_empty or not text}
+    paths = {hit.passage.path for hit in (*found.hits, *of_page) if hit.passage.category != "conversation"}
+    empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
+    shipped = {path: _text(memory, path) for path in paths & templates().keys()}
+    empty |= {path for path, text in shipped.items() if is_untouched_template(path, text)}
     passages, lines = (
-        tuple(hit for hit in one.hits if hit.passage.category == "conversation" or hit.passage.path not in empty)
-        for one in (found, of_page)
+        tuple(hit for hit in some if hit.passage.category == "conversation" or hit.passage.path not in empty)
+        for some in (found.hits, of_page)
     )
     hits = (*passages, *lines)
     is_own = cache(lambda path: _is_of(memory, path, own[0]))
     journals = any(hit.passage.category == "journal" for hit in hits)
     others = other_projects(memory, project) if journals else frozenset()
+    reasons = why_out([hit.passage for hit in hits], others, lambda path: as_page(path, _text(memory, path)))
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
         or (IN_WINDOW if _quotes_only(hit, own[1], is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
-        for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
+        for hit, why in zip(hits, reasons, strict=True)
     }
     needs = memory.recognizer().needs(prompt)
     return push_policy.choose(prompt, needs, lines, passages, found.gate, sent, out, allowance)
 
 
 def _text(memory: Memory, path: str) -> str:
-    """Returns a file's text; "" if the file was deleted after it was indexed, or cannot be read."""
+    """Returns a file's text; "" if it cannot be read."""
     try:
         return memory.files.read_text(path)
     except ContextManagerError:
@@ -177,6 +177,7 @@ LOG = "injection"
 TOPIC_SHARE = 0.65
 """Largest part of a push for topics: they come once for each window, and leave room for passages."""
 
+PAUSED = "paused (CONTEXT_MANAGER_PAUSE)"
 NOTHING_KNOWN = "nothing in this memory is about the prompt"
 
 LIVE_SECONDS = 0.5
@@ -204,18 +205,19 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     `source` is the client's reason: startup, resume, clear or compact. After a compaction the brief also has the state
     of the work. A resumed window still holds its brief, so it gets only that state, if the client compacted it.
     """
-    row = await sessions.current_row(memory, session)
+    state = await windows.push_state(memory, session)
+    row = await sessions.checked_row(memory, session, state.row)
     project = await _project(memory, row, caller)
     event = "SessionStart"
     if caller.folder and project.slug:
         await briefs.know_folder(memory, caller.folder, project)
-    window = await windows.window_of(memory, session)
+    window = state.window
     if source == "compact":
         window = await windows.emptied(memory, session, window)
-    silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await windows.why_silent(memory, project)
-    emptied = row is not None and (
-        source == "compact" or (source == "resume" and await sessions.window_start(memory, row) is not None)
-    )
+    silent = PAUSED if paused else state.why_silent(memory, project)
+    emptied = row is not None and source == "compact"
+    if row is not None and source == "resume":
+        emptied = await run_sync(sessions.read_window_start, memory, row, state.resumed) is not None
     stood = await _checkpoint_for(memory, session, window) if emptied else None
     if silent:
         said = Injection(event, "", silent)
@@ -254,7 +256,8 @@ async def count_printed(
     `at` is when the hook printed it, in seconds since 1970. A report that was counted before has no effect.
     """
     row = await sessions.current_row(memory, session)
-    window = await windows.window_from(memory, session, await sessions.window_start(memory, row) if row else None)
+    window = await windows.window_of(memory, session)
+    window = window_from(window, await sessions.window_start(memory, row) if row else None)
     if at <= window.printed:
         return
     begins = event == "SessionStart"
@@ -283,51 +286,55 @@ async def take_back(memory: Memory, session: str, event: str, text: str, caller:
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """Returns what is pushed with a prompt, which is usually nothing."""
-
     asks = asks_nothing(prompt)
 
-    async def place() -> tuple[SessionRow | None, Project, int | None]:
-        row = await sessions.current_row(memory, session, look=False)
-        return row, await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
+    async def place() -> _Place:
+        state = await windows.push_state(memory, session)
+        row = await sessions.checked_row(memory, session, state.row, look=False)
+        project = await _project(memory, row, caller)
+        start = await run_sync(sessions.read_window_start, memory, row, state.resumed) if row else None
+        return _Place(session, row, project, start, state)
 
     def look() -> Seen:
         if asks is None:
             embed_ahead(memory, prompt)
         return watch.first_tier_of_prompt(memory, prompt)
 
-    (row, project, start), seen = await both(place(), run_sync(look))  # at once, because a prompt waits
-    said = await _for_prompt(memory, session, row, start, prompt, asks, project, seen, paused)
-    if start is not None and asks not in FOR_THE_CLIENT and not paused:
-        said = await _with_checkpoint(memory, session, start, project, said)
-    await _log(memory, session, project, said, prompt)
+    here, seen = await both(place(), run_sync(look))  # at once, because a prompt waits
+    said = await _for_prompt(memory, here, prompt, asks, seen, paused)
+    if here.start is not None and asks not in FOR_THE_CLIENT and not paused:
+        said = await _with_checkpoint(memory, here, said)
+    await _log(memory, session, here.project, said, prompt)
     return said
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a prompt was sent: `start` is the first turn that the session's window holds, None for all turns."""
+
+    session: str
+    row: SessionRow | None
+    project: Project
+    start: int | None
+    state: PushState
+
+
 async def _for_prompt(
-    memory: Memory,
-    session: str,
-    row: SessionRow | None,
-    start: int | None,
-    prompt: str,
-    asks: NothingAsked | None,
-    project: Project,
-    seen: Seen,
-    paused: bool,
+    memory: Memory, here: _Place, prompt: str, asks: NothingAsked | None, seen: Seen, paused: bool
 ) -> Injection:
-    """Returns what is pushed with a prompt, without a checkpoint. `start` is the first turn that the window holds,
-    `asks` why the prompt may get nothing."""
-    event = "UserPromptSubmit"
+    """Returns what is pushed with a prompt, without a checkpoint. `asks` is why the prompt may get nothing."""
+    session, project, start, event = here.session, here.project, here.start, "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await begins(memory, session)
     last = await last_session(memory, project, session) if before else None
     asks = None if last else asks
     silent = (
         (asks if asks is not NothingAsked.NO_SUBJECT else None)
-        or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await windows.why_silent(memory, project))
+        or (PAUSED if paused else here.state.why_silent(memory, project))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
     if silent:
         return Injection(event, "", silent)
-    window = await windows.window_from(memory, session, start)
+    window = window_from(here.state.window, start)
     if last is not None:
         inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
         return await _go_on(memory, session, inputs, window)
@@ -341,29 +348,34 @@ async def _for_prompt(
         topics, (found, lines) = await both(offered_topics(memory, session, prompt, seen, window.lines), hits)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
-    own = (row.session, start or 0) if row else ("", 0)
-    never = await windows.marks_of(memory)
-    decided = await run_sync(judged, memory, prompt, found, lines, window.lines, project, allowance, own, never)
-    chosen = [one for one in decided if one.included and not asks]
+    own = (here.row.session, start or 0) if here.row else ("", 0)
+
+    def work() -> tuple[tuple[Judged, ...], list[Judged], Compiled | None]:
+        decided = judged(memory, prompt, found, lines, window.lines, project, allowance, own, here.state.never)
+        chosen = [one for one in decided if one.included and not asks]
+        if not chosen and not topics.topics and not topics.corrections:
+            return decided, chosen, None
+        inputs = replace(
+            _inputs(memory, prompt, session, project),
+            hits=tuple(Candidate(one.hit) for one in chosen),
+            in_window=start,
+            topics=topics.topics,
+            corrections=topics.corrections,
+            settings=replace(
+                compiler_settings(memory.settings),
+                topic_share=TOPIC_SHARE,
+                passage_tokens=push_policy.MAX_PASSAGE_TOKENS,
+                short_headers=True,
+            ),
+        )
+        return decided, chosen, compile_short(inputs, memory.tokens.count, push_policy.LONGEST)
+
+    decided, chosen, compiled = await run_sync(work)
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
-    if not chosen and not topics.topics and not topics.corrections:
+    if compiled is None:
         why = decided[0].reason if decided else NOTHING_KNOWN
         why = why if why in (push_policy.SENT_BEFORE, NOTHING_KNOWN) else f"nothing is worth its tokens: {why}"
         return Injection(event, "", why, considered=_rows(decided), gate=gate)
-    inputs = replace(
-        _inputs(memory, prompt, session, project),
-        hits=tuple(Candidate(one.hit) for one in chosen),
-        in_window=start,
-        topics=topics.topics,
-        corrections=topics.corrections,
-        settings=replace(
-            compiler_settings(memory.settings),
-            topic_share=TOPIC_SHARE,
-            passage_tokens=push_policy.MAX_PASSAGE_TOKENS,
-            short_headers=True,
-        ),
-    )
-    compiled = await run_sync(compile_short, inputs, memory.tokens.count, push_policy.LONGEST)
     included = [one for one in compiled.receipt.considered if one.included]
     inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
     if not included:
@@ -419,13 +431,14 @@ def with_advice(said: Injection, advice: str, tokens: int) -> Injection:
     )
 
 
-async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
+async def _with_checkpoint(memory: Memory, here: _Place, said: Injection) -> Injection:
     """Prepends the state of the last checkpoint if the client compacted its window while no server was running."""
-    window = await windows.window_from(memory, session, start)
+    session = here.session
+    window = window_from(await windows.window_of(memory, session), here.start)
     stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
-    if stood is None or await windows.why_silent(memory, project):
+    if stood is None or here.state.why_silent(memory, here.project):
         return said
-    made = await briefs.make(memory, project, stood, whole=False)
+    made = await briefs.make(memory, here.project, stood, whole=False)
     if not made.text:
         return said
     new = frozenset(fingerprints(made.text))

@@ -193,11 +193,10 @@ def reasons_out(
 
     `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
     """
+    reasons = [out.get(f"{one.hit.passage.path}:{one.hit.passage.start}") or one.says_nothing(subject) for one in some]
     return [
-        out.get(f"{one.hit.passage.path}:{one.hit.passage.start}")
-        or one.says_nothing(subject)
-        or (SENT_BEFORE if was_sent(one.text, sent) else "")
-        for one in some
+        reason or (SENT_BEFORE if sent and was_sent(one.text, sent) else "")
+        for one, reason in zip(some, reasons, strict=True)
     ]
 
 
@@ -289,7 +288,9 @@ def candidates(
     texts = list(map(own_text, [hit.passage for hit in hits]))
     said, stems, asks = zip(*map(_words_of, texts), strict=True) if texts else ((), (), ())
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
-    asked = subject_stems(bounded(message)) - content_stems(stop_words(words(bounded(message))))
+    read = bounded(message)
+    no_subject = stop_words(words(read))
+    asked = subject_stems(read) - content_stems(no_subject)
     known = asked & frozenset().union(*stems)
     usual = median([hit.cosine or 0.0 for hit in others[:MAX_PASSAGES]] or [0.0])
     asks_for_open = needs.open_items >= ASKS_FOR_OPEN

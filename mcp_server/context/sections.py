@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
+from typing import Any
 
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs
 from mcp_server.model import Delivery, GateSignal, Passage, Turn, shown_name
@@ -164,6 +165,15 @@ def accounted(considered: Iterable[Considered]) -> tuple[tuple[Considered, ...],
     return tuple(ordered[:MOST_CONSIDERED]), dict(Counter(one.reason for one in ordered[MOST_CONSIDERED:]))
 
 
+ROW = ("id", "slot", "source", "turn", "tokens", "included", "reason")
+"""The fields of a candidate that the log of pushes has."""
+
+
+def rows_of(considered: Iterable[Considered]) -> list[dict[str, Any]]:
+    """Returns the candidates of a receipt for the log of pushes."""
+    return [{name: getattr(one, name) for name in ROW} for one in considered]
+
+
 SEPARATOR = "\n\n"
 
 _EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*(?:\n\s*(?=(?!\1#)#{1,6} )|\s*\Z)", re.MULTILINE)
@@ -276,7 +286,7 @@ def _line_text(line: str) -> str:
     """Returns a derived line's text, without its day if the text names the day."""
     text = without_sources(line).removeprefix("- ")
     dated = _DAY.match(text)
-    if dated is None:
+    if dated is None or dated[1][:4] not in text[dated.end() :]:
         return text
     try:
         day = written(date.fromisoformat(dated[1]))
@@ -336,8 +346,9 @@ Fill = Callable[[Filling, Room], Section]
 class Slot:
     """A slot holds one kind of content, such as the journal. Slots of one `group` share its cap.
 
-    `share` names the setting with the largest part of the allowance that the slot may take (default: all of it), unless
-    `cap` gives the tokens. `floor` gives the tokens that earlier slots keep free for it (default: 0), `most_kb` names
+    `needs` names the input without which the slot is empty. `share` names the setting with the largest part of the
+    allowance that the slot may take (default: all of it), `part` is the slot's part of that, unless `cap` gives the
+    tokens. `floor` gives the tokens that earlier slots keep free for it (default: 0), `most_kb` names
     the setting with the most KB of its text (default: any number). Floors depend on the inputs and the safety line
     only. A slot that `grows` may exceed its cap with tokens that no other slot uses.
     """
@@ -345,7 +356,9 @@ class Slot:
     name: str
     group: str
     fill: Fill
+    needs: str = ""
     share: str = ""
+    part: float = 1.0
     cap: Callable[[Filling], int] | None = None
     floor: Callable[[Filling], int] | None = None
     most_kb: str = ""

@@ -11,8 +11,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.context.compile import compiler_settings
-from mcp_server.context.compiler import compile_inputs
+from mcp_server.context.compiler import compile_inputs, compiler_settings
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import Considered
 from mcp_server.memory import Memory

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -29,6 +29,7 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Project, SourceFile
 from mcp_server.storage import logs
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import without_sources
 from mcp_server.text.redaction import redact
@@ -82,16 +83,23 @@ async def resume(memory: Memory, project: Project | None = None) -> list[Pause]:
 
 async def pauses(memory: Memory) -> list[Pause]:
     """Returns the pauses in force, the one for everywhere first."""
-    now = memory.clock()
-    found = [_read(key, value) for key, value in (await memory.state.entries(PAUSES)).items()]
+    return _in_force(await memory.state.entries(PAUSES), memory.clock())
+
+
+def _in_force(stored: Mapping[str, object], now: datetime) -> list[Pause]:
+    found = [_read(key, value) for key, value in stored.items()]
     return [one for one in found if one is not None and (one.until is None or one.until > now)]
 
 
 async def why_silent(memory: Memory, project: Project) -> str | None:
     """Returns why nothing is pushed into this project's prompts, or None."""
+    return _why_silent(memory, project, await pauses(memory))
+
+
+def _why_silent(memory: Memory, project: Project, some: Sequence[Pause]) -> str | None:
     if not memory.settings.hooks.inject:
         return "switched off (hooks.inject, or CONTEXT_MANAGER_PAUSE)"
-    return next((one.words for one in await pauses(memory) if _covers(one, project)), None)
+    return next((one.words for one in some if _covers(one, project)), None)
 
 
 def _covers(one: Pause, project: Project) -> bool:
@@ -157,7 +165,10 @@ async def never_pushed(memory: Memory) -> list[NeverPushed]:
 
 async def marks_of(memory: Memory) -> frozenset[str]:
     """Returns the fingerprints of all lines that are never pushed."""
-    stored: dict[str, Any] = await memory.state.entries(NEVER_PUSHED)
+    return _marks(await memory.state.entries(NEVER_PUSHED))
+
+
+def _marks(stored: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(mark for one in stored.values() if isinstance(one, dict) for mark in one.get("marks", ()))
 
 
@@ -293,17 +304,46 @@ class Window:
 
 async def window_of(memory: Memory, session: str) -> Window:
     """Returns the session's window; an empty one if nothing is known of it."""
-    stored = await memory.state.get(SENT, session)
+    return _window(await memory.state.get(SENT, session))
+
+
+def _window(stored: object) -> Window:
     if not isinstance(stored, dict):
         return Window()
     known = {field.name: stored[field.name] for field in fields(Window) if field.name in stored}
     return Window(**{**known, "lines": frozenset(known.get("lines", ()))})
 
 
-async def window_from(memory: Memory, session: str, start: int | None) -> Window:
-    """Returns the session's window if it still begins with turn number `start` (`sessions.window_start`), else a new
-    one."""
-    window = await window_of(memory, session)
+@dataclass(frozen=True, slots=True)
+class PushState:
+    """The stored values that decide what is pushed into a session's window, as of one moment.
+
+    `row` is the session's, `resumed` its entry in `sessions.RESUMED`; `pauses` are those in force, `never` is as
+    `marks_of` returns it.
+    """
+
+    row: SessionRow | None
+    window: Window
+    resumed: object
+    pauses: Sequence[Pause]
+    never: frozenset[str]
+
+    def why_silent(self, memory: Memory, project: Project) -> str | None:
+        """Returns why nothing is pushed into this project's prompts, or None."""
+        return _why_silent(memory, project, self.pauses)
+
+
+async def push_state(memory: Memory, session: str) -> PushState:
+    """Returns the stored values for a push, in one read. The row is only what the state knows: see
+    `sessions.checked_row`."""
+    row, (sent, resumed), (paused, never) = await memory.state.session_and_entries(
+        session, [(SENT, session), (sessions.RESUMED, session)], [PAUSES, NEVER_PUSHED]
+    )
+    return PushState(row, _window(sent), resumed, _in_force(paused, memory.clock()), _marks(never))
+
+
+def window_from(window: Window, start: int | None) -> Window:
+    """Returns the window if it still begins with turn number `start` (`sessions.window_start`), else a new one."""
     if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` no hook reported it
         if window.unmarked:
             return replace(window, start=start, unmarked=False)

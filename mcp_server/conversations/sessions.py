@@ -16,7 +16,6 @@ from mcp_server.conversations.source_keys import counts_of, keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, TranscriptHead, Turn
-from mcp_server.settings import Settings
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
 
@@ -50,19 +49,6 @@ it."""
 RESUMED = "resumed"
 """Namespace of the state: session → its last turn when it was resumed in an empty window."""
 
-EXPLICIT_CLIENTS = (
-    "claude-ai",
-    "claude desktop",
-    "cursor",
-    "visual studio code",
-    "vscode",
-    "code - oss",
-    "windsurf",
-    "devin",
-    "zed",
-)
-"""Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
-
 
 @dataclass(frozen=True, slots=True)
 class SessionShown:
@@ -92,14 +78,6 @@ class SessionEnded:
     path: str
     committed: str | None
     note: str = ""
-
-
-def names_sessions_explicitly(client: str | None, transport: str, settings: Settings) -> bool:
-    """Returns True if each `observe` of this client without a session id opens a new session."""
-    rule = settings.server.unnamed_sessions
-    if rule != "auto":
-        return rule == "explicit"
-    return transport == "http" or (client or "").lower().startswith(EXPLICIT_CLIENTS)
 
 
 async def current_row(memory: Memory, session: str, *, look: bool = True) -> SessionRow | None:
@@ -215,19 +193,27 @@ async def window_start(memory: Memory, row: SessionRow) -> int | None:
     return await run_sync(read_window_start, memory, row, resumed)
 
 
-def read_window_start(memory: Memory, row: SessionRow, resumed: object, until: int | None = None) -> int | None:
+def read_window_start(
+    memory: Memory, row: SessionRow, resumed: object, until: int | None = None, newest: Transcript | None = None
+) -> int | None:
     """Returns the same as `window_start`, ignoring turns after number `until`; `resumed` is the session's entry in
-    RESUMED. Reads files: call it in a thread."""
-    starts = [_last_compaction(memory, row, until), resumed + 1 if isinstance(resumed, int) else None]
+    RESUMED, `newest` its last transcript if the caller has read it. Reads files: call it in a thread."""
+    starts = [_last_compaction(memory, row, until, newest), resumed + 1 if isinstance(resumed, int) else None]
     return max((start for start in starts if start is not None and (until is None or start <= until)), default=None)
 
 
-def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -> int | None:
+def _last_compaction(memory: Memory, row: SessionRow, until: int | None, newest: Transcript | None) -> int | None:
     if until is not None:
         turns = read_turns(memory, row.path)
         return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
     path: str | None = row.path
     seen: set[str] = set()
+    if newest is not None:
+        seen.add(row.path)
+        numbers = [placed.turn.number for placed in newest.turns if placed.turn.name == COMPACTION]
+        if numbers:
+            return max(numbers)
+        path = newest.head.continues
     while path is not None and path not in seen:
         seen.add(path)
         try:

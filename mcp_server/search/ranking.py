@@ -54,9 +54,10 @@ from mcp_server.model import Hit, Passage
 from mcp_server.search.query import Query
 from mcp_server.text.entries import sources_of, without_sources
 from mcp_server.text.words import words
+from mcp_server.understanding.changing import supersedes
 from mcp_server.understanding.cues import word_list
 from mcp_server.understanding.features import content_stems
-from mcp_server.understanding.settling import Rarity, Statement, names
+from mcp_server.understanding.settling import Rarity, Statement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,7 +149,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         ]
 
     def is_replaced(old: int, new: int, chance: float) -> bool:
-        if chance and names(statements[new], statements[old]):
+        if chance and statements[new].gives_up and supersedes(statements[new].text, statements[old].text):
             odds = chance / (1 - chance) * math.exp(GIVES_UP)
             chance = odds / (1 + odds)
         return chance >= _least_chance(statements[old], statements[new], wanted[old], wanted[new]) - ROUNDING

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
@@ -21,7 +22,7 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
-from mcp_server.search.query import parse_query, period, plain_query
+from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
@@ -148,27 +149,35 @@ def embed_ahead(memory: Memory, text: str) -> None:
     memory.index.embed_ahead(plain_query(text).text)
 
 
-async def find_page_lines(memory: Memory, request: SearchRequest) -> Found:
-    """Ranks the lines of the page of the request's project, or of the page of what belongs to no project."""
+async def find_page_lines(memory: Memory, request: SearchRequest) -> tuple[Hit, ...]:
+    """Ranks the derived lines of the page of the request's project, or of the page for no project, for a query without
+    operators. The gate is not asked."""
     page: Category = "project" if request.project and request.project.slug else "reference"
-    found = await find(memory, replace(request, category=page, limit=PAGE_LINES, depth=PAGE_DEPTH))
-    return replace(found, hits=tuple(hit for hit in found.hits if is_derived(hit.passage.text)))
+    query = plain_query(request.query)
+
+    def ranked(candidates: Candidates) -> tuple[Hit, ...]:
+        hits = _hits(memory, candidates, query.text, PAGE_LINES)
+        return tuple(hit for hit in hits if is_derived(hit.passage.text))
+
+    filters = _filters(replace(request, category=page), memory.clock())
+    return await memory.index.answer(_widened(query, request), filters, request.mode, ranked, PAGE_DEPTH)
 
 
-async def with_exchanges(memory: Memory, message: str, *found: Found, others: int = WITH_EXCHANGE) -> list[Found]:
-    """Returns the results with the exchanges that their hits come from: an answer often shares no word with the
+async def with_exchanges(
+    memory: Memory, message: str, *found: Sequence[Hit], others: int = WITH_EXCHANGE
+) -> list[tuple[Hit, ...]]:
+    """Returns the hits of each search with the exchanges that they come from: an answer often shares no word with the
     question that it answers, but its neighbors do.
 
     Looks at the first `WITH_EXCHANGE` hits of each, and there at derived lines and the first `others` of other hits.
     """
-    turns = [_turns_of(one.hits[:WITH_EXCHANGE], others) for one in found]
+    turns = [_turns_of(hits[:WITH_EXCHANGE], others) for hits in found]
     asked = dict.fromkeys(turn for some in turns for turn in some if turn)
     near = await memory.index.exchanges(plain_query(message).text, list(asked))
-    shown = [
-        [replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip(one.hits, some, strict=False)]
-        for one, some in zip(found, turns, strict=True)
+    return [
+        tuple(replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip_longest(hits, some))
+        for hits, some in zip(found, turns, strict=True)
     ]
-    return [replace(one, hits=(*hits, *one.hits[WITH_EXCHANGE:])) for one, hits in zip(found, shown, strict=True)]
 
 
 def _turns_of(hits: Sequence[Hit], others: int) -> list[Source | None]:
@@ -191,7 +200,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
     filters = _filters(request, now)
     heard = await memory.index.candidates(query, filters, request.mode) if request.also else None
-    wider = replace(query, text=" ".join((query.text, *request.also)))
+    wider = _widened(query, request)
 
     def ranked(candidates: Candidates) -> Found:
         return _ranked(memory, candidates, heard or candidates, query.text, request.limit)
@@ -205,8 +214,25 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     return replace(found, messages=(*found.messages, note)) if found.considered else found
 
 
+def _widened(query: ParsedQuery, request: SearchRequest) -> ParsedQuery:
+    return replace(query, text=" ".join((query.text, *request.also)))
+
+
 def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
     """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
+    return Found(
+        hits=_hits(memory, candidates, message, limit),
+        gate=_question(memory, heard, message).decide(heard.said).signal(),
+        mode=candidates.used,
+        generation=candidates.generation,
+        messages=candidates.messages,
+        words=candidates.asked.lookup,
+        considered=len({one.candidate.unit for one in candidates.found}),
+    )
+
+
+def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> tuple[Hit, ...]:
+    """Returns the best `limit` candidates as hits, older values behind newer ones."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, REACH))
     by_identity = {id(one.candidate): one for one in candidates.found}
     passages = [by_identity[id(one.candidate)].passage for one in ranked]
@@ -235,16 +261,7 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
         )
         for one, passage, old in zip(ranked, passages, imported, strict=True)
     ]
-    ask = _question(memory, heard, message)
-    return Found(
-        hits=newest_first(hits, message)[:limit],
-        gate=ask.decide(heard.said).signal(),
-        mode=candidates.used,
-        generation=candidates.generation,
-        messages=candidates.messages,
-        words=candidates.asked.lookup,
-        considered=len({one.candidate.unit for one in candidates.found}),
-    )
+    return newest_first(hits, message)[:limit]
 
 
 def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:

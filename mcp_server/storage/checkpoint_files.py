@@ -325,6 +325,10 @@ class CheckpointFiles:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise NotFound(f"no checkpoint {number!r}{hint} (recover without an id lists them)")
 
+    def count(self, session: str) -> int:
+        """Returns the number of checkpoints of a session, without reading them."""
+        return sum(1 for _ in self._pages(folder_of(session)))
+
     def heads(self, session: str | None = None) -> list[Head]:
         """Returns the checkpoints of a session, or of all, newest first. Skips other files."""
         found: list[tuple[tuple[datetime, int, int], Head]] = []

@@ -363,6 +363,18 @@ class State(Tables, ABC):
         """Returns the values of each of these namespaces by key, as of one moment."""
         return self.read(lambda transaction: [_entries(transaction, namespace) for namespace in namespaces])
 
+    def session_and_entries(
+        self, session: str, places: Sequence[Place], namespaces: Sequence[str] = ()
+    ) -> Awaitable[tuple[SessionRow | None, list[Any], list[dict[str, Any]]]]:
+        """Returns a session, the values at these places, and the values of these namespaces by key, as of one moment;
+        None for a missing session or value."""
+
+        def ask(transaction: Transaction) -> tuple[SessionRow | None, list[Any], list[dict[str, Any]]]:
+            values = list(map(read_entries(transaction, places).get, places))
+            return _session_row(transaction, session), values, [_entries(transaction, one) for one in namespaces]
+
+        return self.read(ask)
+
     async def keys_of(self, namespace: str) -> list[str]:
         """Returns the keys of a namespace."""
         statement = "SELECT key FROM {entry} WHERE {here}namespace = ? ORDER BY key"

@@ -88,13 +88,14 @@ async def test_a_compaction_of_which_the_client_tells_empties_it_once(memory: Me
 
     await windows.keep(memory, "s", replace(emptied, lines=HELD.lines))
     await say(memory, "system", "compacted", COMPACTION)  # its turn is recorded later
-    assert (await windows.window_from(memory, "s", 2)).lines == HELD.lines
+    assert windows.window_from(await windows.window_of(memory, "s"), 2).lines == HELD.lines
 
 
 async def test_a_compaction_of_which_only_the_transcript_tells_empties_it_too(memory: Memory) -> None:
     await windows.keep(memory, "s", HELD)
-    assert (await windows.window_from(memory, "s", None)).lines == HELD.lines
-    assert await windows.window_from(memory, "s", 2) == Window(start=2, at=memory.clock().isoformat())
+    window = await windows.window_of(memory, "s")
+    assert windows.window_from(window, None).lines == HELD.lines
+    assert windows.window_from(window, 2) == Window(start=2, at=memory.clock().isoformat())
 
 
 async def test_windows_are_forgotten_after_two_months(memory: Memory, clock: Clock) -> None:

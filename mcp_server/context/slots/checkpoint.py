@@ -156,7 +156,7 @@ def _floor(filling: Filling) -> int:
     return min(cap, filling.meter(text) + filling.meter(SEPARATOR)) if text else 0
 
 
-CHECKPOINT = Slot("checkpoint", "checkpoint", fill, share="holding_share", floor=_floor)
+CHECKPOINT = Slot("checkpoint", "checkpoint", fill, needs="checkpoint", share="holding_share", floor=_floor)
 
 
 LONGEST_READ = 1_000

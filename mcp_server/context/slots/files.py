@@ -82,11 +82,12 @@ SECTIONS = ENDED.union(section for section, _, _ in KINDS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageLine:
-    """A line of the page: its section, its text without date and sources, the same as a neutralized bullet (`shown`),
-    its line number in the file, its day, and the first turn that it comes from."""
+    """A line of the page: its section, its text without date and sources, the folded words of that (`said`), the text
+    as a neutralized bullet (`shown`), its line number in the file, its day, and the first turn that it comes from."""
 
     section: str
     text: str
+    said: frozenset[str]
     shown: str
     path: str
     line: int
@@ -111,8 +112,9 @@ def page_lines(source: SourceFile) -> tuple[PageLine, ...]:
             if turns and (matched := DERIVED.match(rows[place])):
                 text = without_sources(rows[place]).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
                 title = REPLACED if place in gone else section.title
-                shown, line, day = f"- {neutralise(text)}", source.first_line + place, matched[1] or ""
-                found.append(PageLine(title, text, shown, source.path, line, day, turns[0]))
+                said, shown = frozenset(words(text)), f"- {neutralise(text)}"
+                line, day = source.first_line + place, matched[1] or ""
+                found.append(PageLine(title, text, said, shown, source.path, line, day, turns[0]))
     return tuple(found)
 
 
@@ -125,19 +127,18 @@ def fill(filling: Filling, room: Room) -> Section:
     titles = {section: f"{title}:" for section, title, _ in KINDS}
     kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
     if told := _told(inputs):
-        said = list(map(words, [one.text for one in kept]))
         kept = [
-            one for one, some in zip(kept, said, strict=True) if not any(text.issuperset(some) for text in told)
+            one for one in kept if not any(one.said <= text for text in told)
         ]  # the page has a shorter form of long items
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
-    headings = sum(meter.line(titles[section]) for section in {one.section for one in kept})
+    headings = sum(map(meter.line, [titles[section] for section in {one.section for one in kept}]))
     left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
     tokens = {one: meter.line(one.shown) for one in kept}
     pools = _pools(inputs, kept)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
-    inside: dict[PageLine, frozenset[str]] = {}
+    inside: set[PageLine] = set()
     repeated: set[PageLine] = set()
     spare = 0
     for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
@@ -157,21 +158,20 @@ def _take(
     pool: Sequence[PageLine],
     room: int,
     tokens: Mapping[PageLine, int],
-    inside: dict[PageLine, frozenset[str]],
+    inside: set[PageLine],
     repeated: set[PageLine],
 ) -> int:
-    """Adds lines of the pool that fit to `inside`, with their words, and returns the room that is left.
+    """Adds lines of the pool that fit to `inside`, and returns the room that is left.
 
-    A line whose words all stand in another one is repeated: a sentence may be a rule and a part of a decision.
+    A line is repeated if another one has all its words: a sentence may be a rule and a part of a decision.
     """
     for one in pool:
         if one in inside or one in repeated or tokens[one] > room:
             continue
-        said = frozenset(words(one.text))
-        if any(said <= other for other in inside.values()):
+        if any(one.said <= other.said for other in inside):
             repeated.add(one)
             continue
-        inside[one] = said
+        inside.add(one)
         room -= tokens[one]
     return room
 
@@ -226,7 +226,7 @@ def _account(one: PageLine, included: bool, tokens: int, reasons: Mapping[PageLi
     )
 
 
-IN_FORCE = Slot("what holds", "what holds", fill, share="holding_share")
+IN_FORCE = Slot("what holds", "what holds", fill, needs="files", share="holding_share")
 
 PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
@@ -321,7 +321,7 @@ def _copies(inputs: CompileInputs, journal: Sequence[str]) -> dict[int, str]:
         for one in page_lines(page):
             if one.source in of_turn:
                 reason = NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE
-                of_turn[one.source].append((frozenset(words(one.text)), reason))
+                of_turn[one.source].append((one.said, reason))
     found: dict[int, str] = {}
     for place, source in first.items():
         text = without_sources(journal[place])
@@ -346,9 +346,9 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             return NOTHING
         considered: list[Considered] = []
         wanted: list[Prepared] = []
-        said = said_above(filling)
-        for source in sources:
-            reason = _ruled_out(filling.inputs, source)
+        reasons = [_ruled_out(filling.inputs, source) for source in sources]
+        said = frozenset() if all(reasons) else said_above(filling)
+        for source, reason in zip(sources, reasons, strict=True):
             rest = source if reason else without(source, _out(filling.inputs, source, said))
             if rest is not source and not _says_something(rest.text):
                 reason = SHOWN_ABOVE
@@ -358,6 +358,8 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
                 wanted.append(file)
             elif source.text.strip() or not source.withheld:
                 considered.append(account(name, source, included=False, reason=reason or "empty"))
+        if not wanted:
+            return Section(considered=tuple(considered))
         blocks: list[str] = []
         lines: dict[str, frozenset[int]] = {}
         meter = filling.meter
@@ -536,7 +538,9 @@ def _slot(
     for them."""
     group = "P1" if share == "memory_share" else name
     floor = _floor(belongs, least) if least else None
-    return Slot(name, group, _filler(name, belongs), share=share, floor=floor, most_kb=most_kb, grows=True)
+    return Slot(
+        name, group, _filler(name, belongs), needs="files", share=share, floor=floor, most_kb=most_kb, grows=True
+    )
 
 
 IDENTITY = _slot(

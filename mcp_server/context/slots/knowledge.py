@@ -33,7 +33,6 @@ from mcp_server.context.cut import relevant_part, without_code
 from mcp_server.context.exclusions import SHOWN_ABOVE, repeated, said_above
 from mcp_server.context.inputs import Candidate, CompileInputs
 from mcp_server.context.sections import (
-    NOTHING,
     SEPARATOR,
     Considered,
     Filling,
@@ -282,8 +281,6 @@ class _Shelf:
 def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> Section:
     """Returns the best passages that fit. `hidden` are turns of the session that the history already shows."""
     ranked = _ranked(filling.inputs)
-    if not ranked:
-        return NOTHING
     shelf = _Shelf(filling, room)
     seen, lines = Included(), filling.shown_lines()
     of_files = ["" if one.passage.category == "conversation" else one.passage.text for one in ranked]
@@ -416,4 +413,4 @@ def _floor(filling: Filling) -> int:
     return int(filling.allowance * part)
 
 
-KNOWLEDGE = Slot("knowledge", "knowledge", fill, floor=_floor)
+KNOWLEDGE = Slot("knowledge", "knowledge", fill, needs="hits", floor=_floor)

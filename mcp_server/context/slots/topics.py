@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from mcp_server.context.cut import beginning
 from mcp_server.context.sections import (
-    NOTHING,
     SEPARATOR,
     Considered,
     Filling,
@@ -74,8 +73,6 @@ def ordered(topics: tuple[ActiveTopic, ...]) -> list[ActiveTopic]:
 def fill(filling: Filling, room: Room) -> Section:
     """Returns the topics that fit, with their files and payloads."""
     topics = ordered(filling.inputs.topics)
-    if not topics:
-        return NOTHING
     above = filling.shown_lines()
     shelf = _Shelf(room.tokens, room.bytes, filling.meter)
     for topic in topics:
@@ -148,8 +145,6 @@ def _missing(topic: ActiveTopic) -> Iterator[Considered]:
 def fill_corrections(filling: Filling, room: Room) -> Section:
     """Returns the corrections of the agent's last answer, newest first, one line each."""
     meter = filling.meter
-    if not filling.inputs.corrections:
-        return NOTHING
     left = room.tokens - meter.line(HEADING) - meter(SEPARATOR)
     lines: list[str] = []
     considered: list[Considered] = []
@@ -173,10 +168,7 @@ def fill_corrections(filling: Filling, room: Room) -> Section:
     return Section("\n".join([HEADING, *lines]) if lines else "", tuple(considered))
 
 
-TOPICS = Slot("topics", GROUP, fill, share="topic_share", most_kb="topic_kb")
+TOPICS = Slot("topics", GROUP, fill, needs="topics", share="topic_share", most_kb="topic_kb")
 CORRECTIONS = Slot(
-    "corrections",
-    GROUP,
-    fill_corrections,
-    cap=lambda filling: int(int(filling.allowance * filling.inputs.settings.topic_share) * CORRECTIONS_PART),
+    "corrections", GROUP, fill_corrections, needs="corrections", share="topic_share", part=CORRECTIONS_PART
 )
