@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -59,9 +59,10 @@ from mcp_server.text.destinations import (
     is_page,
 )
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
-from mcp_server.text.entries import DERIVED, Source, entries, is_state, sources_of, without_sources
+from mcp_server.text.entries import Source, entries, is_state, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import sections, without_comments
+from mcp_server.text.prose import sentences
 from mcp_server.text.words import words
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room, shared_out
 
@@ -79,43 +80,58 @@ later prompt more easily than a short one (`benchmarks push`, eight conversation
 
 SECTIONS = ENDED.union(section for section, _, _ in KINDS)
 
+_DONE = re.compile(r"\[[xX]\] ")
+"""A task with a checked box, which is not open."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageLine:
-    """A line of the page: its section, its text without date and sources, the folded words of that (`said`), the text
-    as a neutralized bullet (`shown`), its line number in the file, its day, and the first turn that it comes from."""
+    """A line of the page: its section, its text without date and sources, the folded words of each sentence of that
+    (`said`, with a space on both sides), the text as a neutralized bullet (`shown`), its line number in the file, its
+    day, and the first turn that it comes from, if it is derived."""
 
     section: str
     text: str
-    said: frozenset[str]
+    said: tuple[str, ...]
     shown: str
     path: str
     line: int
     day: str
-    source: Source
+    source: Source | None
 
 
 @lru_cache(maxsize=CACHED_PAGES)
 def page_lines(source: SourceFile) -> tuple[PageLine, ...]:
-    """Returns the derived lines of a page's item sections, in the order of the file.
+    """Returns the lines of a page's item sections, in the order of the file: derived ones and those that a person or an
+    agent wrote, but for tasks with a checked box.
 
     A line that a newer one takes back in its words ("no Redis: Postgres instead") counts as replaced.
     """
-    found = []
-    rows = source.text.split("\n")
     gone = overtaken_lines(source.text)
-    for section in sections(source.text):
-        if section.title not in SECTIONS:
-            continue
-        for place in range(section.start - 1, section.end):
-            turns = sources_of(rows[place])
-            if turns and (matched := DERIVED.match(rows[place])):
-                text = without_sources(rows[place]).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
-                title = REPLACED if place in gone else section.title
-                said, shown = frozenset(words(text)), f"- {neutralise(text)}"
-                line, day = source.first_line + place, matched[1] or ""
-                found.append(PageLine(title, text, said, shown, source.path, line, day, turns[0]))
-    return tuple(found)
+    return tuple(
+        PageLine(
+            REPLACED if one.start - 1 in gone else one.section,
+            one.said,
+            _sentences(one.said),
+            f"- {neutralise(one.said)}",
+            source.path,
+            source.first_line + one.start - 1,
+            one.date,
+            one.sources[0] if one.sources else None,
+        )
+        for one in entries(source.text)
+        if one.section in SECTIONS and one.start == one.end and not _DONE.match(one.said)
+    )
+
+
+def _sentences(text: str) -> tuple[str, ...]:
+    """Returns the folded words of each sentence of a text, with a space on both sides."""
+    return tuple(f" {' '.join(words(one))} " for one in sentences(text))
+
+
+def _repeats(said: Iterable[str], other: Iterable[str]) -> bool:
+    """Returns whether every sentence stands in one of the others, word for word."""
+    return all(any(one in told for told in other) for one in said)
 
 
 def fill(filling: Filling, room: Room) -> Section:
@@ -128,7 +144,7 @@ def fill(filling: Filling, room: Room) -> Section:
     kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
     if told := _told(inputs):
         kept = [
-            one for one in kept if not any(one.said <= text for text in told)
+            one for one in kept if not any(_repeats(one.said, text) for text in told)
         ]  # the page has a shorter form of long items
     if not kept:
         return NOTHING
@@ -137,6 +153,9 @@ def fill(filling: Filling, room: Room) -> Section:
     left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
     tokens = {one: meter.line(one.shown) for one in kept}
     pools = _pools(inputs, kept)
+    protected = _anchored(inputs, {one.path for one in kept})
+    for pool, _ in pools:
+        pool.sort(key=lambda one: (one.path, one.line) not in protected)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
     inside: set[PageLine] = set()
     repeated: set[PageLine] = set()
@@ -154,6 +173,18 @@ def fill(filling: Filling, room: Room) -> Section:
     return Section("\n".join([heading, *shown]) if shown else "", considered)
 
 
+def _anchored(inputs: CompileInputs, paths: Container[str]) -> set[tuple[str, int]]:
+    """Returns the lines of these files that anchors protect, each as path and line number."""
+    if not inputs.anchors:
+        return set()
+    pages = [source for source in inputs.files if source.path in paths]
+    return {
+        (page.path, page.first_line + start - 1)
+        for page in pages
+        for start in anchored_entries(inputs.anchors, page.path, entries(page.text), page.first_line - 1)
+    }
+
+
 def _take(
     pool: Sequence[PageLine],
     room: int,
@@ -163,12 +194,12 @@ def _take(
 ) -> int:
     """Adds lines of the pool that fit to `inside`, and returns the room that is left.
 
-    A line is repeated if another one has all its words: a sentence may be a rule and a part of a decision.
+    A line is repeated if another one has all its sentences: one may be a rule and a part of a decision.
     """
     for one in pool:
         if one in inside or one in repeated or tokens[one] > room:
             continue
-        if any(one.said <= other.said for other in inside):
+        if any(_repeats(one.said, other.said) for other in inside):
             repeated.add(one)
             continue
         inside.add(one)
@@ -184,16 +215,18 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
         by_kind = [([one for one in newest if one.section == section], share) for section, _, share in KINDS]
         return [(pool, share) for pool, share in by_kind if pool]
     rank = {line: place for place, line in enumerate(inputs.page_order)}
+    written = [one for one in newest if one.source is None]  # the search ranks derived lines only
+    rank |= {f"{one.path}:{one.line}": 2 * place for place, one in enumerate(written)}
     ranked = sorted(newest, key=lambda one: rank.get(f"{one.path}:{one.line}", len(rank)))
     rules = [one for one in ranked if one.section == RULES]
     return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
 
 
-def _told(inputs: CompileInputs) -> list[frozenset[str]]:
-    """Returns the words of each item that the section of the checkpoint shows."""
+def _told(inputs: CompileInputs) -> list[tuple[str, ...]]:
+    """Returns the sentences of each item that the section of the checkpoint shows."""
     stood = inputs.checkpoint
     texts = (*stood.decisions, *stood.rules, *stood.open_items, stood.next_step) if stood else ()
-    return [frozenset(words(text)) for text in texts]
+    return [_sentences(text) for text in texts]
 
 
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
@@ -319,9 +352,9 @@ def _copies(inputs: CompileInputs, journal: Sequence[str]) -> dict[int, str]:
     of_turn: dict[Source, list[tuple[frozenset[str], str]]] = {source: [] for source in first.values()}
     for page in filter(lambda one: of_turn and is_page(one.path), inputs.files):
         for one in page_lines(page):
-            if one.source in of_turn:
+            if one.source is not None and one.source in of_turn:
                 reason = NO_LONGER_SO if one.section in ENDED else SHOWN_ABOVE
-                of_turn[one.source].append((one.said, reason))
+                of_turn[one.source].append((frozenset(" ".join(one.said).split()), reason))
     found: dict[int, str] = {}
     for place, source in first.items():
         text = without_sources(journal[place])
