@@ -353,7 +353,7 @@ def _with_notes(source: SourceFile, newer: Mapping[str, str]) -> SourceFile:
     """Returns a file with such notes in its lines."""
     rows = source.text.split("\n")
     for number, row in enumerate(rows):
-        if day := newer.get(f"{source.path}:{source.first_line + number}"):
+        if (day := newer.get(f"{source.path}:{source.first_line + number}")) and not row.startswith("#"):
             rows[number] = with_note(row, day)
     return replace(source, text="\n".join(rows))
 

@@ -80,6 +80,9 @@ of the query that the older one has, and other numbers. Without either it is UNL
 newer statements come first; without this order 6. With a first limit of .02 the same 29 come first, but 57 questions of
 LoCoMo had worse answers and 9 better ones."""
 
+ECHO = 3
+"""Turns after a statement in which the agent's words repeat it ("Two retries, then.") and replace nothing."""
+
 ROUNDING = 1e-9
 """Sums of floats depend on their order: a chance that is so little below the least one counts as equal."""
 
@@ -107,7 +110,9 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
-    """Returns the hits with every older value behind the hits that replace it; `newer` is set on the older one.
+    """Returns the hits with every older value behind the hits that replace it. `newer` is set on an older one if both
+    answer the query alike, or if the replacement has at least the probability UNLIKE: less is enough for the order, but
+    a note would be wrong too often.
 
     Hits are ordered by the transcript and turn that they come from; transcript names begin with their time. Turns are
     compared only with the first hits, and not for a question about the past: comparing all turns lost a fifth of
@@ -137,31 +142,39 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     chance_of = replacement_chances(list(statements.values()), rarity).tolist()
     wanted = {place: one.stems & asked for place, one in statements.items()}
 
-    def newer_than(old: int) -> list[int]:
+    def newer_than(old: int) -> dict[int, float]:
+        """Returns the hits that replace a hit, each with its probability as a share of the one that a note needs."""
         before, row = statements[old], chance_of[columns[old]]
-        return [
-            new
+        chances = {
+            new: chance_that(old, new, row[columns[new]])
             for new in compared[old]
             if (row[columns[new]] >= ANSWERS_ALIKE - ROUNDING or statements[new].gives_up)
             and _says_more(before, statements[new])
             and not _of_two_people(passages[old], passages[new])
-            and is_replaced(old, new, row[columns[new]])
-        ]
+            and not (passages[new].role == "agent" and _is_echo(orders[old], orders[new]))
+        }
+        least = {new: _least_chance(before, statements[new], wanted[old], wanted[new]) for new in chances}
+        return {
+            new: chance / (least[new] if least[new] == ANSWERS_ALIKE else UNLIKE)
+            for new, chance in chances.items()
+            if chance >= least[new] - ROUNDING
+        }
 
-    def is_replaced(old: int, new: int, chance: float) -> bool:
+    def chance_that(old: int, new: int, chance: float) -> float:
         if chance and statements[new].gives_up and supersedes(statements[new].text, statements[old].text):
             odds = chance / (1 - chance) * math.exp(GIVES_UP)
-            chance = odds / (1 + odds)
-        return chance >= _least_chance(statements[old], statements[new], wanted[old], wanted[new]) - ROUNDING
+            return odds / (1 + odds)
+        return chance
 
     ordered: dict[int, Hit] = {}
 
     def put(place: int) -> None:
-        newer = newer_than(place) if place in compared else ()
+        newer = newer_than(place) if place in compared else {}
         for new in newer:
             if new not in ordered:
                 put(new)
-        day = _day(max(orders[new] for new in newer)) if newer else ""
+        likely = [orders[new] for new, share in newer.items() if share >= 1 - ROUNDING]
+        day = _day(max(likely)) if likely else ""
         ordered.setdefault(place, replace(hits[place], newer=day) if day else hits[place])
 
     for place in range(len(hits)):
@@ -227,6 +240,11 @@ def _says_more(old: Statement, new: Statement) -> bool:
         return False
     is_reply = old.order[1] == new.order[1] and new.order[2] == old.order[2] + 1
     return not is_reply and not new.stems <= old.stems
+
+
+def _is_echo(old: tuple[str, int], new: tuple[str, int]) -> bool:
+    """Returns whether a turn follows another one at most ECHO turns later: so far the agent repeats what was said."""
+    return old[0] == new[0] and new[1] - old[1] <= ECHO
 
 
 def _least_chance(old: Statement, new: Statement, wanted: frozenset[str], answered: frozenset[str]) -> float:

@@ -137,18 +137,20 @@ def _procedure(slug: str, title: str, section: str) -> Place:
 
 
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """Returns the default place of a fact. Facts and lessons are for all projects. A decision, rule or open item
-    belongs to its project, or to the general page without one.
+    """Returns the default place of a fact. What belongs to a project is on its page, a lesson in its notes. Without a
+    project, facts and lessons are in MEMORY.md, decisions, rules and open items on the general page.
 
     Raises:
         Invalid: the file is not determined: a person without a name, or project notes without a project.
     """
     within = section or DEFAULTS.get(kind, "")
     match kind:
+        case "fact" | "lesson" | "decision" | "rule" | "open" if project is not None:
+            return _of_project(project, PROJECT_FILES[kind][0], within)
         case "fact" | "lesson":
             return Place(MEMORY, within, _head("Core Memory", "memory"), dated=True)
         case "decision" | "rule" | "open":
-            return _of_project(project, "context", within) if project is not None else _general(within)
+            return _general(within)
         case "project":
             if project is None:
                 raise Invalid(

@@ -84,8 +84,9 @@ async def test_a_rule_takes_the_place_of_a_recognized_one(memory: Memory, clock:
 
 
 async def test_a_superseded_fact_moves_from_memory_to_the_archive(memory: Memory) -> None:
-    await remember(memory, new("Ana lives in Zurich", "fact"), CALLER)
-    done = await remember(memory, new("Ana moved to Lisbon", "fact", "Ana lives in Zurich"), CALLER)
+    await remember(memory, NewFact("Ana lives in Zurich", "fact", project="global"), CALLER)
+    moved = NewFact("Ana moved to Lisbon", "fact", project="global", supersedes="Ana lives in Zurich")
+    done = await remember(memory, moved, CALLER)
     assert done.notes[-1].startswith("replaced: Ana lives in Zurich")
     assert "Zurich" not in memory.files.read_text(MEMORY)
     assert "Ana lives in Zurich (replaced 2026-02-16 on request)" in memory.files.read_text(ARCHIVE)

@@ -220,6 +220,19 @@ def test_a_newer_short_turn_goes_before_the_first_hit() -> None:
     assert (second.passage, second.newer) == (STARTS.passage, "2026-11-02")
 
 
+def test_a_hit_that_is_only_somewhat_likely_to_be_replaced_goes_behind_without_a_note() -> None:
+    old, new = turn(3, "the printer in Perg prints the flyers"), turn(41, "we print 300 flyers in Perg on Monday")
+    assert newest_first((old, new), "who prints the flyers?") == (new, old)
+
+
+def test_the_agents_echo_replaces_nothing() -> None:
+    said, echo = turn(4, "retries: two, ten minutes apart"), turn(6, "Two retries, ten minutes apart, for the texts.")
+    asked = "how many retries do we make?"
+    assert newest_first((said, echo), asked)[0] == echo
+    hits = (said, replace(echo, passage=replace(echo.passage, role="agent")))
+    assert newest_first(hits, asked) == hits
+
+
 def test_a_newer_turn_far_behind_is_found_and_a_lower_hit_is_not_replaced() -> None:
     others = tuple(turn(50 + place, f"the oven has shelf number {place}") for place in range(70))
     assert newest_first((STARTS, *others, MOVED), ASKED)[0] == MOVED

@@ -106,7 +106,9 @@ DAY = "2026-02-16"
 @pytest.mark.parametrize(
     ("kind", "content", "project", "path", "section"),
     [
-        ("fact", "The sky is blue", "atlas", "knowledge/memory/MEMORY.md", "Facts"),
+        ("fact", "The sky is blue", None, "knowledge/memory/MEMORY.md", "Facts"),
+        ("fact", "The sky is blue", "atlas", "knowledge/projects/atlas/context.md", "Facts"),
+        ("lesson", "Test with real data", "atlas", "knowledge/projects/atlas/notes.md", "Lessons Learned"),
         ("lesson", "Test with real data", None, "knowledge/memory/MEMORY.md", "Lessons Learned"),
         ("decision", "Use SQLite", "atlas", "knowledge/projects/atlas/context.md", "Key Decisions"),
         ("decision", "Use SQLite", None, "knowledge/reference/general.md", "Key Decisions"),
