@@ -27,9 +27,10 @@ def explore_command() -> None:
 def create(name: str) -> None:
     """Begin an exploration of the current memory."""
     made = shell.with_memory(lambda memory: explore.create(memory, name))
-    said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on"
-    keep = f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop"
-    shell.print_result(made, f"{said}\n{keep}")
+    said = f"{made.place}\nEdit what you like there, or point a command at it with --workspace."
+    keep = f"Keep it: context-manager explore merge {name} --apply"
+    drop = f"Drop it: context-manager explore drop {name} --apply; it goes by itself on {made.until:%Y-%m-%d}"
+    shell.print_result(made, f"{said}\n{keep}\n{drop}")
 
 
 @explore_command.command("list")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import anyio
 import click
@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.app import catch_up
 from mcp_server.cli import shell
-from mcp_server.clients.importers.imported import ImportReport
+from mcp_server.clients.importers.imported import Format, ImportReport
 from mcp_server.clients.importers.run import conversations_in, import_path
 from mcp_server.clients.installers.chain import examine_chain, projects, survey
 from mcp_server.clients.installers.handshake import handshake
@@ -34,7 +34,7 @@ from mcp_server.knowledge.writing import page_bodies
 from mcp_server.memory import Memory
 from mcp_server.status.doctor import Check, examine, examine_secrets, repair
 from mcp_server.text.entries import Entry
-from mcp_server.text.prose import counted
+from mcp_server.text.prose import clipped, counted
 
 
 @shell.command("uninstall", "uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
@@ -275,29 +275,47 @@ async def _history(
         if not click.confirm(f"{offer} Import them now?", default=True):
             return None
 
-    known = await run_sync(_known_items, memory)
-    began = time.monotonic()
-    with shell.progress("Importing") as bar:
-        report = await import_path(memory, folder, kind=adapter.client, watch=bar)
-    with shell.progress("Reading") as bar:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(catch_up, memory)
-            seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
-            left = await _read_conversations(memory, machine.environ, seconds, bar)
-    with shell.progress("Indexing"):
-        await catch_up(memory)
+    report, learned = await import_and_read(memory, machine.environ, folder, kind=adapter.client)
     if not shell.as_json():
-        shell.print_text(report.markdown)
-        _say_learned(known, await run_sync(_known_items, memory), left)
+        shell.print_text("\n".join((report.markdown, *learned)))
     return report
 
 
 READ_SECONDS, LEAST_READ_SECONDS = 45.0, 20.0
-"""An installation reads imported conversations until these seconds after the import began, and at least the second
-number of seconds; the next server reads the others."""
+"""Imported conversations are read until these seconds after the import began, and for at least the second number of
+seconds; the next server reads the others."""
 
 EXAMPLES, LONGEST = 3, 100
-"""Number of the items of each kind that an installation shows, and the characters shown of each."""
+"""Number of the items of each kind that are shown after an import, and the characters shown of each."""
+
+
+class Chosen(TypedDict, total=False):
+    """What the user chose for an import; see `import_path`."""
+
+    kind: Format | None
+    project: str | None
+    name: str | None
+    anew: bool
+
+
+async def import_and_read(
+    memory: Memory, environ: Mapping[str, str], path: Path, **chosen: Unpack[Chosen]
+) -> tuple[ImportReport, list[str]]:
+    """Imports conversations, makes knowledge of them and indexes them. Returns the import's report, and lines that say
+    what was learned. Raises what `import_path` raises."""
+    known = await run_sync(_known_items, memory)
+    began, left = time.monotonic(), 0
+    with shell.progress("Importing") as bar:
+        report = await import_path(memory, path, watch=bar, **chosen)
+    if report.new_turns:
+        with shell.progress("Reading") as bar:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(catch_up, memory)
+                seconds = max(LEAST_READ_SECONDS, began + READ_SECONDS - time.monotonic())
+                left = await _read_conversations(memory, environ, seconds, bar)
+    with shell.progress("Indexing"):
+        await catch_up(memory)
+    return report, _learned(known, await run_sync(_known_items, memory), left)
 
 
 async def _read_conversations(
@@ -327,20 +345,20 @@ def _known_items(memory: Memory) -> dict[str, list[Entry]]:
     return current_items(page_bodies(memory.files).values())
 
 
-def _say_learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], left: int) -> None:
-    """Prints how many items of each kind are new on the pages, and the newest ones."""
-    new = {}
+def _learned(before: dict[str, list[Entry]], after: dict[str, list[Entry]], left: int) -> list[str]:
+    """Returns lines that say how many items of each kind are new on the pages, and the newest ones."""
+    new, said = {}, []
     for name, items in after.items():
         known = {one.text for one in before[name]}
         new[name] = [one for one in items if one.text not in known]
     if any(new.values()):
-        click.echo(f"Learned: {', '.join(counted(len(items), name) for name, items in new.items())}.")
+        said.append(f"Learned: {', '.join(counted(len(items), name) for name, items in new.items())}.")
         for name, items in new.items():
-            for one in items[:EXAMPLES]:
-                shell.print_text(f"  {name}, {one.date}: {one.said[:LONGEST]}{'…' if len(one.said) > LONGEST else ''}")
-        click.echo("Look at all of it: context-manager page")
+            said += [f"  {name}, {one.date}: {clipped(one.said, LONGEST)}" for one in items[:EXAMPLES]]
+        said.append("Look at all of it: context-manager page")
     if left:
-        click.echo(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
+        said.append(f"{counted(left, 'conversation')} are not read yet; that goes on while a client is open.")
+    return said
 
 
 def _show(planned: Plan) -> None:

@@ -15,9 +15,9 @@ import click
 from mcp_server.app import catch_up, export_memory
 from mcp_server.app import import_memory as import_whole
 from mcp_server.cli import shell
+from mcp_server.cli.install import import_and_read
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.importers.imported import Format, ImportReport
-from mcp_server.clients.importers.run import import_path
 from mcp_server.clients.importers.whole_memory import Restored, import_memory, is_export
 from mcp_server.context import briefs
 from mcp_server.conversations.observe import NewTurn, observe
@@ -63,22 +63,23 @@ def import_command(
         shell.print_result(imported, imported.markdown)
         return
 
-    async def act(memory: Memory) -> ImportReport | Restored:
-        if format_name == "memory" or (format_name == "auto" and is_export(path)):
-            with shell.progress("Importing"):
-                restored = await import_memory(memory, path)
-                await catch_up(memory)
-            return restored
-        with shell.progress("Importing") as show:
-            chosen = None if format_name == "auto" else cast(Format, format_name)
-            report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=show)
-        with shell.progress("Indexing"):
+    async def restore(memory: Memory) -> Restored:
+        with shell.progress("Importing"):
+            restored = await import_memory(memory, path)
             await catch_up(memory)
-        return report
+        return restored
 
-    report = shell.with_memory(act, if_missing="create")
-    shell.print_result(report, report.markdown)
-    if isinstance(report, ImportReport) and report.nothing_read:
+    async def read(memory: Memory) -> tuple[ImportReport, list[str]]:
+        chosen = None if format_name == "auto" else cast(Format, format_name)
+        return await import_and_read(memory, os.environ, path, kind=chosen, project=project, name=name, anew=anew)
+
+    if format_name == "memory" or (format_name == "auto" and is_export(path)):
+        restored = shell.with_memory(restore, if_missing="create")
+        shell.print_result(restored, restored.markdown)
+        return
+    report, learned = shell.with_memory(read, if_missing="create")
+    shell.print_result(report, "\n".join((report.markdown, *learned)))
+    if report.nothing_read:
         click.get_current_context().exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import click
@@ -129,7 +130,7 @@ def project_list() -> None:
 def rename(old: str, new: str, apply: bool) -> None:
     """Give OLD the name NEW; its folder moves along."""
     if not apply:
-        _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}")
+        _show_change(shlex.join(("project", "rename", old, new)), old, f"{old} would be called {new}")
         return
     slug = shell.with_memory(lambda memory: rename_project(memory, old, new))
     shell.print_result({"old": old, "new": slug}, f"{old} is now {slug}.")
@@ -142,7 +143,7 @@ def rename(old: str, new: str, apply: bool) -> None:
 def merge(source: str, into: str, apply: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
     if not apply:
-        _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}")
+        _show_change(shlex.join(("project", "merge", source, into)), source, f"{source} would become part of {into}")
         return
     done: object = shell.with_memory(lambda memory: merge_projects(memory, source, into))
     shell.print_result({"source": source, "into": into, "result": done}, f"{source} is now part of {into}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, replace
 
 from anyio.to_thread import run_sync
@@ -41,6 +42,9 @@ class ReadAnswer:
         return "\n".join([neutralise(head), "", neutralise(self.text), *map(neutralise, cut)])
 
 
+_LINES = re.compile(r"(.+\.md):(\d+)(?:-(\d+))?")
+
+
 async def read(
     memory: Memory,
     path: str,
@@ -51,6 +55,8 @@ async def read(
 ) -> ReadAnswer:
     """Returns lines `start` to `end` of a file, at most `max_tokens` tokens of them, or the list of a folder.
 
+    `path` may name the lines itself, as search results do: PATH:53-55.
+
     `at` is a commit, a tag or a date (YYYY-MM-DD): the version of that time.
 
     Raises:
@@ -59,6 +65,9 @@ async def read(
         Invalid: the file is not text, or the lines do not exist.
     """
     path = path.removeprefix(SCHEME).removeprefix("./")
+    if start is None and end is None and (lines_named := _LINES.fullmatch(path)):
+        path, start = lines_named[1], int(lines_named[2])
+        end = int(lines_named[3] or start)
     # Asked of the place that the path leads to: by `././`, a symbolic link or other letter case it does not show.
     if (await run_sync(memory.files.relative, path)).split("/")[0].casefold() in PRIVATE:
         raise Refused(f"{path} is the machine's own; read files under knowledge/, raw/, topics/ or archive/")

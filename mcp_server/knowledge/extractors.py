@@ -335,8 +335,8 @@ LEAST_LESSON = 5
 LONGEST_LESSON = 300
 
 _LESSON = re.compile(
-    r"(?:(?:and|so|ok|well|yes),? )*(?:the )?(?:lesson (?:learned|learnt|here|is)\b|never again\b"
-    r"|root cause\b|(?:I|we)(?:['’]ve| have)? learn(?:ed|t) (?:that|the hard way|to (?:always|never))\b)",
+    r"(?:(?:and|so|ok|well|yes),? )*(?:the )?(?:lesson (?:learned|learnt|here|is)\b|lesson\b[^.:!?]{1,30}:"
+    r"|never again\b|root cause\b|(?:I|we)(?:['’]ve| have)? learn(?:ed|t) (?:that|the hard way|to (?:always|never))\b)",
     re.IGNORECASE,
 )
 
@@ -380,7 +380,7 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
     return found
 
 
-LESSONS = Extractor("lessons", 4, _lessons, ("lesson",))
+LESSONS = Extractor("lessons", 5, _lessons, ("lesson",))
 PEOPLE = Extractor("people", 8, _people, ("about", "preference", "plan", "event"))
 
 # ---------------------------------------------------------------- procedures

@@ -47,6 +47,7 @@ from mcp_server.text.entries import (
     without_sources,
 )
 from mcp_server.text.markdown import Section, sections, without_lines
+from mcp_server.text.words import words
 from mcp_server.understanding.cues import word_list
 from mcp_server.understanding.features import content_stems
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
@@ -452,7 +453,8 @@ def matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
     exact = [one for one in known if entries.normalised(one.said) == text]
     if exact or not text:
         return exact
-    inside = [one for one in known if _contains(text, entries.normalised(one.said))]
+    named = words(wanted)
+    inside = [one for one in known if _contains(named, words(one.said))]
     return inside or [one for one in known if is_duplicate(one.said, wanted)]
 
 
@@ -463,9 +465,10 @@ def closest(known: Sequence[Entry], wanted: str, most: int) -> list[Entry]:
     return [one for count, one in sorted(shared, key=lambda pair: -pair[0])[:most] if count]
 
 
-def _contains(one: str, other: str) -> bool:
+def _contains(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Returns whether the shorter list of words, of at least LEAST_WORDS, stands in the longer one."""
     short, long = sorted((one, other), key=len)
-    return len(short.split()) >= LEAST_WORDS and f" {short} " in f" {long} "
+    return len(short) >= LEAST_WORDS and f" {' '.join(short)} " in f" {' '.join(long)} "
 
 
 def _items(body: str, inside: Container[str]) -> list[Entry]:

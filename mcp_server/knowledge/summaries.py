@@ -342,8 +342,8 @@ def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
             found[PROJECTS].append((newest.day, entry(newest.day, text, (newest.source,))))
     shown: dict[str, list[str]] = {}
     for section, lines in found.items():
-        newest = [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
-        shown[section] = newest[::-1] if section == PROJECTS else newest  # the project at hand first
+        texts = [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
+        shown[section] = texts[::-1] if section == PROJECTS else texts  # the project at hand first
     return shown
 
 

@@ -111,8 +111,14 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
 
 
 def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text(json.dumps(data.chats()), encoding="utf-8")
-    assert "2 sessions, 3 turns" in run("import", str(tmp_path / "talk.json"))
+    chats = data.chats()
+    said = "From here on write all commit messages in English."
+    chats[1]["chat_messages"][0]["text"] = said
+    (tmp_path / "talk.json").write_text(json.dumps(chats), encoding="utf-8")
+    told = run("import", str(tmp_path / "talk.json"))
+    assert "2 sessions, 3 turns" in told
+    assert "Learned: 0 decisions, 1 rule, 0 facts, 0 open items." in told
+    assert said in told
     assert json.loads(run("import", str(tmp_path / "talk.json"), "--json"))["new_turns"] == 0
     assert "kayak" in run("search", "kayak")
 

@@ -35,6 +35,12 @@ async def test_a_line_that_is_too_long_is_cut(memory: Memory) -> None:
     assert "raise max_tokens" in answer.cut
 
 
+@pytest.mark.usefixtures("lines")
+async def test_a_path_may_name_lines_as_search_results_do(memory: Memory) -> None:
+    assert (await read(memory, f"{PATH}:53-55")).text == "line 53\nline 54\nline 55"
+    assert (await read(memory, f"{PATH}:7")).text == "line 7"
+
+
 async def test_a_folder_is_listed(memory: Memory) -> None:
     assert MEMORY in (await read(memory, "knowledge/memory")).text
 

@@ -200,7 +200,7 @@ def test_between_people_decisions_stand_in_their_own_files() -> None:
 
 
 def test_a_lesson_is_what_says_that_it_is_one() -> None:
-    said = talk(("agent", "Lesson learned: never bake at three hundred degrees."), ("user", "ok"))
+    said = talk(("agent", "Lesson for next time: never bake at three hundred degrees."), ("user", "ok"))
     (line,) = by("lessons", said)
     assert (line.turn, line.kind) == (1, "lesson")
     assert "three hundred" in line.text

@@ -92,6 +92,13 @@ async def test_a_superseded_fact_moves_from_memory_to_the_archive(memory: Memory
     assert "Ana lives in Zurich (replaced 2026-02-16 on request)" in memory.files.read_text(ARCHIVE)
 
 
+async def test_a_line_is_named_by_words_inside_it_whatever_signs_are_around_them(memory: Memory) -> None:
+    await remember(memory, new("Entry? (answer: We sell tickets, 15 euros, children free.)", "decision"), CALLER)
+    done = await remember(memory, new("Entry is free", "decision", "We sell tickets, 15 euros"), CALLER)
+    assert done.notes[-1].startswith("replaced: Entry?")
+    assert section(memory, "Key Decisions") == ["Entry is free"]
+
+
 async def test_if_nothing_matches_the_closest_lines_are_named_and_the_fact_is_kept(memory: Memory) -> None:
     await remember(memory, new("Use Redis for the queue", "decision"), CALLER)
     done = await remember(memory, new("Nightly builds run at 3", "decision", "the queue of the printer"), CALLER)

@@ -201,6 +201,10 @@ class ImportReport:
                 names.setdefault(item.why, []).append(item.name)
         ranked = sorted(self.reasons.items(), key=lambda reason: (-reason[1], reason[0]))
         lines: list[str] = []
+        if len(kinds := [reason for reason in ranked if reason[0] not in names]) > EXAMPLES:
+            ranked = [reason for reason in ranked if reason[0] in names]
+            number, most = sum(count for _, count in kinds), kinds[0][0]
+            lines.append(f"  {number:,} entries of {len(kinds)} kinds that hold no message, most of them: {most}")
         for why, count in ranked[:REASONS]:
             named = list(dict.fromkeys(names.get(why, [])))
             if count == 1 and named:

@@ -53,7 +53,7 @@ async def test_what_was_left_out_is_counted_by_kind(memory: Memory, projects: Pa
     assert report.reasons["slash command"] == 1
     assert report.reasons["thinking"] == 1
     assert report.skipped_count == sum(report.reasons.values())
-    assert "1 × summary of a compaction" in report.markdown
+    assert "12 entries of 12 kinds that hold no message" in report.markdown
 
 
 async def test_unchanged_files_are_not_read_again(memory: Memory, projects: Path) -> None:
