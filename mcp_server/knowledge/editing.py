@@ -11,9 +11,10 @@ from typing import TypeVar
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
 from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
+from mcp_server.knowledge.summaries import with_state
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, MEMORY, Place, archived_path, is_page
+from mcp_server.text.destinations import ARCHIVE, GENERAL_PAGE, MEMORY, Place, archived_path, is_page
 from mcp_server.text.entries import Source
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.topics import front_matter
@@ -126,7 +127,13 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
 
 def _without_old(body: str, old: Old, today: str) -> str:
     there = next((one for one in current_entries(body) if one.text == old.entry.text), None)
-    return body if there is None else superseded(body, there, today, old.source)
+    return body if there is None else _replaced(body, there, today, old)
+
+
+def _replaced(body: str, there: entries.Entry, today: str, old: Old) -> str:
+    """Returns the body of a page with an entry replaced; the state on top of a project's page follows."""
+    after = superseded(body, there, today, old.source)
+    return after if old.path == GENERAL_PAGE else with_state(after)
 
 
 def replace_old(memory: Memory, old: Old) -> str:
@@ -139,7 +146,7 @@ def replace_old(memory: Memory, old: Old) -> str:
     if there is None:
         return ""
     if is_page(old.path):
-        body = superseded(start.body, there, today, old.source)
+        body = _replaced(start.body, there, today, old)
     else:
         first, *rest = there.text.split("\n")
         archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)

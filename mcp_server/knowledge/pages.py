@@ -406,15 +406,14 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
 
 def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
     """Returns the body of a page with an item replaced, or an open item closed, on request. `source` is the turn of the
-    request, which a derived line names. Such an item never moves back by itself. The state on top of the page goes: the
-    next extraction writes it anew."""
+    request, which a derived line names. Such an item never moves back by itself."""
     first, *rest = old.text.split("\n")
     sources = sources_of(first)[:1]
     section, verb = settled_section(old)
     text = f"{without_sources(first).rstrip()} ({verb} {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
-    return without_state(_moved(body, [(old, section, moved)]))
+    return _moved(body, [(old, section, moved)])
 
 
 def settled_section(old: Entry) -> tuple[str, str]:

@@ -92,6 +92,15 @@ async def test_a_superseded_fact_moves_from_memory_to_the_archive(memory: Memory
     assert "Ana lives in Zurich (replaced 2026-02-16 on request)" in memory.files.read_text(ARCHIVE)
 
 
+async def test_the_state_on_top_of_a_page_is_that_of_its_lines_at_once(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST, "Decision: dates are ISO dates", "Noted.")
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    assert "> - Last decision: Dates are ISO dates" in memory.files.read_text(PAGE)
+    await remember(memory, new("Dates are unix times", "decision", "dates are ISO dates", "first"), CALLER)
+    assert "> - Next: " in memory.files.read_text(PAGE)
+
+
 async def test_a_line_is_named_by_words_inside_it_whatever_signs_are_around_them(memory: Memory) -> None:
     await remember(memory, new("Entry? (answer: We sell tickets, 15 euros, children free.)", "decision"), CALLER)
     done = await remember(memory, new("Entry is free", "decision", "We sell tickets, 15 euros"), CALLER)
