@@ -74,13 +74,13 @@ async def make_locked(
     """Makes a checkpoint of a session up to its last turn, or to the turn that it was wound back to, under the caller's
     lock on the transcript. `recovery` describes the recovery that follows."""
     session = row.session
-    hidden = await as_of(memory, row)
-    turn = row.turns if hidden is None else hidden
     asked: Asked | None = None
     try:
-        asked = await ask(memory, CompileRequest(row=row, as_of=turn), Caller(source="checkpoint"))
+        asked = await ask(memory, CompileRequest(row=row), Caller(source="checkpoint"))
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
+    hidden = asked.until if asked else await as_of(memory, row)
+    turn = row.turns if hidden is None else hidden
     state = await snapshot(memory, session)
     if not state.rows:  # the stored set was lost: make it again
         state = state.with_chunks(await live_set(memory, session))

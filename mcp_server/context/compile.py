@@ -178,8 +178,7 @@ class CompileRequest:
     Without a message, the session's last user turn is used; without either, the context is the same for everyone.
     `budget` defaults to the setting. If it is below 128 tokens, `strict` makes that an error; otherwise the text is
     cut and says so. `known` makes an unknown project an error; otherwise the project is new. `resumed`: the session
-    continues from there in an empty window. `as_of` hides the session's later turns; by default the turns that a
-    rewound session hides. `row` is the session's, if the caller has just read it.
+    continues from there in an empty window. `row` is the session's, if the caller has just read it.
     """
 
     message: str | None = None
@@ -190,7 +189,6 @@ class CompileRequest:
     strict: bool = False
     known: bool = False
     resumed: LeftOff | None = None
-    as_of: int | None = None
     row: SessionRow | None = None
 
 
@@ -204,6 +202,7 @@ class _Conversation:
     live: Live = field(default_factory=Live)
     left_off: LeftOff | None = None
     resumed: bool = False
+    until: int | None = None
 
     @property
     def delivery(self) -> Delivery:
@@ -218,7 +217,8 @@ class _Conversation:
 class Asked:
     """A compilation before its files are read: the inputs without them, what search found, and the project.
 
-    `references` counts for each path of a hit how often the file was of use.
+    `references` counts for each path of a hit how often the file was of use. `until` is the last visible turn of a
+    session that was wound back, else None.
     """
 
     inputs: CompileInputs
@@ -226,6 +226,7 @@ class Asked:
     page: tuple[Hit, ...]
     project: Project
     references: Mapping[str, int]
+    until: int | None
 
 
 async def compile_context(
@@ -309,7 +310,7 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return Asked(inputs, found, page, project, references)
+    return Asked(inputs, found, page, project, references, conversation.until)
 
 
 def with_files(memory: Memory, asked: Asked) -> CompileInputs:
@@ -365,7 +366,7 @@ def _place(hit: Hit) -> str:
 async def _conversation(memory: Memory, request: CompileRequest, caller: Caller) -> _Conversation:
     """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
     history, otherwise the turns of its last transcript."""
-    row, resumed, until = request.row, request.resumed, request.as_of
+    row, resumed = request.row, request.resumed
     session = row.session if row else request.session or caller.session
     if not session:
         return _Conversation()
@@ -374,16 +375,13 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     places = (sessions.AS_OF, session), (sessions.RESUMED, session)
     known, (wound_back, resumed_at), _ = await memory.state.session_and_entries(session, places)
     row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)
-    if resumed is not None:
-        until = resumed.turn
-    elif until is None:
-        until = sessions.last_visible(wound_back, row)
+    until = resumed.turn if resumed else sessions.last_visible(wound_back, row)
     until = None if until is None or until >= row.turns else until
     if row.delivery == "replace" or resumed is not None:
         turns = _until(await sessions.turns_of(memory, row), until)
         stood = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
         live = await live_context(memory, row.session, turns)
-        return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
+        return _Conversation(row, turns, None, live, stood, resumed is not None, until)
 
     def read() -> tuple[tuple[Turn, ...], int | None]:
         newest = memory.transcripts.read(row.path)
@@ -394,7 +392,7 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
 
     turns, start = await run_sync(read)
     stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
-    return _Conversation(row, turns, in_window=start, left_off=stood)
+    return _Conversation(row, turns, in_window=start, left_off=stood, until=until)
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
