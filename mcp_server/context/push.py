@@ -139,9 +139,8 @@ def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:
     if "[src: " not in hit.passage.text:
         return False
     rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
-    sources = list(map(sources_of, rows))
-    return bool(sources) and all(
-        found and all(one.turn >= start and is_own(one.path) for one in found) for found in sources
+    return bool(rows) and all(
+        sources_of(row) and all(one.turn >= start and is_own(one.path) for one in sources_of(row)) for row in rows
     )
 
 

@@ -136,8 +136,9 @@ class SearchAnswer:
     @cached_property
     def _sources(self) -> list[list[str]]:
         """The turns that each hit comes from if it is a derived line."""
-        texts = ["" if hit.passage.turn is not None else hit.passage.text for hit in self.hits]
-        return [list(map(str, found)) for found in map(sources_of, texts)]
+        return [
+            [] if hit.passage.turn is not None else list(map(str, sources_of(hit.passage.text))) for hit in self.hits
+        ]
 
     def cold_id(self, hit: Hit) -> str | None:
         """Returns the id of a cold hit for `recover`, None for another hit."""
@@ -182,7 +183,7 @@ async def with_exchanges(
 
 def _turns_of(hits: Sequence[Hit], others: int) -> list[Source | None]:
     """Returns the turns of derived lines and of the first `others` of the other hits; None for further hits."""
-    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
+    derived = [is_derived(hit.passage.text) for hit in hits]
     places = set([place for place, line in enumerate(derived) if not line][:others])
     return [_turn_of(hit.passage) if derived[place] or place in places else None for place, hit in enumerate(hits)]
 
@@ -315,8 +316,7 @@ def _merged(shared: Found, own: Found, limit: int) -> Found:
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
-    texts = list(map(without_sources, [hit.passage.text for hit in found.hits]))
-    cut = [snippet(text, found.words) for text in texts]
+    cut = [snippet(without_sources(hit.passage.text), found.words) for hit in found.hits]
     snippets = tuple(map(with_note, cut, [hit.newer for hit in found.hits]))
     notes = list(found.messages)
     if found.hits and not found.gate.open:
