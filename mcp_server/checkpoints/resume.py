@@ -47,8 +47,8 @@ async def left_off(
     emptied = max([*compacted, in_window or 0])
     if not kept or not emptied or not is_news(turns, emptied):
         return None
-    stood = of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
-    return replace(stood, possible=())  # such a context has better use for the room: what search finds for its message
+    last = of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
+    return replace(last, possible=())  # such a context has better use for the room: what search finds for its message
 
 
 async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:

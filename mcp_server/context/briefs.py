@@ -65,15 +65,15 @@ def file_of(project: Project) -> str:
 async def make(
     memory: Memory,
     project: Project,
-    stood: LeftOff | None = None,
+    left_off: LeftOff | None = None,
     *,
     last: LastSession | None = None,
     whole: bool = True,
 ) -> Brief:
-    """Compiles the brief of a project. `stood` is where the session was when its window was compacted, `last` its last
-    exchanges; without `whole` the brief contains only that."""
-    inputs = replace(await _inputs(memory, project), checkpoint=stood, last_session=last)
-    if stood is not None:
+    """Compiles the brief of a project. `left_off` is the session's state when its window was compacted, `last` its last
+    exchanges; without `whole` the brief contains only these."""
+    inputs = replace(await _inputs(memory, project), checkpoint=left_off, last_session=last)
+    if left_off is not None:
         inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
     inputs = inputs if whole else replace(inputs, files=())
     return await _compiled(memory, inputs)

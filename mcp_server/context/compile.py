@@ -39,7 +39,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, Withheld
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
-from mcp_server.search.ranking import MOST, newest_first, with_note
+from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
@@ -50,11 +50,11 @@ from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
 
 LAST_EXCHANGES = 3
-LOOKED_AT = 20
+MAX_SESSIONS_READ = 20
 """Number of conversations that are tried if the newest ones cannot be read."""
 
 
-async def begins(memory: Memory, session: str) -> bool:
+async def has_no_answer(memory: Memory, session: str) -> bool:
     """Returns whether the session has no answer yet. Later, "continue" means the session itself."""
     return not await memory.state.count_turns(session, "agent")
 
@@ -69,7 +69,7 @@ async def last_session(memory: Memory, project: Project, without: str) -> LastSe
     rows = await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
     newest: LastSession | None = None
-    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
+    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:MAX_SESSIONS_READ]:
         end = await end_of(memory, row)
         if end is not None and (row.turns > 2 or any(turn.tool_calls for turn in end.turns)):
             return end
@@ -103,10 +103,10 @@ def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
     return tuple(kept)
 
 
-MOST_DROPPED = 40
+MAX_DROPPED = 40
 """Number of dropped chunks that a compilation receives: more never fit into its list."""
 
-WORDS = 160
+LONGEST_DROPPED = 160
 """Characters of a dropped text in its line."""
 
 
@@ -150,8 +150,8 @@ def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
         chunks = by_turn.get(turn.number)
         if not chunks or turn.number == last:
             shown.append(turn)
-        elif (stands := as_shown(turn, chunks)) is not None:
-            shown.append(stands)
+        elif (shortened_turn := as_shown(turn, chunks)) is not None:
+            shown.append(shortened_turn)
             shortened.append(Shortened(turn.number, tuple(chunks[part].id for part in sorted(chunks))))
     by_number = {turn.number: turn for turn in turns}
     until = turns[-1].number if turns else 0
@@ -163,11 +163,11 @@ def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
 def _line(one: Standing, turn: Turn | None) -> str:
     if turn is None or one.kind not in ("message", "tool") or one.part > len(turn.tool_calls):
         return f"{one.kind} {one.name}"
-    said = text_of(turn, one.part)[:WORDS]
+    said = text_of(turn, one.part)[:LONGEST_DROPPED]
     return f"{turn.name or turn.role}: {said}" if one.part == 0 else said
 
 
-MOST_HITS = 300
+MAX_HITS = 300
 """A rendered passage has 30 tokens or more, so the default budget holds fewer than this. Each costs 0.1 ms."""
 
 
@@ -214,7 +214,7 @@ class _Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InputsWithoutFiles:
     """A compilation before its files are read: the inputs without them, what search found, and the project.
 
     `references` counts for each path of a hit how often the file was of use. `until` is the last visible turn of a
@@ -240,7 +240,7 @@ async def compile_context(
         Invalid: `strict`, and the budget is below 128 tokens.
         NotFound: there is no such session; the nearest is named.
     """
-    asked = await ask(memory, request, caller)
+    asked = await inputs_without_files(memory, request, caller)
 
     def work() -> Compiled:
         inputs = with_files(memory, asked)
@@ -256,7 +256,7 @@ async def compile_context(
     return await run_sync(work)
 
 
-async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
+async def inputs_without_files(memory: Memory, request: CompileRequest, caller: Caller) -> InputsWithoutFiles:
     """Returns the inputs that the state and the index hold. Raises as `compile_context` does."""
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
@@ -269,8 +269,8 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         project = await (project_asked if request.known else project_of)(memory, caller, request.project)
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
-    unheard = request.message if request.message != (asked.content if asked else None) else None
-    topics = await in_context(memory, row.session if row else None, unheard)
+    unrecorded = request.message if request.message != (asked.content if asked else None) else None
+    topics = await in_context(memory, row.session if row else None, unrecorded)
     await settled(memory)
     found: Found | None = None
     page: tuple[Hit, ...] = ()
@@ -299,7 +299,7 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         live_set=conversation.live.shortened,
         topics=topics.topics,
         corrections=topics.corrections,
-        drop_list=conversation.live.dropped[:MOST_DROPPED],
+        drop_list=conversation.live.dropped[:MAX_DROPPED],
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row) if row else (),
         checkpoint=conversation.left_off,
@@ -310,15 +310,15 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return Asked(inputs, found, page, project, references, conversation.until)
+    return InputsWithoutFiles(inputs, found, page, project, references, conversation.until)
 
 
-def with_files(memory: Memory, asked: Asked) -> CompileInputs:
+def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded. Reads
     files: call it in a thread."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
-    judged = (*asked.page[: MOST // 2], *(found.hits if found else ())[: MOST // 2])
+    judged = (*asked.page[: MAX_LINES_COMPARED // 2], *(found.hits if found else ())[: MAX_LINES_COMPARED // 2])
     newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
     files = tuple(_with_notes(source, newer) if newer else source for source in sources)
@@ -379,9 +379,9 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     until = None if until is None or until >= row.turns else until
     if row.delivery == "replace" or resumed is not None:
         turns = _until(await sessions.turns_of(memory, row), until)
-        stood = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
+        left_off = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
         live = await live_context(memory, row.session, turns)
-        return _Conversation(row, turns, None, live, stood, resumed is not None, until)
+        return _Conversation(row, turns, None, live, left_off, resumed is not None, until)
 
     def read() -> tuple[tuple[Turn, ...], int | None]:
         newest = memory.transcripts.read(row.path)
@@ -391,14 +391,14 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
         return turns, sessions.read_window_start(memory, row, resumed_at, until, newest)
 
     turns, start = await run_sync(read)
-    stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
-    return _Conversation(row, turns, in_window=start, left_off=stood, until=until)
+    left_off = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
+    return _Conversation(row, turns, in_window=start, left_off=left_off, until=until)
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
     """Returns the project's previous conversation if this one begins with a request to continue it."""
     row = conversation.row
-    if not asks_to_go_on(message, project.slug or "") or (row and not await begins(memory, row.session)):
+    if not asks_to_go_on(message, project.slug or "") or (row and not await has_no_answer(memory, row.session)):
         return None
     return await last_session(memory, project, row.session if row else "")
 
@@ -420,7 +420,7 @@ async def _found(
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
     request = SearchRequest(
         query=message,
-        limit=MOST_HITS,
+        limit=MAX_HITS,
         scope=scope,
         project=project,
         exclude_session=own,

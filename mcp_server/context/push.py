@@ -24,7 +24,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
-from mcp_server.context.compile import begins, end_of, last_session, other_projects
+from mcp_server.context.compile import end_of, has_no_answer, last_session, other_projects
 from mcp_server.context.compiler import Compiled, compile_short, compiler_settings
 from mcp_server.context.exclusions import as_page, why_out
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
@@ -217,22 +217,22 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     emptied = row is not None and source == "compact"
     if row is not None and source == "resume":
         emptied = await run_sync(sessions.read_window_start, memory, row, state.resumed) is not None
-    stood = await _checkpoint_for(memory, session, window) if emptied else None
+    left_off = await _checkpoint_for(memory, session, window) if emptied else None
     if silent:
         said = Injection(event, "", silent)
-    elif window.brief and stood is None:
+    elif window.brief and left_off is None:
         said = Injection(event, "", "this window holds a brief already")
     else:
         await _read_open_conversations(memory)
-        last = await end_of(memory, row) if stood and row else None
-        made = await briefs.make(memory, project, stood, last=last, whole=not window.brief)
+        last = await end_of(memory, row) if left_off and row else None
+        made = await briefs.make(memory, project, left_off, last=last, whole=not window.brief)
         shown = rows_of(made.considered)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
         said = replace(said, line=visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(fingerprints(said.text)), brief=True)
-        window = replace(window, checkpoint=stood.id if stood else window.checkpoint)
+        window = replace(window, checkpoint=left_off.id if left_off else window.checkpoint)
     await windows.keep(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
@@ -323,7 +323,7 @@ async def _for_prompt(
 ) -> Injection:
     """Returns what is pushed with a prompt, without a checkpoint. `asks` is why the prompt may get nothing."""
     session, project, start, event = here.session, here.project, here.start, "UserPromptSubmit"
-    before = asks_to_go_on(prompt) and await begins(memory, session)
+    before = asks_to_go_on(prompt) and await has_no_answer(memory, session)
     last = await last_session(memory, project, session) if before else None
     asks = None if last else asks
     silent = (
@@ -434,14 +434,14 @@ async def _with_checkpoint(memory: Memory, here: _Place, said: Injection) -> Inj
     """Prepends the state of the last checkpoint if the client compacted its window while no server was running."""
     session = here.session
     window = window_from(await windows.window_of(memory, session), here.start)
-    stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
-    if stood is None or here.state.why_silent(memory, here.project):
+    left_off = None if window.checkpoint else await _checkpoint_for(memory, session, window)
+    if left_off is None or here.state.why_silent(memory, here.project):
         return said
-    made = await briefs.make(memory, here.project, stood, whole=False)
+    made = await briefs.make(memory, here.project, left_off, whole=False)
     if not made.text:
         return said
     new = frozenset(fingerprints(made.text))
-    await windows.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    await windows.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=left_off.id))
     text = "\n\n".join(filter(None, (made.text, said.text)))
     tokens = made.tokens + said.tokens
     return replace(
@@ -456,8 +456,8 @@ async def _with_checkpoint(memory: Memory, here: _Place, said: Injection) -> Inj
 
 async def _checkpoint_for(memory: Memory, session: str, window: Window) -> LeftOff | None:
     """Returns the session's state at its last checkpoint; None if the window was told it, or without a checkpoint."""
-    stood = await memory.rooms.last_checkpoint(memory, session)
-    return None if stood is None or stood.id == window.checkpoint else stood
+    left_off = await memory.rooms.last_checkpoint(memory, session)
+    return None if left_off is None or left_off.id == window.checkpoint else left_off
 
 
 def _inputs(memory: Memory, prompt: str, session: str, project: Project) -> CompileInputs:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST = 60
+MAX_LINES_COMPARED = 60
 """Lines of pages that are compared with each other."""
 
 FIRST, REACH = 3, 120
@@ -123,7 +123,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     orders = {
         place: order for place, passage in enumerate(passages) if (order := _order(passage, with_turns)) is not None
     }
-    lines = [place for place in orders if place < MOST and passages[place].turn is None]
+    lines = [place for place in orders if place < MAX_LINES_COMPARED and passages[place].turn is None]
     compared = {
         place: orders if place < FIRST else lines
         for place in orders

@@ -200,11 +200,11 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
     filters = _filters(request, now)
-    heard = await memory.index.candidates(query, filters, request.mode) if request.also else None
+    base = await memory.index.candidates(query, filters, request.mode) if request.also else None
     wider = _widened(query, request)
 
     def ranked(candidates: Candidates) -> Found:
-        return _ranked(memory, candidates, heard or candidates, query.text, request.limit)
+        return _ranked(memory, candidates, base or candidates, query.text, request.limit)
 
     found = await memory.index.answer(wider, filters, request.mode, ranked, request.depth)
     if not query.phrases or found.considered:
@@ -219,11 +219,11 @@ def _widened(query: ParsedQuery, request: SearchRequest) -> ParsedQuery:
     return replace(query, text=" ".join((query.text, *request.also)))
 
 
-def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
-    """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
+def _ranked(memory: Memory, candidates: Candidates, base: Candidates, message: str, limit: int) -> Found:
+    """Ranks the candidates and runs the gate on the candidates of the message alone (`base`). Takes milliseconds."""
     return Found(
         hits=_hits(memory, candidates, message, limit),
-        gate=_question(memory, heard, message).decide(heard.said).signal(),
+        gate=_question(memory, base, message).decide(base.said).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=candidates.messages,
