@@ -90,10 +90,8 @@ def _plain(text: str) -> str:
     return _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…").casefold()
 
 
-@lru_cache(maxsize=CACHED_PAGES)
-def overtaken_lines(body: str) -> frozenset[int]:
-    """Returns what `changing.overtaken_lines` does, which compares each line of the page with all others."""
-    return changing.overtaken_lines(body)
+overtaken_lines = lru_cache(maxsize=CACHED_PAGES)(changing.overtaken_lines)
+"""Cached, because it compares each line of a page with all others."""
 
 
 def said_above(filling: Filling) -> frozenset[str]:

@@ -213,7 +213,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     window = state.window
     if source == "compact":
         window = await windows.emptied(memory, session, window)
-    silent = PAUSED if paused else state.why_silent(memory, project)
+    silent = PAUSED if paused else windows.why_silent(memory, project, state.pauses)
     emptied = row is not None and source == "compact"
     if row is not None and source == "resume":
         emptied = await run_sync(sessions.read_window_start, memory, row, state.resumed) is not None
@@ -328,7 +328,7 @@ async def _for_prompt(
     asks = None if last else asks
     silent = (
         (asks if asks is not NothingAsked.NO_SUBJECT else None)
-        or (PAUSED if paused else here.state.why_silent(memory, project))
+        or (PAUSED if paused else windows.why_silent(memory, project, here.state.pauses))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
     if silent:
@@ -435,7 +435,7 @@ async def _with_checkpoint(memory: Memory, here: _Place, said: Injection) -> Inj
     session = here.session
     window = window_from(await windows.window_of(memory, session), here.start)
     left_off = None if window.checkpoint else await _checkpoint_for(memory, session, window)
-    if left_off is None or here.state.why_silent(memory, here.project):
+    if left_off is None or windows.why_silent(memory, here.project, here.state.pauses):
         return said
     made = await briefs.make(memory, here.project, left_off, whole=False)
     if not made.text:

@@ -208,19 +208,17 @@ def _last_compaction(memory: Memory, row: SessionRow, until: int | None, newest:
         return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
     path: str | None = row.path
     seen: set[str] = set()
-    if newest is not None:
-        seen.add(row.path)
-        numbers = [placed.turn.number for placed in newest.turns if placed.turn.name == COMPACTION]
-        if numbers:
-            return max(numbers)
-        path = newest.head.continues
     while path is not None and path not in seen:
         seen.add(path)
-        try:
-            found = memory.transcripts.last_named(path, COMPACTION)
-            path = memory.transcripts.head(path).continues if found is None else None
-        except ContextManagerError:
-            return None
+        if newest is not None:
+            numbers = [placed.turn.number for placed in newest.turns if placed.turn.name == COMPACTION]
+            found, path, newest = max(numbers, default=None), newest.head.continues, None
+        else:
+            try:
+                found = memory.transcripts.last_named(path, COMPACTION)
+                path = memory.transcripts.head(path).continues if found is None else None
+            except ContextManagerError:
+                return None
         if found is not None:
             return found
     return None
