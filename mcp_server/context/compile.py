@@ -276,10 +276,20 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
     page: tuple[Hit, ...] = ()
     references: Mapping[str, int] = {}
     if message.strip():
-        found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        (hits,) = await with_exchanges(memory, message, found.hits, others=push_policy.MAX_PASSAGES)
-        found = replace(found, hits=hits)
-        references = await memory.state.references(hit.passage.path for hit in found.hits)
+        search = SearchRequest(
+            query=message,
+            limit=MAX_HITS,
+            scope=request.scope,
+            project=project,
+            exclude_session=row.session if row and conversation.delivery == "add" else None,
+            exclude_from=conversation.in_window,
+            operators=False,  # quotes and dashes in a message
+            also=topics.keywords,
+        )
+        result, page = await both(find(memory, search), find_page_lines(memory, search))
+        (hits,) = await with_exchanges(memory, message, result.hits, others=push_policy.MAX_PASSAGES)
+        found = replace(result, hits=hits)
+        references = await memory.state.references(hit.passage.path for hit in hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
         message=message,
@@ -405,30 +415,6 @@ async def _before(memory: Memory, message: str, project: Project, conversation: 
 
 def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
     return tuple(turn for turn in turns if until is None or turn.number <= until)
-
-
-async def _found(
-    memory: Memory,
-    message: str,
-    scope: Scope,
-    project: Project,
-    conversation: _Conversation,
-    keywords: tuple[str, ...],
-) -> tuple[Found, tuple[Hit, ...]]:
-    """Returns the hits for the message and the keywords of active topics, and the hits among the page's lines. Quotes
-    and dashes in the message are no operators."""
-    own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
-    request = SearchRequest(
-        query=message,
-        limit=MAX_HITS,
-        scope=scope,
-        project=project,
-        exclude_session=own,
-        exclude_from=conversation.in_window,
-        operators=False,
-        also=keywords,
-    )
-    return await both(find(memory, request), find_page_lines(memory, request))
 
 
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
