@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache
 
 from anyio.to_thread import run_sync
@@ -294,7 +293,7 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
     inputs = CompileInputs(
         message=message,
         budget=budget,
-        now=moment if asked else _day(moment),
+        now=moment if asked else moment.replace(hour=0, minute=0, second=0, microsecond=0),  # knowledge ages by days
         local_date=memory.local_date(moment),
         delivery=conversation.delivery,
         kind=(row.kind if row else None) or "main",
@@ -482,8 +481,3 @@ def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
 def anchored(memory: Memory) -> tuple[str, ...]:
     """Returns the texts that the user anchored."""
     return tuple(anchor.item for anchor in anchors(memory))
-
-
-def _day(moment: datetime) -> datetime:
-    """Returns the start of the day: knowledge ages by days, so that inputs of the same day are equal."""
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
