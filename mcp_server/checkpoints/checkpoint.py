@@ -23,7 +23,7 @@ from mcp_server.checkpoints.document import Checkpoint, Reason
 from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
 from mcp_server.context.compile import CompileRequest, InputsWithoutFiles, inputs_without_files, with_files
 from mcp_server.conversations import sessions
-from mcp_server.conversations.sessions import as_of
+from mcp_server.conversations.sessions import last_visible_turn
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.anchor import anchors
@@ -79,7 +79,7 @@ async def make_locked(
         asked = await inputs_without_files(memory, CompileRequest(row=row), Caller(source="checkpoint"))
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
-    hidden = asked.until if asked else await as_of(memory, row)
+    hidden = asked.until if asked else await last_visible_turn(memory, row)
     turn = row.turns if hidden is None else hidden
     state = await snapshot(memory, session)
     if not state.rows:  # the stored set was lost: make it again

@@ -16,7 +16,7 @@ from mcp_server.context.inputs import LeftOff
 from mcp_server.context.slots.checkpoint import is_news
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
-from mcp_server.conversations.sessions import as_of
+from mcp_server.conversations.sessions import last_visible_turn
 from mcp_server.errors import NotFound
 from mcp_server.knowledge import notes
 from mcp_server.memory import Memory
@@ -107,10 +107,10 @@ async def resume(memory: Memory, what: str | None, caller: Caller, budget: int |
     if what is not None and what.startswith(PREFIX):
         checkpoint = await stored.read(memory, what)
         row = await sessions.require(memory, checkpoint.session)
-        last = await as_of(memory, row) or row.turns
+        last = await last_visible_turn(memory, row) or row.turns
     else:
         row = await sessions.require(memory, what) if what else await _last(memory, caller)
-        last = await as_of(memory, row) or row.turns
+        last = await last_visible_turn(memory, row) or row.turns
         known = await stored.latest(memory, row.session)
         checkpoint = known if known and known.turn == last else await make(memory, row.session, "asked", NOTE)
     request = CompileRequest(session=row.session, budget=budget, resumed=of_checkpoint(checkpoint))

@@ -23,7 +23,7 @@ AS_OF = "as_of"
 """Namespace of the state: session → `{"turn": its last visible turn, "until": its turns when it was wound back}`."""
 
 
-async def as_of(memory: Memory, row: SessionRow) -> int | None:
+async def last_visible_turn(memory: Memory, row: SessionRow) -> int | None:
     """Returns the number of the last visible turn of a session; None if all turns are visible."""
     return last_visible(await memory.state.get(AS_OF, row.session), row)
 
@@ -140,7 +140,7 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    seen = await as_of(memory, row)
+    seen = await last_visible_turn(memory, row)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 
