@@ -104,13 +104,11 @@ async def resume(memory: Memory, what: str | None, caller: Caller, budget: int |
         NotFound: there is no such session or checkpoint, or no conversation in the project.
     """
     await sessions.ready(memory)
-    if what is not None and what.startswith(PREFIX):
-        checkpoint = await stored.read(memory, what)
-        row = await sessions.require(memory, checkpoint.session)
-        last = await last_visible_turn(memory, row) or row.turns
-    else:
-        row = await sessions.require(memory, what) if what else await _last(memory, caller)
-        last = await last_visible_turn(memory, row) or row.turns
+    checkpoint = await stored.read(memory, what) if what is not None and what.startswith(PREFIX) else None
+    session = checkpoint.session if checkpoint else what
+    row = await sessions.require(memory, session) if session else await _last(memory, caller)
+    last = await last_visible_turn(memory, row) or row.turns
+    if checkpoint is None:
         known = await stored.latest(memory, row.session)
         checkpoint = known if known and known.turn == last else await make(memory, row.session, "asked", NOTE)
     request = CompileRequest(session=row.session, budget=budget, resumed=of_checkpoint(checkpoint))
