@@ -28,7 +28,7 @@ from benchmarks.datasets import (
 )
 from benchmarks.workbench import ASKER, Bm25, Workbench, mean, percentile
 from mcp_server.app import catch_up
-from mcp_server.context.compile import CompileRequest, ask, with_files
+from mcp_server.context.compile import CompileRequest, inputs_without_files, with_files
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
@@ -173,7 +173,7 @@ async def _compile_for(
     gold = [turns[turn] for turn in one.question.gold]
     began = time.perf_counter()
     request = CompileRequest(message=one.question.text, budget=max(BUDGETS))
-    gathered = await run_sync(with_files, memory, await ask(memory, request, ASKER))
+    gathered = await run_sync(with_files, memory, await inputs_without_files(memory, request, ASKER))
     gathering = time.perf_counter() - began
     for budget in BUDGETS:
         began = time.perf_counter()

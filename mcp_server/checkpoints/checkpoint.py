@@ -21,9 +21,9 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
 from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
-from mcp_server.context.compile import Asked, CompileRequest, ask, with_files
+from mcp_server.context.compile import CompileRequest, InputsWithoutFiles, inputs_without_files, with_files
 from mcp_server.conversations import sessions
-from mcp_server.conversations.sessions import as_of
+from mcp_server.conversations.sessions import last_visible_turn
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.anchor import anchors
@@ -74,13 +74,13 @@ async def make_locked(
     """Makes a checkpoint of a session up to its last turn, or to the turn that it was wound back to, under the caller's
     lock on the transcript. `recovery` describes the recovery that follows."""
     session = row.session
-    hidden = await as_of(memory, row)
-    turn = row.turns if hidden is None else hidden
-    asked: Asked | None = None
+    asked: InputsWithoutFiles | None = None
     try:
-        asked = await ask(memory, CompileRequest(row=row, as_of=turn), Caller(source="checkpoint"))
+        asked = await inputs_without_files(memory, CompileRequest(row=row), Caller(source="checkpoint"))
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
+    hidden = asked.until if asked else await last_visible_turn(memory, row)
+    turn = row.turns if hidden is None else hidden
     state = await snapshot(memory, session)
     if not state.rows:  # the stored set was lost: make it again
         state = state.with_chunks(await live_set(memory, session))
@@ -132,7 +132,7 @@ async def sweep(memory: Memory) -> int:
 
 
 def _drafted(
-    memory: Memory, row: SessionRow, turn: int, asked: Asked | None, state: SessionState, full: Gauges
+    memory: Memory, row: SessionRow, turn: int, asked: InputsWithoutFiles | None, state: SessionState, full: Gauges
 ) -> tuple[Checkpoint, dict[str, bytes], Noted | None]:
     """Reads the transcripts and the knowledge. Returns the checkpoint without its tree, the files for that tree, and
     the session's notes if the state lacks some of its turns."""

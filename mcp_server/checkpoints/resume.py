@@ -16,7 +16,7 @@ from mcp_server.context.inputs import LeftOff
 from mcp_server.context.slots.checkpoint import is_news
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
-from mcp_server.conversations.sessions import as_of
+from mcp_server.conversations.sessions import last_visible_turn
 from mcp_server.errors import NotFound
 from mcp_server.knowledge import notes
 from mcp_server.memory import Memory
@@ -47,8 +47,8 @@ async def left_off(
     emptied = max([*compacted, in_window or 0])
     if not kept or not emptied or not is_news(turns, emptied):
         return None
-    stood = of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
-    return replace(stood, possible=())  # such a context has better use for the room: what search finds for its message
+    last = of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
+    return replace(last, possible=())  # such a context has better use for the room: what search finds for its message
 
 
 async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:
@@ -104,13 +104,11 @@ async def resume(memory: Memory, what: str | None, caller: Caller, budget: int |
         NotFound: there is no such session or checkpoint, or no conversation in the project.
     """
     await sessions.ready(memory)
-    if what is not None and what.startswith(PREFIX):
-        checkpoint = await stored.read(memory, what)
-        row = await sessions.require(memory, checkpoint.session)
-        last = await as_of(memory, row) or row.turns
-    else:
-        row = await sessions.require(memory, what) if what else await _last(memory, caller)
-        last = await as_of(memory, row) or row.turns
+    checkpoint = await stored.read(memory, what) if what is not None and what.startswith(PREFIX) else None
+    session = checkpoint.session if checkpoint else what
+    row = await sessions.require(memory, session) if session else await _last(memory, caller)
+    last = await last_visible_turn(memory, row) or row.turns
+    if checkpoint is None:
         known = await stored.latest(memory, row.session)
         checkpoint = known if known and known.turn == last else await make(memory, row.session, "asked", NOTE)
     request = CompileRequest(session=row.session, budget=budget, resumed=of_checkpoint(checkpoint))

@@ -65,15 +65,15 @@ def file_of(project: Project) -> str:
 async def make(
     memory: Memory,
     project: Project,
-    stood: LeftOff | None = None,
+    left_off: LeftOff | None = None,
     *,
     last: LastSession | None = None,
     whole: bool = True,
 ) -> Brief:
-    """Compiles the brief of a project. `stood` is where the session was when its window was compacted, `last` its last
-    exchanges; without `whole` the brief contains only that."""
-    inputs = replace(await _inputs(memory, project), checkpoint=stood, last_session=last)
-    if stood is not None:
+    """Compiles the brief of a project. `left_off` is the session's state when its window was compacted, `last` its last
+    exchanges; without `whole` the brief contains only these."""
+    inputs = replace(await _inputs(memory, project), checkpoint=left_off, last_session=last)
+    if left_off is not None:
         inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
     inputs = inputs if whole else replace(inputs, files=())
     return await _compiled(memory, inputs)
@@ -82,7 +82,7 @@ async def make(
 async def keep(memory: Memory, project: Project) -> bool:
     """Rewrites a project's file if its inputs have changed, and returns whether it did."""
     name = file_of(project)
-    paused = await windows.why_silent(memory, project)
+    paused = windows.why_silent(memory, project, await windows.pauses(memory))
     inputs = None if paused else await _inputs(memory, project)
     digest = _digest(inputs) if inputs else "paused"
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
@@ -99,12 +99,13 @@ async def refresh(memory: Memory) -> int:
     folders = {"": None, **await memory.state.entries(FOLDERS)}
     known: dict[str, dict[str, Any]] = {}
     projects: dict[str, Project] = {GLOBAL: Project()}
+    pauses = await windows.pauses(memory)
     for folder, noted in folders.items():
         key = str(noted.get("project", GLOBAL)) if isinstance(noted, dict) else GLOBAL
         if key not in projects:
             projects[key] = await project_of(memory, Caller(), key)
         project = projects[key]
-        silent = memory.settings.hooks.turn_tokens <= 0 or await windows.why_silent(memory, project)
+        silent = memory.settings.hooks.turn_tokens <= 0 or windows.why_silent(memory, project, pauses)
         known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project.scope)}
     await run_sync(_write_index, memory, known)  # first: a hook looks nothing up without it
     written = 0
@@ -129,7 +130,7 @@ async def know_folder(memory: Memory, folder: str, project: Project) -> None:
 async def _inputs(memory: Memory, project: Project) -> CompileInputs:
     now = memory.clock()
     local_date = memory.local_date(now)
-    never = await windows.marks_of(memory)
+    never = windows.marks_of(await memory.state.entries(windows.NEVER_PUSHED))
     files = await run_sync(
         lambda: tuple(windows.without_lines(one, never) for one in source_files(memory, local_date, project))
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache
 
 from anyio.to_thread import run_sync
@@ -39,7 +38,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, Withheld
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
-from mcp_server.search.ranking import MOST, newest_first, with_note
+from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
@@ -50,11 +49,11 @@ from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
 
 LAST_EXCHANGES = 3
-LOOKED_AT = 20
+MAX_SESSIONS_READ = 20
 """Number of conversations that are tried if the newest ones cannot be read."""
 
 
-async def begins(memory: Memory, session: str) -> bool:
+async def has_no_answer(memory: Memory, session: str) -> bool:
     """Returns whether the session has no answer yet. Later, "continue" means the session itself."""
     return not await memory.state.count_turns(session, "agent")
 
@@ -69,7 +68,7 @@ async def last_session(memory: Memory, project: Project, without: str) -> LastSe
     rows = await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
     newest: LastSession | None = None
-    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
+    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:MAX_SESSIONS_READ]:
         end = await end_of(memory, row)
         if end is not None and (row.turns > 2 or any(turn.tool_calls for turn in end.turns)):
             return end
@@ -103,10 +102,10 @@ def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
     return tuple(kept)
 
 
-MOST_DROPPED = 40
+MAX_DROPPED = 40
 """Number of dropped chunks that a compilation receives: more never fit into its list."""
 
-WORDS = 160
+LONGEST_DROPPED = 160
 """Characters of a dropped text in its line."""
 
 
@@ -150,8 +149,8 @@ def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
         chunks = by_turn.get(turn.number)
         if not chunks or turn.number == last:
             shown.append(turn)
-        elif (stands := as_shown(turn, chunks)) is not None:
-            shown.append(stands)
+        elif (shortened_turn := as_shown(turn, chunks)) is not None:
+            shown.append(shortened_turn)
             shortened.append(Shortened(turn.number, tuple(chunks[part].id for part in sorted(chunks))))
     by_number = {turn.number: turn for turn in turns}
     until = turns[-1].number if turns else 0
@@ -163,11 +162,11 @@ def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
 def _line(one: Standing, turn: Turn | None) -> str:
     if turn is None or one.kind not in ("message", "tool") or one.part > len(turn.tool_calls):
         return f"{one.kind} {one.name}"
-    said = text_of(turn, one.part)[:WORDS]
+    said = text_of(turn, one.part)[:LONGEST_DROPPED]
     return f"{turn.name or turn.role}: {said}" if one.part == 0 else said
 
 
-MOST_HITS = 300
+MAX_HITS = 300
 """A rendered passage has 30 tokens or more, so the default budget holds fewer than this. Each costs 0.1 ms."""
 
 
@@ -178,8 +177,7 @@ class CompileRequest:
     Without a message, the session's last user turn is used; without either, the context is the same for everyone.
     `budget` defaults to the setting. If it is below 128 tokens, `strict` makes that an error; otherwise the text is
     cut and says so. `known` makes an unknown project an error; otherwise the project is new. `resumed`: the session
-    continues from there in an empty window. `as_of` hides the session's later turns; by default the turns that a
-    rewound session hides. `row` is the session's, if the caller has just read it.
+    continues from there in an empty window. `row` is the session's, if the caller has just read it.
     """
 
     message: str | None = None
@@ -190,7 +188,6 @@ class CompileRequest:
     strict: bool = False
     known: bool = False
     resumed: LeftOff | None = None
-    as_of: int | None = None
     row: SessionRow | None = None
 
 
@@ -204,6 +201,7 @@ class _Conversation:
     live: Live = field(default_factory=Live)
     left_off: LeftOff | None = None
     resumed: bool = False
+    until: int | None = None
 
     @property
     def delivery(self) -> Delivery:
@@ -215,10 +213,11 @@ class _Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InputsWithoutFiles:
     """A compilation before its files are read: the inputs without them, what search found, and the project.
 
-    `references` counts for each path of a hit how often the file was of use.
+    `references` counts for each path of a hit how often the file was of use. `until` is the last visible turn of a
+    session that was wound back, else None.
     """
 
     inputs: CompileInputs
@@ -226,6 +225,7 @@ class Asked:
     page: tuple[Hit, ...]
     project: Project
     references: Mapping[str, int]
+    until: int | None
 
 
 async def compile_context(
@@ -239,7 +239,7 @@ async def compile_context(
         Invalid: `strict`, and the budget is below 128 tokens.
         NotFound: there is no such session; the nearest is named.
     """
-    asked = await ask(memory, request, caller)
+    asked = await inputs_without_files(memory, request, caller)
 
     def work() -> Compiled:
         inputs = with_files(memory, asked)
@@ -255,7 +255,7 @@ async def compile_context(
     return await run_sync(work)
 
 
-async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
+async def inputs_without_files(memory: Memory, request: CompileRequest, caller: Caller) -> InputsWithoutFiles:
     """Returns the inputs that the state and the index hold. Raises as `compile_context` does."""
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
@@ -268,22 +268,32 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         project = await (project_asked if request.known else project_of)(memory, caller, request.project)
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
-    unheard = request.message if request.message != (asked.content if asked else None) else None
-    topics = await in_context(memory, row.session if row else None, unheard)
+    unrecorded = request.message if request.message != (asked.content if asked else None) else None
+    topics = await in_context(memory, row.session if row else None, unrecorded)
     await settled(memory)
     found: Found | None = None
     page: tuple[Hit, ...] = ()
     references: Mapping[str, int] = {}
     if message.strip():
-        found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        (hits,) = await with_exchanges(memory, message, found.hits, others=push_policy.MAX_PASSAGES)
-        found = replace(found, hits=hits)
-        references = await memory.state.references(hit.passage.path for hit in found.hits)
+        search = SearchRequest(
+            query=message,
+            limit=MAX_HITS,
+            scope=request.scope,
+            project=project,
+            exclude_session=row.session if row and conversation.delivery == "add" else None,
+            exclude_from=conversation.in_window,
+            operators=False,  # quotes and dashes in a message
+            also=topics.keywords,
+        )
+        result, page = await both(find(memory, search), find_page_lines(memory, search))
+        (hits,) = await with_exchanges(memory, message, result.hits, others=push_policy.MAX_PASSAGES)
+        found = replace(result, hits=hits)
+        references = await memory.state.references(hit.passage.path for hit in hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
         message=message,
         budget=budget,
-        now=moment if asked else _day(moment),
+        now=moment if asked else moment.replace(hour=0, minute=0, second=0, microsecond=0),  # knowledge ages by days
         local_date=memory.local_date(moment),
         delivery=conversation.delivery,
         kind=(row.kind if row else None) or "main",
@@ -298,7 +308,7 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         live_set=conversation.live.shortened,
         topics=topics.topics,
         corrections=topics.corrections,
-        drop_list=conversation.live.dropped[:MOST_DROPPED],
+        drop_list=conversation.live.dropped[:MAX_DROPPED],
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row) if row else (),
         checkpoint=conversation.left_off,
@@ -309,15 +319,15 @@ async def ask(memory: Memory, request: CompileRequest, caller: Caller) -> Asked:
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return Asked(inputs, found, page, project, references)
+    return InputsWithoutFiles(inputs, found, page, project, references, conversation.until)
 
 
-def with_files(memory: Memory, asked: Asked) -> CompileInputs:
+def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded. Reads
     files: call it in a thread."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
-    judged = (*asked.page[: MOST // 2], *(found.hits if found else ())[: MOST // 2])
+    judged = (*asked.page[: MAX_LINES_COMPARED // 2], *(found.hits if found else ())[: MAX_LINES_COMPARED // 2])
     newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
     files = tuple(_with_notes(source, newer) if newer else source for source in sources)
@@ -365,7 +375,7 @@ def _place(hit: Hit) -> str:
 async def _conversation(memory: Memory, request: CompileRequest, caller: Caller) -> _Conversation:
     """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
     history, otherwise the turns of its last transcript."""
-    row, resumed, until = request.row, request.resumed, request.as_of
+    row, resumed = request.row, request.resumed
     session = row.session if row else request.session or caller.session
     if not session:
         return _Conversation()
@@ -374,16 +384,13 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     places = (sessions.AS_OF, session), (sessions.RESUMED, session)
     known, (wound_back, resumed_at), _ = await memory.state.session_and_entries(session, places)
     row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)
-    if resumed is not None:
-        until = resumed.turn
-    elif until is None:
-        until = sessions.last_visible(wound_back, row)
+    until = resumed.turn if resumed else sessions.last_visible(wound_back, row)
     until = None if until is None or until >= row.turns else until
     if row.delivery == "replace" or resumed is not None:
         turns = _until(await sessions.turns_of(memory, row), until)
-        stood = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
+        left_off = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
         live = await live_context(memory, row.session, turns)
-        return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
+        return _Conversation(row, turns, None, live, left_off, resumed is not None, until)
 
     def read() -> tuple[tuple[Turn, ...], int | None]:
         newest = memory.transcripts.read(row.path)
@@ -393,44 +400,20 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
         return turns, sessions.read_window_start(memory, row, resumed_at, until, newest)
 
     turns, start = await run_sync(read)
-    stood = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
-    return _Conversation(row, turns, in_window=start, left_off=stood)
+    left_off = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
+    return _Conversation(row, turns, in_window=start, left_off=left_off, until=until)
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
     """Returns the project's previous conversation if this one begins with a request to continue it."""
     row = conversation.row
-    if not asks_to_go_on(message, project.slug or "") or (row and not await begins(memory, row.session)):
+    if not asks_to_go_on(message, project.slug or "") or (row and not await has_no_answer(memory, row.session)):
         return None
     return await last_session(memory, project, row.session if row else "")
 
 
 def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
     return tuple(turn for turn in turns if until is None or turn.number <= until)
-
-
-async def _found(
-    memory: Memory,
-    message: str,
-    scope: Scope,
-    project: Project,
-    conversation: _Conversation,
-    keywords: tuple[str, ...],
-) -> tuple[Found, tuple[Hit, ...]]:
-    """Returns the hits for the message and the keywords of active topics, and the hits among the page's lines. Quotes
-    and dashes in the message are no operators."""
-    own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
-    request = SearchRequest(
-        query=message,
-        limit=MOST_HITS,
-        scope=scope,
-        project=project,
-        exclude_session=own,
-        exclude_from=conversation.in_window,
-        operators=False,
-        also=keywords,
-    )
-    return await both(find(memory, request), find_page_lines(memory, request))
 
 
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
@@ -498,8 +481,3 @@ def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
 def anchored(memory: Memory) -> tuple[str, ...]:
     """Returns the texts that the user anchored."""
     return tuple(anchor.item for anchor in anchors(memory))
-
-
-def _day(moment: datetime) -> datetime:
-    """Returns the start of the day: knowledge ages by days, so that inputs of the same day are equal."""
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -153,7 +153,8 @@ def _filled(
     caps = {slot.name: slot.cap(filling) if slot.cap else parts[slot.name] for slot in FILL}
     growing = frozenset(slot.name for slot in FILL if slot.grows and caps[slot.name] > 0)  # a share of 0 stays 0
     sections, accounts = _pass(filling, allowance, caps, growing)
-    costs = _costs(sections, meter)
+    separator = meter(SEPARATOR)
+    costs = {one.name: one.tokens + separator if sections[one.name].text else 0 for one in accounts}
     left = allowance - sum(costs.values())
     step = max(1, int(allowance * GROWTH_STEP))
     shown = [one for name in growing for one in sections[name].considered]
@@ -182,6 +183,8 @@ def _pass(
     reserved = dict.fromkeys((slot.group for slot in FILL), 0)
     later = sum(costs.values()) if costs else 0
     of_groups: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    separator = meter(SEPARATOR)
     spent = 0
     for position, slot in enumerate(FILL):
         name, group = slot.name, slot.group
@@ -195,7 +198,8 @@ def _pass(
             most = int(1024 * getattr(filling.inputs.settings, slot.most_kb)) if slot.most_kb else UNLIMITED_BYTES
             room = Room(max(0, min(free, of_group)), most)
         section = sections[name] = NOTHING if name in empty else slot.fill(filling, room)
-        cost = meter(section.text) + meter(SEPARATOR) if section.text else 0
+        counts[name] = meter(section.text) if section.text else 0
+        cost = counts[name] + separator if section.text else 0
         spent += cost
         of_groups[group] = of_groups.get(group, 0) + (cost if costs is None else costs[name])
         if position == 0:  # the safety line, which takes what it needs; the history's floor depends on it
@@ -204,18 +208,11 @@ def _pass(
                 reserved[one.group] += floors[one.name]
     repeated = sections["knowledge"].turns & sections["history"].turns
     if repeated:  # the history fills last, and may include found turns
-        room = Room(_costs(sections, meter)["knowledge"])
+        room = Room(counts["knowledge"] + separator)
         sections["knowledge"] = knowledge.fill(filling, room, hidden=sections["history"].turns)
-    counts = list(map(meter, [section.text for section in sections.values()]))
-    accounts = [
-        _account(name, section, count, caps[name], floors[name])
-        for (name, section), count in zip(sections.items(), counts, strict=True)
-    ]
+        counts["knowledge"] = meter(sections["knowledge"].text)
+    accounts = [_account(name, section, counts[name], caps[name], floors[name]) for name, section in sections.items()]
     return sections, tuple(accounts)
-
-
-def _costs(sections: Mapping[str, Section], meter: Meter) -> dict[str, int]:
-    return {name: meter(section.text) + meter(SEPARATOR) if section.text else 0 for name, section in sections.items()}
 
 
 def _account(name: str, section: Section, tokens: int, cap: int, floor: int) -> SlotAccount:

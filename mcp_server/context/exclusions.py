@@ -90,17 +90,14 @@ def _plain(text: str) -> str:
     return _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…").casefold()
 
 
-@lru_cache(maxsize=CACHED_PAGES)
-def overtaken_lines(body: str) -> frozenset[int]:
-    """Returns what `changing.overtaken_lines` does, which compares each line of the page with all others."""
-    return changing.overtaken_lines(body)
+overtaken_lines = lru_cache(maxsize=CACHED_PAGES)(changing.overtaken_lines)
+"""Cached, because it compares each line of a page with all others."""
 
 
 def said_above(filling: Filling) -> frozenset[str]:
     """Returns the texts of the entries that earlier slots show."""
     shown = [line for section in filling.before.values() for line in section.text.splitlines()]
-    texts = list(map(without_sources, [line for line in shown if _BEGINNING.match(line)]))
-    found = {_plain(text) for text in texts}
+    found = {_plain(without_sources(line)) for line in shown if _BEGINNING.match(line)}
     return frozenset(found | {_PROJECT.sub("", said) for said in found})
 
 
@@ -108,13 +105,13 @@ def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
     """Returns a journal's derived lines (from 0) under the headings of other projects, each with the reason."""
     if not others:
         return {}
-    derived = list(map(is_derived, body.split("\n")))
+    rows = body.split("\n")
     return {
         place: ANOTHERS.format(as_shown(section.title))
         for section in sections(body)
         if as_shown(section.title) in others
         for place in range(section.start - 1, section.end)
-        if derived[place]
+        if is_derived(rows[place])
     }
 
 
@@ -130,15 +127,14 @@ def why_out(passages: Sequence[Passage], others: AbstractSet[str], page_of: Call
     It is excluded if a newer line of its project's page says otherwise, or if it is a journal's derived line of one of
     the projects `others`. `page_of` returns the page at a path.
     """
-    derived = list(map(is_derived, [one.text for one in passages]))
     overtaken: set[tuple[str, int]] = set()
-    for path in {one.path for one, line in zip(passages, derived, strict=True) if line and one.category == "project"}:
+    for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
         page = page_of(path)
         overtaken.update((path, page.first_line + place) for place in overtaken_lines(page.text))
     reasons = []
-    for one, line in zip(passages, derived, strict=True):
+    for one in passages:
         project = one.title.rsplit(" › ", 1)[-1]
-        another = line and one.category == "journal" and project in others
+        another = one.category == "journal" and project in others and is_derived(one.text)
         gone = (one.path, one.start) in overtaken
         reasons.append(NO_LONGER_SO if gone else ANOTHERS.format(project) if another else "")
     return reasons
@@ -151,13 +147,11 @@ def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
     """
     if not said:
         return []
-    places = [place for place, derived in enumerate(list(map(is_derived, lines))) if derived]
-    originals = [lines[place] for place in places]
-    safe = list(map(neutralise, originals))
-    stored, shown = list(map(without_sources, originals)), list(map(without_sources, safe))
+    places = [place for place, line in enumerate(lines) if is_derived(line)]
+    safe = list(map(neutralise, [lines[place] for place in places]))
     found = []
-    for place, original, safe_text in zip(places, stored, shown, strict=True):
-        text = _plain(safe_text)
+    for place, shown in zip(places, safe, strict=True):
+        original, text = without_sources(lines[place]), _plain(without_sources(shown))
         beginning = _BEGINNING.match(original)
         if (beginning and beginning[1]) or _SHORT.search(_BEGINNING.sub("", original, count=1)):
             parts = [part.rstrip("…") for part in _PARTS.split(text) if part]

@@ -58,7 +58,7 @@ class Candidate:
     """A hit of the search, in its order.
 
     `references` counts how often its file was of use. `out` is the reason, for the receipt, if it is excluded from this
-    context. `worthwhile`: it is expected to be worth its tokens (`core.injection`) and may be shown although the gate
+    context. `worthwhile`: it is expected to be worth its tokens (`push_policy`) and may be shown although the gate
     is closed.
     """
 

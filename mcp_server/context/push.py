@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -24,10 +24,10 @@ from anyio.to_thread import run_sync
 
 from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
-from mcp_server.context.compile import begins, end_of, last_session, other_projects
+from mcp_server.context.compile import end_of, has_no_answer, last_session, other_projects
 from mcp_server.context.compiler import Compiled, compile_short, compiler_settings
 from mcp_server.context.exclusions import as_page, why_out
-from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
+from mcp_server.context.inputs import Candidate, CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import Judged, visible_line
 from mcp_server.context.sections import Receipt, rows_of
 from mcp_server.context.window_text import (
@@ -38,7 +38,7 @@ from mcp_server.context.window_text import (
     fingerprints,
     was_sent,
 )
-from mcp_server.context.windows import PushState, Window, shown_prompt, window_from
+from mcp_server.context.windows import Pause, Window, shown_prompt, window_from
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
@@ -65,42 +65,46 @@ MORE = 20
 IN_WINDOW = "quotes this conversation, and the window holds it"
 
 
-async def find_hits(
-    memory: Memory, prompt: str, project: Project, session: str, start: int | None
-) -> tuple[Found, tuple[Hit, ...]]:
-    """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the
-    session's turns from number `start` on, which the window holds."""
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """A prompt, and what is known of the window that it was sent to.
+
+    `row` is that of the window's session, if it has turns. `start` is the first turn that the window holds, None for
+    all. `pauses` are those in force, `never` the fingerprints of lines that are never pushed.
+    """
+
+    text: str
+    session: str
+    row: SessionRow | None
+    project: Project
+    start: int | None
+    window: Window
+    pauses: Sequence[Pause]
+    never: frozenset[str]
+
+
+async def find_hits(memory: Memory, prompt: _Prompt) -> tuple[Found, tuple[Hit, ...]]:
+    """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the turns
+    that the window holds."""
     request = SearchRequest(
-        query=prompt,
+        query=prompt.text,
         limit=push_policy.MAX_PASSAGES + MORE,
-        project=project,
-        exclude_session=session,
-        exclude_from=start,
+        project=prompt.project,
+        exclude_session=prompt.session,
+        exclude_from=prompt.start,
         operators=False,
         depth=DEPTH,
     )
     found, lines = await find(memory, request), await find_page_lines(memory, request)
-    hits, lines = await with_exchanges(memory, prompt, found.hits, lines)
+    hits, lines = await with_exchanges(memory, prompt.text, found.hits, lines)
     return replace(found, hits=hits), lines
 
 
-def judged(
-    memory: Memory,
-    prompt: str,
-    found: Found,
-    of_page: Sequence[Hit],
-    sent: frozenset[str],
-    project: Project,
-    allowance: int,
-    own: tuple[str, int],
-    never: frozenset[str],
-) -> tuple[Judged, ...]:
+def judged(memory: Memory, prompt: _Prompt, found: Found, of_page: Sequence[Hit], allowance: int) -> tuple[Judged, ...]:
     """Returns the decision on each hit, without those in templates that nobody has filled in: they hold no knowledge.
-    Reads files: call it in a thread.
+    Lines that only quote turns that the window holds are excluded. Reads files: call it in a thread.
 
-    `sent` are the fingerprints of the lines that the window holds, `allowance` is in tokens. `own` is the window's
-    session and the first turn that the window holds: lines that only quote these turns are excluded. `never` are the
-    fingerprints of lines that the user never wants to see pushed.
+    `allowance` is in tokens.
     """
     paths = {hit.passage.path for hit in (*found.hits, *of_page) if hit.passage.category != "conversation"}
     empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
@@ -111,18 +115,21 @@ def judged(
         for some in (found.hits, of_page)
     )
     hits = (*passages, *lines)
-    is_own = cache(lambda path: _is_of(memory, path, own[0]))
+    session = prompt.row.session if prompt.row else ""
+    is_own = cache(lambda path: _is_of(memory, path, session))
     journals = any(hit.passage.category == "journal" for hit in hits)
-    others = other_projects(memory, project) if journals else frozenset()
+    others = other_projects(memory, prompt.project) if journals else frozenset()
     reasons = why_out([hit.passage for hit in hits], others, lambda path: as_page(path, _text(memory, path)))
+    never = prompt.never
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
-        or (IN_WINDOW if _quotes_only(hit, own[1], is_own) else "")
+        or (IN_WINDOW if _quotes_only(hit, prompt.start or 0, is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
     }
-    needs = memory.recognizer().needs(prompt)
-    return push_policy.choose(prompt, needs, lines, passages, found.gate, sent, out, allowance)
+    needs = memory.recognizer().needs(prompt.text)
+    sent = prompt.window.lines
+    return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance)
 
 
 def _text(memory: Memory, path: str) -> str:
@@ -139,9 +146,8 @@ def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:
     if "[src: " not in hit.passage.text:
         return False
     rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
-    sources = list(map(sources_of, rows))
-    return bool(sources) and all(
-        found and all(one.turn >= start and is_own(one.path) for one in found) for found in sources
+    return bool(rows) and all(
+        sources_of(row) and all(one.turn >= start and is_own(one.path) for one in sources_of(row)) for row in rows
     )
 
 
@@ -155,12 +161,10 @@ def _is_of(memory: Memory, path: str, session: str) -> bool:
         return False
 
 
-async def offered_topics(memory: Memory, session: str, prompt: str, seen: Seen, sent: Collection[str]) -> InContext:
-    """Judges the prompt's topics, and returns the active ones that the window does not hold.
-
-    `sent` are the fingerprints of the lines that the window holds.
-    """
-    topics, standing = await watch.judge_prompt(memory, session, prompt, seen)
+async def offered_topics(memory: Memory, prompt: _Prompt, seen: Seen) -> InContext:
+    """Judges the prompt's topics, and returns the active ones that the window does not hold."""
+    sent = prompt.window.lines
+    topics, standing = await watch.judge_prompt(memory, prompt.session, prompt.text, seen)
     living = standing.active.living(standing.exchanges, memory.settings.watchers.topic_ttl)
     active = await active_context(memory, topics, standing.active, living)
     fresh = tuple(
@@ -214,26 +218,26 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     window = state.window
     if source == "compact":
         window = await windows.emptied(memory, session, window)
-    silent = PAUSED if paused else state.why_silent(memory, project)
+    silent = PAUSED if paused else windows.why_silent(memory, project, state.pauses)
     emptied = row is not None and source == "compact"
     if row is not None and source == "resume":
         emptied = await run_sync(sessions.read_window_start, memory, row, state.resumed) is not None
-    stood = await _checkpoint_for(memory, session, window) if emptied else None
+    left_off = await _checkpoint_for(memory, session, window) if emptied else None
     if silent:
         said = Injection(event, "", silent)
-    elif window.brief and stood is None:
+    elif window.brief and left_off is None:
         said = Injection(event, "", "this window holds a brief already")
     else:
         await _read_open_conversations(memory)
-        last = await end_of(memory, row) if stood and row else None
-        made = await briefs.make(memory, project, stood, last=last, whole=not window.brief)
+        last = await end_of(memory, row) if left_off and row else None
+        made = await briefs.make(memory, project, left_off, last=last, whole=not window.brief)
         shown = rows_of(made.considered)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
         said = replace(said, line=visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(fingerprints(said.text)), brief=True)
-        window = replace(window, checkpoint=stood.id if stood else window.checkpoint)
+        window = replace(window, checkpoint=left_off.id if left_off else window.checkpoint)
     await windows.keep(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
@@ -288,77 +292,63 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
     """Returns what is pushed with a prompt, which is usually nothing."""
     asks = asks_nothing(prompt)
 
-    async def place() -> _Place:
+    async def place() -> _Prompt:
         state = await windows.push_state(memory, session)
         row = await sessions.checked_row(memory, session, state.row, look=False)
         project = await _project(memory, row, caller)
         start = await run_sync(sessions.read_window_start, memory, row, state.resumed) if row else None
-        return _Place(session, row, project, start, state)
+        window = window_from(state.window, start)
+        return _Prompt(prompt, session, row, project, start, window, state.pauses, state.never)
 
     def look() -> Seen:
         if asks is None:
             embed_ahead(memory, prompt)
         return watch.first_tier_of_prompt(memory, prompt)
 
-    here, seen = await both(place(), run_sync(look))  # at once, because a prompt waits
-    said = await _for_prompt(memory, here, prompt, asks, seen, paused)
-    if here.start is not None and asks not in FOR_THE_CLIENT and not paused:
-        said = await _with_checkpoint(memory, here, said)
-    await _log(memory, session, here.project, said, prompt)
+    placed, seen = await both(place(), run_sync(look))  # at once, because a prompt waits
+    said = await _for_prompt(memory, placed, asks, seen, paused)
+    if placed.start is not None and asks not in FOR_THE_CLIENT and not paused:
+        said = await _with_checkpoint(memory, placed, said)
+    await _log(memory, session, placed.project, said, prompt)
     return said
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a prompt was sent: `start` is the first turn that the session's window holds, None for all turns."""
-
-    session: str
-    row: SessionRow | None
-    project: Project
-    start: int | None
-    state: PushState
-
-
 async def _for_prompt(
-    memory: Memory, here: _Place, prompt: str, asks: NothingAsked | None, seen: Seen, paused: bool
+    memory: Memory, prompt: _Prompt, asks: NothingAsked | None, seen: Seen, paused: bool
 ) -> Injection:
     """Returns what is pushed with a prompt, without a checkpoint. `asks` is why the prompt may get nothing."""
-    session, project, start, event = here.session, here.project, here.start, "UserPromptSubmit"
-    before = asks_to_go_on(prompt) and await begins(memory, session)
-    last = await last_session(memory, project, session) if before else None
+    event, window = "UserPromptSubmit", prompt.window
+    before = asks_to_go_on(prompt.text) and await has_no_answer(memory, prompt.session)
+    last = await last_session(memory, prompt.project, prompt.session) if before else None
     asks = None if last else asks
     silent = (
         (asks if asks is not NothingAsked.NO_SUBJECT else None)
-        or (PAUSED if paused else here.state.why_silent(memory, project))
+        or (PAUSED if paused else windows.why_silent(memory, prompt.project, prompt.pauses))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
     if silent:
         return Injection(event, "", silent)
-    window = window_from(here.state.window, start)
     if last is not None:
-        inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
-        return await _go_on(memory, session, inputs, window)
+        return await _go_on(memory, prompt, last)
     if asks:
-        topics = await offered_topics(memory, session, prompt, seen, window.lines)
+        topics = await offered_topics(memory, prompt, seen)
         if not topics.topics and not topics.corrections:
             return Injection(event, "", asks)
-        found, lines = await find_hits(memory, prompt, project, session, start)
+        found, lines = await find_hits(memory, prompt)
     else:
-        hits = find_hits(memory, prompt, project, session, start)
-        topics, (found, lines) = await both(offered_topics(memory, session, prompt, seen, window.lines), hits)
+        topics, (found, lines) = await both(offered_topics(memory, prompt, seen), find_hits(memory, prompt))
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
-    own = (here.row.session, start or 0) if here.row else ("", 0)
 
     def work() -> tuple[tuple[Judged, ...], list[Judged], Compiled | None]:
-        decided = judged(memory, prompt, found, lines, window.lines, project, allowance, own, here.state.never)
+        decided = judged(memory, prompt, found, lines, allowance)
         chosen = [one for one in decided if one.included and not asks]
         if not chosen and not topics.topics and not topics.corrections:
             return decided, chosen, None
         inputs = replace(
-            _inputs(memory, prompt, session, project),
+            _inputs(memory, prompt),
             hits=tuple(Candidate(one.hit) for one in chosen),
-            in_window=start,
+            in_window=prompt.start,
             topics=topics.topics,
             corrections=topics.corrections,
             settings=replace(
@@ -385,7 +375,7 @@ async def _for_prompt(
     of_topics = [file for topic in topics.topics for file in (topic.source, *topic.subscriptions)]
     new |= {mark for file in of_topics if file.path in files for mark in fingerprints(file.text)}  # of cut lines too
     spent = window.tokens + compiled.tokens
-    await windows.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
+    await windows.keep(memory, prompt.session, replace(window, lines=window.lines | new, tokens=spent))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
     shown = tuple(topic.name for topic in topics.topics if topic.source.path in files)
     return Injection(
@@ -401,15 +391,16 @@ async def _for_prompt(
     )
 
 
-async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
+async def _go_on(memory: Memory, prompt: _Prompt, last: LastSession) -> Injection:
     """Returns the end of the previous conversation, unless the window holds it."""
-    event = "UserPromptSubmit"
+    event, window = "UserPromptSubmit", prompt.window
+    inputs = replace(_inputs(memory, prompt), last_session=last)
     compiled = await run_sync(compile_short, inputs, memory.tokens.count, push_policy.LONGEST)
     new = set(fingerprints(compiled.text)) - window.lines
     considered = rows_of(compiled.receipt.considered)
     if not any(one["included"] for one in considered) or not new:
         return Injection(event, "", "this window was told where you left off", considered=considered)
-    await windows.keep(memory, session, replace(window, lines=window.lines | new))
+    await windows.keep(memory, prompt.session, replace(window, lines=window.lines | new))
     return Injection(
         event,
         compiled.text,
@@ -431,18 +422,18 @@ def with_advice(said: Injection, advice: str, tokens: int) -> Injection:
     )
 
 
-async def _with_checkpoint(memory: Memory, here: _Place, said: Injection) -> Injection:
+async def _with_checkpoint(memory: Memory, prompt: _Prompt, said: Injection) -> Injection:
     """Prepends the state of the last checkpoint if the client compacted its window while no server was running."""
-    session = here.session
-    window = window_from(await windows.window_of(memory, session), here.start)
-    stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
-    if stood is None or here.state.why_silent(memory, here.project):
+    session = prompt.session
+    window = window_from(await windows.window_of(memory, session), prompt.start)
+    left_off = None if window.checkpoint else await _checkpoint_for(memory, session, window)
+    if left_off is None or windows.why_silent(memory, prompt.project, prompt.pauses):
         return said
-    made = await briefs.make(memory, here.project, stood, whole=False)
+    made = await briefs.make(memory, prompt.project, left_off, whole=False)
     if not made.text:
         return said
     new = frozenset(fingerprints(made.text))
-    await windows.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    await windows.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=left_off.id))
     text = "\n\n".join(filter(None, (made.text, said.text)))
     tokens = made.tokens + said.tokens
     return replace(
@@ -457,19 +448,19 @@ async def _with_checkpoint(memory: Memory, here: _Place, said: Injection) -> Inj
 
 async def _checkpoint_for(memory: Memory, session: str, window: Window) -> LeftOff | None:
     """Returns the session's state at its last checkpoint; None if the window was told it, or without a checkpoint."""
-    stood = await memory.rooms.last_checkpoint(memory, session)
-    return None if stood is None or stood.id == window.checkpoint else stood
+    left_off = await memory.rooms.last_checkpoint(memory, session)
+    return None if left_off is None or left_off.id == window.checkpoint else left_off
 
 
-def _inputs(memory: Memory, prompt: str, session: str, project: Project) -> CompileInputs:
+def _inputs(memory: Memory, prompt: _Prompt) -> CompileInputs:
     now = memory.clock()
     return CompileInputs(
-        message=prompt,
+        message=prompt.text,
         budget=memory.settings.hooks.turn_tokens,
         now=now,
         local_date=memory.local_date(now),
-        session=session,
-        project=project.key,
+        session=prompt.session,
+        project=prompt.project.key,
         settings=compiler_settings(memory.settings),
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,

@@ -254,9 +254,8 @@ def worthwhile(message: str, needs: PromptNeeds, hits: Sequence[Hit], gate: Gate
     if asks_nothing(message) is not None:
         return frozenset()
     places = {id(hit): place for place, hit in enumerate(hits)}
-    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
-    lines = [hit for hit, line in zip(hits, derived, strict=True) if line]
-    others = [hit for hit, line in zip(hits, derived, strict=True) if not line]
+    lines = [hit for hit in hits if is_derived(hit.passage.text)]
+    others = [hit for hit in hits if not is_derived(hit.passage.text)]
     some = candidates(message, needs, lines, others, gate)
     reasons = reasons_out(some, subject_words(message), (), {})
     found = [(one.worth, one) for one, reason in zip(some, reasons, strict=True) if not reason]
@@ -277,17 +276,17 @@ def candidates(
     for open items (`needs`).
     """
     pages = {hit.passage.path for hit in lines}
-    derived = list(map(is_derived, [hit.passage.text for hit in passages]))
     others = [
         hit
-        for hit, line in zip(passages, derived, strict=True)
-        if not (line and (hit.passage.path in pages or (pages and hit.passage.category == "journal")))
+        for hit in passages
+        if not (hit.passage.path in pages or (pages and hit.passage.category == "journal"))
+        or not is_derived(hit.passage.text)
     ]
     hits = [*lines[:MAX_LINES], *others[:MAX_PASSAGES]]
     of_page = min(MAX_LINES, len(lines))
     texts = list(map(own_text, [hit.passage for hit in hits]))
     said, stems, asks = zip(*map(_words_of, texts), strict=True) if texts else ((), (), ())
-    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
+    derived = [is_derived(hit.passage.text) for hit in hits]
     read = bounded(message)
     no_subject = stop_words(words(read))
     asked = subject_stems(read) - content_stems(no_subject)

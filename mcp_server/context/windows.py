@@ -91,12 +91,8 @@ def _in_force(stored: Mapping[str, object], now: datetime) -> list[Pause]:
     return [one for one in found if one is not None and (one.until is None or one.until > now)]
 
 
-async def why_silent(memory: Memory, project: Project) -> str | None:
-    """Returns why nothing is pushed into this project's prompts, or None."""
-    return _why_silent(memory, project, await pauses(memory))
-
-
-def _why_silent(memory: Memory, project: Project, some: Sequence[Pause]) -> str | None:
+def why_silent(memory: Memory, project: Project, some: Sequence[Pause]) -> str | None:
+    """Returns why nothing is pushed into this project's prompts, or None. `some` are the pauses in force."""
     if not memory.settings.hooks.inject:
         return "switched off (hooks.inject, or CONTEXT_MANAGER_PAUSE)"
     return next((one.words for one in some if _covers(one, project)), None)
@@ -163,12 +159,8 @@ async def never_pushed(memory: Memory) -> list[NeverPushed]:
     return sorted(found, key=lambda one: one.at, reverse=True)
 
 
-async def marks_of(memory: Memory) -> frozenset[str]:
-    """Returns the fingerprints of all lines that are never pushed."""
-    return _marks(await memory.state.entries(NEVER_PUSHED))
-
-
-def _marks(stored: Mapping[str, Any]) -> frozenset[str]:
+def marks_of(stored: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the fingerprints of all lines that are never pushed. `stored` are the entries of NEVER_PUSHED."""
     return frozenset(mark for one in stored.values() if isinstance(one, dict) for mark in one.get("marks", ()))
 
 
@@ -318,8 +310,8 @@ def _window(stored: object) -> Window:
 class PushState:
     """The stored values that decide what is pushed into a session's window, as of one moment.
 
-    `row` is the session's, `resumed` its entry in `sessions.RESUMED`; `pauses` are those in force, `never` is as
-    `marks_of` returns it.
+    `row` is the session's, `resumed` its entry in `sessions.RESUMED`; `pauses` are those in force; `never` are the
+    fingerprints of lines that are never pushed.
     """
 
     row: SessionRow | None
@@ -328,10 +320,6 @@ class PushState:
     pauses: Sequence[Pause]
     never: frozenset[str]
 
-    def why_silent(self, memory: Memory, project: Project) -> str | None:
-        """Returns why nothing is pushed into this project's prompts, or None."""
-        return _why_silent(memory, project, self.pauses)
-
 
 async def push_state(memory: Memory, session: str) -> PushState:
     """Returns the stored values for a push, in one read. The row is only what the state knows: see
@@ -339,7 +327,7 @@ async def push_state(memory: Memory, session: str) -> PushState:
     row, (sent, resumed), (paused, never) = await memory.state.session_and_entries(
         session, [(SENT, session), (sessions.RESUMED, session)], [PAUSES, NEVER_PUSHED]
     )
-    return PushState(row, _window(sent), resumed, _in_force(paused, memory.clock()), _marks(never))
+    return PushState(row, _window(sent), resumed, _in_force(paused, memory.clock()), marks_of(never))
 
 
 def window_from(window: Window, start: int | None) -> Window:

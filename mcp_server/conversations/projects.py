@@ -37,11 +37,10 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
 
     Writes only the random id of a folder that has no other name.
     """
-    if argument in (GLOBAL, "global") or (argument is None and caller.folder is None):
+    is_global = caller.folder is None if argument is None else argument.strip() in (GLOBAL, "global")
+    if is_global:
         return Project()
     given = None if argument is None else argument_key(redact(argument).text)
-    if given == GLOBAL:
-        return Project()
     names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # one thread: all calls ask
     if nameless:
         known = (await memory.state.directory_ids()).get(nameless)

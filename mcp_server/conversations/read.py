@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
-from mcp_server.conversations.sessions import as_of, wound_back
+from mcp_server.conversations.sessions import last_visible_turn, wound_back
 from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
@@ -97,7 +97,7 @@ async def _hidden(memory: Memory, path: str) -> str | None:
     """Returns a sentence about the hidden turns of a transcript, if there are any."""
     with contextlib.suppress(ContextManagerError):
         row = await sessions.current_row(memory, (await run_sync(memory.transcripts.head, path)).session_id)
-        seen = await as_of(memory, row) if row is not None else None
+        seen = await last_visible_turn(memory, row) if row is not None else None
         return None if row is None or seen is None else wound_back(seen, row.turns)
     return None
 

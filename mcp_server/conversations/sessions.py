@@ -23,7 +23,7 @@ AS_OF = "as_of"
 """Namespace of the state: session → `{"turn": its last visible turn, "until": its turns when it was wound back}`."""
 
 
-async def as_of(memory: Memory, row: SessionRow) -> int | None:
+async def last_visible_turn(memory: Memory, row: SessionRow) -> int | None:
     """Returns the number of the last visible turn of a session; None if all turns are visible."""
     return last_visible(await memory.state.get(AS_OF, row.session), row)
 
@@ -140,7 +140,7 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    seen = await as_of(memory, row)
+    seen = await last_visible_turn(memory, row)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 
@@ -208,19 +208,17 @@ def _last_compaction(memory: Memory, row: SessionRow, until: int | None, newest:
         return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
     path: str | None = row.path
     seen: set[str] = set()
-    if newest is not None:
-        seen.add(row.path)
-        numbers = [placed.turn.number for placed in newest.turns if placed.turn.name == COMPACTION]
-        if numbers:
-            return max(numbers)
-        path = newest.head.continues
     while path is not None and path not in seen:
         seen.add(path)
-        try:
-            found = memory.transcripts.last_named(path, COMPACTION)
-            path = memory.transcripts.head(path).continues if found is None else None
-        except ContextManagerError:
-            return None
+        if newest is not None:
+            numbers = [placed.turn.number for placed in newest.turns if placed.turn.name == COMPACTION]
+            found, path, newest = max(numbers, default=None), newest.head.continues, None
+        else:
+            try:
+                found = memory.transcripts.last_named(path, COMPACTION)
+                path = memory.transcripts.head(path).continues if found is None else None
+            except ContextManagerError:
+                return None
         if found is not None:
             return found
     return None

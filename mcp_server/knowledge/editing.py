@@ -98,6 +98,7 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
     """Returns the change that a fact makes to its file, and writes nothing. If the file is a page that has the entry
     `old`, the change also replaces that. Raises as `remember` does."""
     now = memory.clock()
+    today = memory.local_date(now)
     before = memory.files.text_or_none(place.path)
     exists = before is not None
     if fact.action == "create" and exists:
@@ -108,13 +109,13 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
     start = split_front_matter(text)
     body = start.body
     if is_page(place.path) and fact.action == "append":
-        body = _without_old(body, old, memory.local_date(now)) if old and old.path == place.path else body
+        body = _without_old(body, old, today) if old and old.path == place.path else body
         body = without_repeats(body, fact.content)
-    body, notes, action = _edited(fact, place, body, memory.local_date(now))
+    body, notes, action = _edited(fact, place, body, today)
     if body == start.body and exists:
         return Edit(before, text, "kept", notes)
     action = "edited" if action == "kept" else action
-    if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
+    if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, today):
         return Edit(before, text, "kept", (f"known already: {_MOVED}",), stands_in=ARCHIVE)
     leaving: tuple[entries.Entry, ...] = ()
     if place.path == MEMORY:

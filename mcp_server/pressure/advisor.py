@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
@@ -87,6 +87,12 @@ class Advice:
         """Returns the tokens of all named recommendations together."""
         return sum(one.item.tokens for one in self.recommendations)
 
+    def first(self, most: int | None) -> Advice:
+        """Returns the advice with at most `most` recommendations (None: all)."""
+        named = self.recommendations[:most]
+        left_out = self.left_out + len(self.recommendations) - len(named)
+        return replace(self, recommendations=named, left_out=left_out)
+
 
 def phase_of(share: float) -> Phase:
     """Returns the phase for a gauge, which is 0 or more."""
@@ -147,8 +153,7 @@ def advise(
         warnings.append(
             "Everything is relevant to the work: archive old decisions, and review which skills are needed."
         )
-    named = tuple(proposals[:most])
-    return Advice(phase, tuple(pairs), named, tuple(warnings), len(proposals) - len(named))
+    return Advice(phase, tuple(pairs), tuple(proposals), tuple(warnings)).first(most)
 
 
 def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
@@ -322,9 +327,9 @@ async def with_prompt(memory: Memory, session: str, prompt: str, read: Callable[
     await memory.state.put(ADVISED, session, phase)
     if phase == "quiet":
         return ""
-    contents = await run_sync(read)
+    view = await view_of(memory, session, prompt, most=None, contents=await run_sync(read))
     for most in range(MOST_WITH_PROMPT, -1, -1):
-        view = await view_of(memory, session, prompt, most=most, contents=contents)
+        view = replace(view, advice=view.advice.first(most))
         said = message(view.advice, view.gauges.advised, view.delivery)
         if memory.tokens.count(said) <= MOST_TOKENS:
             save(memory, session, view)

@@ -219,15 +219,13 @@ class LogStats:
 
 
 def log_stats(
-    drops: Iterable[Record],
-    curations: Iterable[Record],
-    compactions: Iterable[Record],
-    recoveries: Iterable[Record],
-    healths: Iterable[Record],
+    drops: Sequence[Record],
+    curations: Sequence[Record],
+    compactions: Sequence[Record],
+    recoveries: Sequence[Record],
+    healths: Sequence[Record],
 ) -> LogStats:
     """Returns a summary of five logs. A field that is missing or has a wrong type counts as none."""
-    drops, curations, compactions = list(drops), list(curations), list(compactions)
-    recoveries, healths = list(recoveries), list(healths)
     times = sorted(
         str(line["timestamp"])
         for lines in (drops, curations, compactions, recoveries, healths)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST = 60
+MAX_LINES_COMPARED = 60
 """Lines of pages that are compared with each other."""
 
 FIRST, REACH = 3, 120
@@ -128,7 +128,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     orders = {
         place: order for place, passage in enumerate(passages) if (order := _order(passage, with_turns)) is not None
     }
-    lines = [place for place in orders if place < MOST and passages[place].turn is None]
+    lines = [place for place in orders if place < MAX_LINES_COMPARED and passages[place].turn is None]
     compared = {
         place: orders if place < FIRST else lines
         for place in orders
@@ -190,10 +190,9 @@ def replacement_chances(statements: Sequence[Statement], rarity: Rarity) -> NDAr
     number of the same unit, the same number."""
     import numpy as np
 
-    lists = [one.stems for one in statements], [one.numbers for one in statements], [one.units for one in statements]
-    of_kinds = zip(*lists, strict=True)
-    parts = [[(kind, part) for kind, some in zip(KINDS, one, strict=True) for part in some] for one in of_kinds]
-    known = frozenset().union(*[one.words for one in statements])  # stems without a digit
+    read = [((one.stems, one.numbers, one.units), one.words) for one in statements]
+    parts = [[(kind, part) for kind, some in zip(KINDS, one, strict=True) for part in some] for one, _ in read]
+    known = frozenset().union(*[words for _, words in read])  # stems without a digit
     columns = {part: column for column, part in enumerate(dict.fromkeys(chain.from_iterable(parts)))}
     held, weights = np.zeros((len(parts), len(columns))), np.zeros((len(columns), 4))
     for (kind, part), column in columns.items():

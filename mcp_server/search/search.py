@@ -136,8 +136,9 @@ class SearchAnswer:
     @cached_property
     def _sources(self) -> list[list[str]]:
         """The turns that each hit comes from if it is a derived line."""
-        texts = ["" if hit.passage.turn is not None else hit.passage.text for hit in self.hits]
-        return [list(map(str, found)) for found in map(sources_of, texts)]
+        return [
+            [] if hit.passage.turn is not None else list(map(str, sources_of(hit.passage.text))) for hit in self.hits
+        ]
 
     def cold_id(self, hit: Hit) -> str | None:
         """Returns the id of a cold hit for `recover`, None for another hit."""
@@ -182,7 +183,7 @@ async def with_exchanges(
 
 def _turns_of(hits: Sequence[Hit], others: int) -> list[Source | None]:
     """Returns the turns of derived lines and of the first `others` of the other hits; None for further hits."""
-    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
+    derived = [is_derived(hit.passage.text) for hit in hits]
     places = set([place for place, line in enumerate(derived) if not line][:others])
     return [_turn_of(hit.passage) if derived[place] or place in places else None for place, hit in enumerate(hits)]
 
@@ -199,11 +200,11 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
     filters = _filters(request, now)
-    heard = await memory.index.candidates(query, filters, request.mode) if request.also else None
+    base = await memory.index.candidates(query, filters, request.mode) if request.also else None
     wider = _widened(query, request)
 
     def ranked(candidates: Candidates) -> Found:
-        return _ranked(memory, candidates, heard or candidates, query.text, request.limit)
+        return _ranked(memory, candidates, base or candidates, query.text, request.limit)
 
     found = await memory.index.answer(wider, filters, request.mode, ranked, request.depth)
     if not query.phrases or found.considered:
@@ -218,11 +219,11 @@ def _widened(query: ParsedQuery, request: SearchRequest) -> ParsedQuery:
     return replace(query, text=" ".join((query.text, *request.also)))
 
 
-def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
-    """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
+def _ranked(memory: Memory, candidates: Candidates, base: Candidates, message: str, limit: int) -> Found:
+    """Ranks the candidates and runs the gate on the candidates of the message alone (`base`). Takes milliseconds."""
     return Found(
         hits=_hits(memory, candidates, message, limit),
-        gate=_question(memory, heard, message).decide(heard.said).signal(),
+        gate=_question(memory, base, message).decide(base.said).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=candidates.messages,
@@ -315,8 +316,7 @@ def _merged(shared: Found, own: Found, limit: int) -> Found:
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
-    texts = list(map(without_sources, [hit.passage.text for hit in found.hits]))
-    cut = [snippet(text, found.words) for text in texts]
+    cut = [snippet(without_sources(hit.passage.text), found.words) for hit in found.hits]
     snippets = tuple(map(with_note, cut, [hit.newer for hit in found.hits]))
     notes = list(found.messages)
     if found.hits and not found.gate.open:

@@ -129,10 +129,10 @@ BREAD = Project("name:bread", "bread", frozenset({"name:bread"}))
 
 async def test_a_pause_of_one_project_leaves_the_others(memory: Memory) -> None:
     await pause(memory, TEA)
-    assert await why_silent(memory, TEA) == "paused in tea"
-    assert await why_silent(memory, BREAD) is None
+    assert why_silent(memory, TEA, await pauses(memory)) == "paused in tea"
+    assert why_silent(memory, BREAD, await pauses(memory)) is None
     renamed = Project("git:host/tea", "green-tea", frozenset({"name:tea", "git:host/tea"}))
-    assert await why_silent(memory, renamed) == "paused in tea"
+    assert why_silent(memory, renamed, await pauses(memory)) == "paused in tea"
     assert await resume(memory, BREAD) == []
     assert [one.name for one in await resume(memory, renamed)] == ["tea"]
     assert await pauses(memory) == []
@@ -140,9 +140,9 @@ async def test_a_pause_of_one_project_leaves_the_others(memory: Memory) -> None:
 
 async def test_a_pause_runs_out_by_itself(memory: Memory, clock: Clock) -> None:
     await pause(memory, duration=timedelta(hours=2))
-    assert await why_silent(memory, TEA) == "paused everywhere until 2026-02-16 20:45 UTC"
+    assert why_silent(memory, TEA, await pauses(memory)) == "paused everywhere until 2026-02-16 20:45 UTC"
     clock.forward(hours=2)
-    assert await why_silent(memory, TEA) is None
+    assert why_silent(memory, TEA, await pauses(memory)) is None
 
 
 async def test_what_another_version_wrote_is_left_alone(memory: Memory) -> None:

@@ -57,43 +57,43 @@ def fill(filling: Filling, room: Room) -> Section:
     return _shown(left, room.tokens, filling.meter) if left is not None else NOTHING
 
 
-def _shown(stood: LeftOff, tokens: int, meter: Meter) -> Section:
-    source = f"where this conversation stood at {stood.at} UTC, after turn {stood.turn}"
-    heading = label("checkpoint", f"{source} · read {one_line(stood.path, 200)}" if stood.path else source)
+def _shown(left_off: LeftOff, tokens: int, meter: Meter) -> Section:
+    source = f"where this conversation stood at {left_off.at} UTC, after turn {left_off.turn}"
+    heading = label("checkpoint", f"{source} · read {one_line(left_off.path, 200)}" if left_off.path else source)
     left = tokens - meter.line(heading) - meter(SEPARATOR)
     lines, considered = [heading], []
 
     def show(kind: str, some: Sequence[str], whole: bool) -> int:
-        considered.append(_account(stood, kind, some, whole, meter))
+        considered.append(_account(left_off, kind, some, whole, meter))
         lines.extend(some)
         return _cost(some, meter)
 
-    ahead = [f"Next step: {one_line(stood.next_step, LONGEST_STEP)}"] if stood.next_step else []
-    for kind, some in (("thread", _thread(stood)), ("last tool call", _call(stood)), ("next step", ahead)):
+    ahead = [f"Next step: {one_line(left_off.next_step, LONGEST_STEP)}"] if left_off.next_step else []
+    for kind, some in (("thread", _thread(left_off)), ("last tool call", _call(left_off)), ("next step", ahead)):
         if some:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
-    for kind, entries in _lists(stood, left, meter).items():
+    for kind, entries in _lists(left_off, left, meter).items():
         some = [line for line in entries if line]
         left -= show(kind, [_title(kind, len(some), len(entries)), *some] if some else (), len(some) == len(entries))
-    if row := _files(stood):
+    if row := _files(left_off):
         show("files touched", row if _cost(row, meter) <= left else (), True)
     return Section("\n".join(lines) if len(lines) > 1 else "", tuple(considered))
 
 
-def _lists(stood: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]:
+def _lists(left_off: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]:
     """Returns the line of each item by kind, oldest first; empty for those that do not fit."""
     texts = {
-        "rules": stood.rules,
-        "open items": stood.open_items,
-        "decisions": stood.decisions,
-        "perhaps": stood.possible,
+        "rules": left_off.rules,
+        "open items": left_off.open_items,
+        "decisions": left_off.decisions,
+        "perhaps": left_off.possible,
     }
     items = [(kind, place, text) for kind, some in texts.items() for place, text in enumerate(some)]
     tokens -= sum(meter.line(_title(kind, len(some) - 1, len(some))) for kind, some in texts.items() if some)
     lines = [f"- {one_line(text, LONGEST_ITEM)}" for _, _, text in items]
     if _cost(lines, meter) > tokens:
-        probabilities = dict(stood.probabilities)
-        subject = content_stems(word_list(f"{stood.thread.rpartition(chr(10))[2]} {stood.next_step}"))
+        probabilities = dict(left_off.probabilities)
+        subject = content_stems(word_list(f"{left_off.thread.rpartition(chr(10))[2]} {left_off.next_step}"))
         entries = []
         for kind, place, text in items:
             weight = WEIGHTS[kind] * NEWEST ** ((place + 1) / len(texts[kind]))
@@ -107,12 +107,12 @@ def _lists(stood: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]:
     }
 
 
-def _thread(stood: LeftOff) -> list[str]:
-    return [one_line(line, LONGEST_THREAD) for line in stood.thread.splitlines() if line.strip()]
+def _thread(left_off: LeftOff) -> list[str]:
+    return [one_line(line, LONGEST_THREAD) for line in left_off.thread.splitlines() if line.strip()]
 
 
-def _call(stood: LeftOff) -> list[str]:
-    call = stood.last_tool_call
+def _call(left_off: LeftOff) -> list[str]:
+    call = left_off.last_tool_call
     if call is None:
         return []
     said = " ".join(filter(None, (call.name, call.summary)))
@@ -129,16 +129,16 @@ def _title(kind: str, shown: int, all_items: int) -> str:
     return f"{kind.capitalize()}{of}:"
 
 
-def _files(stood: LeftOff) -> list[str]:
-    row = ", ".join(one_line(one, LONGEST_FILE) for one in stood.files[-MOST_FILES:])
+def _files(left_off: LeftOff) -> list[str]:
+    row = ", ".join(one_line(one, LONGEST_FILE) for one in left_off.files[-MOST_FILES:])
     return [f"Files touched: {row}"] if row else []
 
 
-def _account(stood: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter: Meter) -> Considered:
+def _account(left_off: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter: Meter) -> Considered:
     return Considered(
-        id=f"{stood.id or 'now'}:{kind.partition(',')[0].replace(' ', '-')}",
+        id=f"{left_off.id or 'now'}:{kind.partition(',')[0].replace(' ', '-')}",
         slot="checkpoint",
-        source=stood.path or f"turn {stood.turn}",
+        source=left_off.path or f"turn {left_off.turn}",
         included=bool(lines),
         reason="the conversation stood here" if lines else "no room within its share",
         tokens=_cost(lines, meter),
@@ -148,11 +148,11 @@ def _account(stood: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter
 
 def _floor(filling: Filling) -> int:
     """Returns the tokens that the section needs, within its cap."""
-    stood = filling.inputs.checkpoint
-    if stood is None:
+    left_off = filling.inputs.checkpoint
+    if left_off is None:
         return 0
     cap = int(filling.allowance * filling.inputs.settings.holding_share)
-    text = _shown(stood, cap, filling.meter).text
+    text = _shown(left_off, cap, filling.meter).text
     return min(cap, filling.meter(text) + filling.meter(SEPARATOR)) if text else 0
 
 

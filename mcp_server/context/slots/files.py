@@ -224,8 +224,8 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
 
 def _told(inputs: CompileInputs) -> list[tuple[str, ...]]:
     """Returns the sentences of each item that the section of the checkpoint shows."""
-    stood = inputs.checkpoint
-    texts = (*stood.decisions, *stood.rules, *stood.open_items, stood.next_step) if stood else ()
+    left_off = inputs.checkpoint
+    texts = (*left_off.decisions, *left_off.rules, *left_off.open_items, left_off.next_step) if left_off else ()
     return [_sentences(text) for text in texts]
 
 

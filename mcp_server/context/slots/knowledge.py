@@ -320,12 +320,11 @@ def _ranked(inputs: CompileInputs) -> list[_Scored]:
     """Returns the candidates by worth, then by path and line."""
     passages = [one.hit.passage for one in inputs.hits]
     texts = list(map(passage_text, passages))
-    derived = list(map(is_derived, [passage.text for passage in passages]))
     scored = []
-    for candidate, passage, text, line in zip(inputs.hits, passages, texts, derived, strict=True):
+    for candidate, passage, text in zip(inputs.hits, passages, texts, strict=True):
         product = score(candidate.hit, candidate.references, inputs.now)
         charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(text) / CHARACTERS_PER_TOKEN), DIGITS)
-        dated = passage.at is not None and (passage.category == "conversation" or not line)  # a line has its date
+        dated = passage.category == "conversation" or not is_derived(passage.text)  # a line has its date
         day = passage.at.date().isoformat() if passage.at and dated else ""
         if inputs.settings.short_headers and (of_line := day_of_line(passage)):
             day, text = of_line, text.removeprefix(f"{of_line}: ")
