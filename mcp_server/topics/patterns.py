@@ -2,7 +2,7 @@
 
 A thousand topics with five triggers each take about as long as ten, because triggers are not tried one by one: words,
 phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
-every match must contain (`literals`).
+every match must contain (`matchers.required`).
 
 Users write the regular expressions, so each has a time limit, and all of them share another for a message. Only the
 matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
