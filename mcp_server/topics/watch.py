@@ -13,8 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 from anyio import move_on_after
 from anyio.to_thread import run_sync
@@ -32,7 +31,7 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import bounded
 from mcp_server.topics import gate_log, judge
-from mcp_server.topics.patterns import Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.patterns import Tier1, Watchers
 from mcp_server.topics.topic import (
     Activations,
     Correction,
@@ -40,7 +39,6 @@ from mcp_server.topics.topic import (
     Payload,
     Topic,
     TopicActivation,
-    Trigger,
     Trouble,
     WatchedMessage,
     fingerprint,
@@ -123,51 +121,19 @@ def _clean(memory: Memory, body: str) -> str:
     return text if len(text) <= LONGEST_PAYLOAD else text[:LONGEST_PAYLOAD] + CUT
 
 
-LONGEST_JUDGED = 2_000
-"""Characters whose language is identified: it does not change in the middle of a message."""
-
-
 def watchers(topics: TopicSet) -> Watchers:
-    """Returns the indexed triggers of these topics, made once per topic set."""
-    return topics.derived("watchers", lambda: Watchers(topics.topics.values(), senses(topics.people)))
+    """Returns the indexed triggers of these topics, made once per topic set. Their clock is the processor time of this
+    thread, so that other work on the machine keeps no topic out."""
 
+    def made() -> Watchers:
+        names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in topics.people]
+        people = [name for name in names if not name.startswith("_")]
+        return Watchers(topics.topics.values(), people, time.thread_time)
 
-def senses(people: tuple[str, ...]) -> Senses:
-    """Returns the senses, with the names of the people who have a file among `people`."""
-    names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in people]
-    return Senses(compile_regex, language, [name for name in names if not name.startswith("_")])
-
-
-def compile_regex(pattern: Trigger) -> Search:
-    """Returns a search that raises TimeoutError after its time limit."""
-    import regex
-
-    compiled = regex.compile(pattern.match[0], flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
-
-    def search(text: str, seconds: float) -> tuple[int, int] | None:
-        found = compiled.search(text, timeout=seconds)
-        return None if found is None else (found.start(), found.end())
-
-    return search
-
-
-def language(text: str) -> tuple[str, float]:
-    """Returns the language of a text (ISO 639-1) and the certainty (0..1)."""
-    code, sure = _identifier().classify(text[:LONGEST_JUDGED])
-    return str(code), float(sure)
-
-
-@cache
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return topics.derived("watchers", made)
 
 
 log = logging.getLogger(__name__)
-
-ALL_PATTERNS = 5
-"""The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
 
 AHEAD_SECONDS = 0.6
 """Time limit of the gate while a prompt waits."""
@@ -289,14 +255,12 @@ async def judge_message(
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
-    """Returns the triggers that fire, within the time limits of the settings. The limits count the processor time of
-    this thread, so that other work on the machine keeps no topic out. `retry`: no prompt waits for the answer, so that
-    the patterns that were skipped are tried once more."""
+    """Returns the triggers that fire, within the time limits of the settings. `retry`: no prompt waits for the answer,
+    so that the patterns that were skipped are tried once more."""
     seconds = memory.settings.watchers.regex_ms / 1000
-    limits = Limits(seconds, ALL_PATTERNS * seconds, time.thread_time)
     triggers = watchers(topics)
-    found = triggers.matches(message, limits)
-    return triggers.retry(message, limits, found) if retry and found.skipped else found
+    found = triggers.matches(message, seconds)
+    return triggers.retry(message, seconds, found) if retry and found.skipped else found
 
 
 def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
