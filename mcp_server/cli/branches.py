@@ -129,7 +129,6 @@ def compare(names: tuple[str, ...]) -> None:
 
 
 def _merge(kind: str, name: str, apply: bool) -> None:
-
     if not apply:
         _show_change(kind, name, "merge")
         return
@@ -146,7 +145,6 @@ def _merge(kind: str, name: str, apply: bool) -> None:
 
 
 def _drop(kind: str, name: str, apply: bool) -> None:
-
     if not apply:
         _show_change(kind, name, "drop")
     elif kind == "explore":

@@ -317,7 +317,6 @@ PATIENCE = 1.0
 
 class ShowProgress(Protocol):
     """Shows how much of a work is done."""
-
     def __call__(self, done: float, total: float, label: str = "", /) -> None: ...
 
 
