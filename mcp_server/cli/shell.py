@@ -317,6 +317,7 @@ PATIENCE = 1.0
 
 class ShowProgress(Protocol):
     """Shows how much of a work is done."""
+
     def __call__(self, done: float, total: float, label: str = "", /) -> None: ...
 
 
