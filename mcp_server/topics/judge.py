@@ -228,20 +228,19 @@ def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1)
         return []
     tier2 = similarity(memory, topics)
     likenesses = tier2.likenesses(heard.text, names)
-    found = {name: (topics.topics[name], tuple(tier1.matches.get(name, ())), likenesses[name]) for name in names}
-    own = {name: topic.similarity_threshold for name, (topic, _, _) in found.items()}
-    thresholds = {name: knobs.similarity_threshold if one is None else one for name, one in own.items()}
-    routes = {
-        name: route(topic, matches, likeness.score, thresholds[name])
-        for name, (topic, matches, likeness) in found.items()
-    }
-    asked = [name for name, routed in routes.items() if routed.way == "gate"]
-    meant = tier2.meant(heard.text, asked) if asked else {}
+    routes: list[tuple[Topic, tuple[Match, ...], float, Routed]] = []
+    for name in names:
+        topic, matches = topics.topics[name], tuple(tier1.matches.get(name, ()))
+        own = topic.similarity_threshold
+        threshold = knobs.similarity_threshold if own is None else own
+        routes.append((topic, matches, threshold, route(topic, matches, likenesses[name].score, threshold)))
+    meant = tier2.meant(heard.text, [topic.name for topic, _, _, routed in routes if routed.way == "gate"])
     verdicts: list[Verdict] = []
-    for name, (topic, matches, likeness) in found.items():
-        about = (likeness.score, count_distinct(matches), thresholds[name], knobs.gate_margin, meant.get(name))
-        weighed = (likeness, thresholds[name], knobs.gate_margin, routes[name], deliberate(*about))
-        verdicts.append(Verdict(topic, matches, *weighed, active=routes[name].way == "activate"))
+    for topic, matches, threshold, routed in routes:
+        likeness, margin = likenesses[topic.name], knobs.gate_margin
+        result = deliberate(likeness.score, count_distinct(matches), threshold, margin, meant.get(topic.name))
+        active = routed.way == "activate"
+        verdicts.append(Verdict(topic, matches, likeness, threshold, margin, routed, result, active=active))
     return verdicts
 
 

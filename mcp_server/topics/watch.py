@@ -234,21 +234,17 @@ async def judge_message(
     verdicts = await judge.judge(
         memory, session, message, topics, tier1, leave_out=stored.off, quiet=quiet, exchange=exchange, turn=turn
     )
-    came = {verdict.topic: verdict for verdict in verdicts if verdict.active}
+    active = [one for one in verdicts if one.active]
     fired = tuple(
         TopicActivation(
-            name,
-            exchange,
-            describe_trigger(tier1.matches.get(name, ()), verdict.score),
-            verdict.score,
-            people=_people(tier1.matches.get(name, ())),
+            one.topic, exchange, describe_trigger(one.matches, one.score), one.score, people=_people(one.matches)
         )
-        for name, verdict in came.items()
+        for one in active
     )
     wrong = (
-        Correction(match.topic, match.correction, turn)
-        for name in came
-        for match in tier1.matches.get(name, ())
+        Correction(one.topic, match.correction, turn)
+        for one in active
+        for match in one.matches
         if match.correction and message.direction == "output"
     )
     return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
