@@ -106,17 +106,14 @@ def neutralise(text: str) -> str:
         text = _JOINING.sub(lambda match: "" if match["hidden"] else match.group(), text)
     plain, positions = skeleton(text)
     if ":" in plain:  # roles first: the `>` inserted before one may close an open tag
-        quoted = _inserted(text, "> ", [_position(match.end(1), positions) for match in _ROLE.finditer(plain)])
-        if quoted != text:
-            text = quoted
+        roles = [_position(match.end(1), positions) for match in _ROLE.finditer(plain)]
+        if roles:
+            text = _replaced(text, {place: f"> {text[place]}" for place in roles})
             plain, positions = skeleton(text)
     if "<" in plain or "[" in plain or ">" in plain:
-        found = [(_position(match.start(), positions), _HARMLESS[match.group()]) for match in _MARKER.finditer(plain)]
+        found = {_position(match.start(), positions): _HARMLESS[match.group()] for match in _MARKER.finditer(plain)}
         if found:
-            characters = list(text)
-            for position, harmless in found:
-                characters[position] = harmless
-            text = "".join(characters)
+            text = _replaced(text, found)
     return text
 
 
@@ -142,13 +139,12 @@ def _position(place: int, positions: list[int] | None) -> int:
     return place if positions is None else positions[place]
 
 
-def _inserted(text: str, mark: str, places: list[int]) -> str:
-    parts: list[str] = []
-    before = 0
-    for place in places:
-        parts += (text[before:place], mark)
-        before = place
-    return "".join([*parts, text[before:]])
+def _replaced(text: str, new: Mapping[int, str]) -> str:
+    """Returns the text with other characters at these positions."""
+    characters = list(text)
+    for place, character in new.items():
+        characters[place] = character
+    return "".join(characters)
 
 
 def visible(text: str) -> tuple[str, list[int] | None]:

@@ -20,9 +20,10 @@ from typing import Any
 
 from mcp_server.clients.adapters.adapter import CONTINUES, as_mapping
 from mcp_server.clients.importers.claude_code import messages
-from mcp_server.clients.importers.imported import as_text, parse_time, result_text, tool_call
+from mcp_server.clients.importers.imported import as_text, result_text, tool_call
 from mcp_server.conversations.imports import ImportedTurn
 from mcp_server.model import COMPACTION
+from mcp_server.text.markdown import read_moment
 
 MAIN = ""
 """The thread between user and model; other threads have their subagent's id."""
@@ -106,7 +107,7 @@ class Threads:
 
     def read(self, fields: Mapping[str, Any], start: int) -> list[Said]:
         """Returns the turns that this line, which begins at byte `start`, completes."""
-        self._at = parse_time(fields.get("timestamp")) or self._at
+        self._at = read_moment(fields.get("timestamp")) or self._at
         self.cwd = self.cwd or as_text(fields.get("cwd")) or None
         self.model = as_text(fields.get("model")) or self.model
         given = as_text(fields.get("uuid"))
