@@ -96,6 +96,17 @@ async def session_meant(memory: Memory, session: str | None) -> str:
     raise NotFound("no conversation yet: observe opens one, import brings some in")
 
 
+async def session_if_any(memory: Memory, session: str | None = None) -> str | None:
+    """Returns the session as `session_meant` does, or None if none is named and there is none yet. Raises NotFound if
+    the named session does not exist."""
+    try:
+        return await session_meant(memory, session)
+    except NotFound:
+        if session:
+            raise
+        return None
+
+
 async def items_of(memory: Memory, session: str | None) -> list[str]:
     """Returns the ids of a session's items, highest score first; none if nothing was said yet."""
     try:
@@ -109,11 +120,8 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
     """Returns the part of `status` about Clarity: statistics and the first items; with `max_tokens`, all items that
     fit, with their terms, and the settings."""
     enabled = memory.settings.clarity.enabled
-    try:
-        meant = await session_meant(memory, session)
-    except NotFound:
-        if session:
-            raise
+    meant = await session_if_any(memory, session)
+    if meant is None:
         return {"enabled": enabled, "session": "none yet"}
     found = await judged(memory, meant)
     stats, verdicts = stats_of(found), found.verdicts

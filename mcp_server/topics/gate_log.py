@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
@@ -25,11 +24,9 @@ from mcp_server.storage.values import Change
 from mcp_server.text.markdown import second_text
 from mcp_server.topics import front_matter
 from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import WatchedMessage
+from mcp_server.topics.topic import WatchedMessage, validated
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from mcp_server.topics.judge import Verdict
 
 
@@ -379,21 +376,6 @@ class Pending:
     exchange: int
     active: bool
     unsaid: tuple[str, ...] = ()
-
-
-def validated(kind: Any, stored: object) -> Any:
-    """Returns a stored value as an instance of this kind, or None if it is none."""
-    try:
-        return _validator(kind).validate_python(stored)
-    except ValueError:
-        return None
-
-
-@cache
-def _validator(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:

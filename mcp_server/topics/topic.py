@@ -124,16 +124,24 @@ class Activations:
         """Returns the stored activations; empty if they cannot be read."""
         try:
             topics = {name: {**one, "name": name} for name, one in stored["topics"].items()}
-            return _validator().validate_python({**stored, "topics": topics})
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError):
             return cls()
+        return validated(cls, {**stored, "topics": topics}) or cls()
+
+
+def validated(kind: Any, stored: object) -> Any:
+    """Returns a stored JSON value as an instance of this kind, or None if it does not fit."""
+    try:
+        return _validator(kind).validate_python(stored)
+    except ValueError:
+        return None
 
 
 @cache
-def _validator() -> TypeAdapter[Activations]:
+def _validator(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Activations)
+    return TypeAdapter(kind)
 
 
 _BLANKS = re.compile(r"[^\S ]\s*| \s+")
