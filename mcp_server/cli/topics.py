@@ -24,7 +24,7 @@ MOST_OUT = 12
 """Topics that stay out which are shown; --all shows every one."""
 
 
-session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
+session_option = click.option("--session", help="In this conversation (default: the one with the latest message).")
 
 
 @shell.group("topics", "topics list", "topics test 'write to the bank'", "topics tune --apply")

@@ -52,10 +52,10 @@ _LINE = re.compile(r"[^\n]*\S[^\n]*")
 class Forgotten:
     """One request. All hashes are salted; `windows` and `cuts` are (number of characters, hash).
 
-    `windows` go wherever they stand. `sessions` are whole conversations up to `at`, `turns` single turns of one,
-    `paths` files, `sources` what derived lines name in their provenance. Two more are there only while a request is
-    carried out: `cuts` go where a text was cut off (before `…`, in names also at the end), `renames` are names of
-    files, old and new.
+    `windows` are deleted in every text. `sessions` are whole conversations up to `at`, `turns` single turns, `paths`
+    files, and `sources` the turns and transcripts that derived lines name as their sources. Two fields are not stored
+    and only used while a request is carried out: `cuts` are beginnings of the text that are deleted where a text was
+    cut off (before `…`, and at the end of names); `renames` are old and new names of files.
     """
 
     id: str
@@ -132,7 +132,7 @@ class Forgotten:
         return [span for first, piece in _pieces(text) for span in self._in_piece(text, first, piece, lengths, cut)]
 
     def holds(self, text: str, *, names: bool = False) -> bool:
-        """Whether `clean` would change the text."""
+        """Returns whether `clean` would change the text."""
         return any(old in text for old, _ in self.renames) or bool(self.find(text, names=names))
 
     def turn(self, turn: Turn, session: str) -> Turn:

@@ -10,7 +10,7 @@ At the gate an LLM says yes or no, for at most `watchers.gate_calls` topics of a
 within `watchers.gate_timeout_seconds` in all. Without a usable answer the arithmetic gate decides, and the verdict says
 so:
 
-    value   = score + MEANT · meant + TOLD · (different things that triggers matched − 1, at most 2)
+    value   = score + MEANING_WEIGHT · meant + MATCH_WEIGHT · (different things that triggers matched − 1, at most 2)
     meant   = see `similarity.meant`; 0 without an embedder
     open if   value ≥ threshold + margin
 
@@ -55,9 +55,9 @@ TABLE: Mapping[Priority, tuple[float, Way, Way]] = {
 
 REASONS = {"activate": "sure enough without the gate", "gate": "the gate decides", "drop": "not sure enough"}
 
-TOLD = 0.1
-MOST_TOLD = 2
-MEANT = 0.7
+MATCH_WEIGHT = 0.1
+MAX_EXTRA_MATCHES = 2
+MEANING_WEIGHT = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def deliberate(score: float, things: int, threshold: float, margin: float, meant
     `similarity.meant`."""
     terms = {"score": round(score, DIGITS)}
     if meant is not None:
-        terms["meant"] = round(MEANT * meant, DIGITS)
-    terms["told"] = round(TOLD * min(MOST_TOLD, max(0, things - 1)), DIGITS)
+        terms["meant"] = round(MEANING_WEIGHT * meant, DIGITS)
+    terms["told"] = round(MATCH_WEIGHT * min(MAX_EXTRA_MATCHES, max(0, things - 1)), DIGITS)
     value, needed = round(math.fsum(terms.values()), DIGITS), round(threshold + margin, DIGITS)
     return Deliberation(value >= needed, value, needed, terms)
 
@@ -202,20 +202,20 @@ async def judge(
         return ()
     weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
     weighed = [one for one in weighed if one.routed.way != "not asked"]
-    verdicts = await decided(memory, heard, topics, weighed, alone=quiet)
+    verdicts = await decided(memory, heard, topics, weighed, cached_only=quiet)
     if verdicts and not quiet:
         await gate_log.decided(memory, session, heard, topics, verdicts, exchange, turn)
     return verdicts
 
 
 async def decided(
-    memory: Memory, heard: WatchedMessage, topics: TopicSet, weighed: Sequence[Verdict], *, alone: bool = False
+    memory: Memory, heard: WatchedMessage, topics: TopicSet, weighed: Sequence[Verdict], *, cached_only: bool = False
 ) -> tuple[Verdict, ...]:
-    """Returns the weighed topics with the gate's answers, in the order of `judge`. `alone`: uses only cached answers of
-    an LLM."""
+    """Returns the weighed topics with the gate's answers, in the order of `judge`. `cached_only`: calls no LLM, and
+    uses only its cached answers."""
     waiting = [one for one in weighed if one.routed.way == "gate"]
-    most = 0 if alone else memory.settings.watchers.gate_calls
-    answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
+    most = 0 if cached_only else memory.settings.watchers.gate_calls
+    answered = await _ask_gate(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
     verdicts = [one if one.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed]
     return tuple(sorted(verdicts, key=_order))
 
@@ -254,7 +254,7 @@ def _candidates(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[s
     return [*tier1.matches, *untriggered]
 
 
-async def _asked(
+async def _ask_gate(
     memory: Memory, llm: Llm, message: str, topics: TopicSet, waiting: Sequence[Verdict], most: int
 ) -> Mapping[str, Verdict]:
     """Returns the gate's answers by topic, with at most `most` calls of the LLM."""
@@ -265,7 +265,7 @@ async def _asked(
     async def ask(one: Verdict, key: str) -> None:
         try:
             prompt = _prompt(memory.templates("gate_topic"), message, one.about)
-            said = await _says(llm, prompt, knobs.gate_max_tokens)
+            said = await _yes_or_no(llm, prompt, knobs.gate_max_tokens)
         except Unavailable as error:
             answered[one.topic] = _by_arithmetic(one, f"no answer from the LLM: {error}")
         else:
@@ -301,7 +301,8 @@ def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
     return replace(one, active=one.deliberation.open, by="arithmetic", note=note)
 
 
-async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
+async def _yes_or_no(llm: Llm, prompt: str, max_tokens: int) -> bool:
+    """Returns the LLM's answer. Raises LlmUnavailable if it is neither yes nor no."""
     answer = await llm.complete(prompt, purpose="gate", max_tokens=max_tokens)
     said = parse_answer(answer)
     if said is None:
