@@ -27,9 +27,9 @@ from mcp_server.topics.gate_log import (
     proposals,
     quality,
     used,
-    validated,
 )
 from mcp_server.topics.listing import switch
+from mcp_server.topics.topic import validated
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
