@@ -295,7 +295,6 @@ class CodeBlock:
     language: str
     start: int
     end: int
-    text: str
 
 
 def blocks(text: str) -> tuple[CodeBlock, ...]:
@@ -314,7 +313,7 @@ def _fenced(text: str) -> Iterator[CodeBlock]:
         return
     for match in _FENCE.finditer(text):
         named = re.match(r"[\w+#.-]+", match["info"].strip("{} ."))
-        yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span(), match["body"])
+        yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span())
 
 
 def _indented(text: str) -> Iterator[CodeBlock]:
@@ -329,7 +328,7 @@ def _indented(text: str) -> Iterator[CodeBlock]:
             continue  # the further paragraphs of a list are indented, too
         language = _guessed(match["body"])
         if language:
-            yield CodeBlock(language, match.start("body"), match.end("body"), match["body"])
+            yield CodeBlock(language, *match.span("body"))
 
 
 def _guessed(body: str) -> str:

@@ -31,8 +31,7 @@ from mcp_server.topics.matchers import folded, matches, required
 )
 def test_blocks_of_code_and_their_languages(text: str, languages: list[str]) -> None:
     assert [block.language for block in matchers.blocks(text)] == languages
-    for block in matchers.blocks(text):
-        assert block.text.strip() in text[block.start : block.end]
+    assert all(text[block.start : block.end].strip() for block in matchers.blocks(text))
 
 
 @pytest.mark.parametrize(
