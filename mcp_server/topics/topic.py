@@ -237,7 +237,6 @@ class Topic:
     not_for: tuple[str, ...] = ()
     first_line: int = 1
     digest: str = ""
-    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

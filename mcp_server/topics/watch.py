@@ -274,28 +274,14 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
     exchange, before = standing.exchanges, standing.active
     after = await _take_waiting(memory, row, exchange, before) if standing.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
-    recent = [
-        (turn, at)
-        for place, turn in enumerate(spoken)
-        # topics of earlier exchanges have expired
-        if exchange - (at := exchange - sum(later.role == "user" for later in spoken[place + 1 :])) <= ttl
-    ]
-    messages = [_watched(turn, loaded if turn is turns[-1] else ()) for turn, _ in recent]
-    ahead = after.ahead
-
-    def look() -> tuple[TopicSet, list[Tier1 | None]]:
-        """Reads the topics, and runs tier 1 for the messages that no hook has judged."""
-        topics = memory.topics.read()
-        wanted = [topics.topics and not (ahead and fingerprint(turn.content) in ahead) for turn, _ in recent]
-        return topics, [
-            first_tier(memory, topics, message, retry=True) if asked else None
-            for message, asked in zip(messages, wanted, strict=True)
-        ]
-
-    topics, tiers = await run_sync(look)
+    topics = await run_sync(memory.topics.read)
     troubles: dict[Trouble, None] = {}
-    for (turn, at), message, tier1 in zip(recent, messages, tiers, strict=True):
-        after, found = await _heard_one(memory, row, turn, message, tier1, topics, at, after)
+    for place, turn in enumerate(spoken):
+        later = sum(one.role == "user" for one in spoken[place + 1 :])
+        if later > ttl:  # what this turn activates has expired already
+            continue
+        message = _watched(turn, loaded if turn is turns[-1] else ())
+        after, found = await _heard_one(memory, row, turn, message, topics, exchange - later, after)
         troubles.update(dict.fromkeys(found))
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
@@ -315,7 +301,6 @@ async def _heard_one(
     row: SessionRow,
     turn: Turn,
     message: WatchedMessage,
-    tier1: Tier1 | None,
     topics: TopicSet,
     exchange: int,
     stored: Activations,
@@ -330,10 +315,7 @@ async def _heard_one(
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:
-        judged = await judge_message(
-            memory, row.session, message, topics, stored, exchange, turn=turn.number, known=tier1
-        )
-
+        judged = await judge_message(memory, row.session, message, topics, stored, exchange, turn=turn.number)
     corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
     if not judged.topics and not corrected:
         return stored, judged.troubles
