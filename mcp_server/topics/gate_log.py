@@ -218,23 +218,23 @@ LONGEST_SAID = 60
 async def decided(
     memory: Memory,
     session: str,
-    heard: WatchedMessage,
+    watched: WatchedMessage,
     topics: TopicSet,
     verdicts: Sequence[Verdict],
     exchange: int,
     turn: int,
 ) -> None:
     """Logs each verdict about a message, and remembers those whose outcome will be known later."""
-    mark = message_hash(heard.text)
+    mark = message_hash(watched.text)
     at = {"timestamp": second_text(memory.clock()), "event": "gate_decision", "session_id": session}
 
     def work() -> list[Pending]:
         tier2 = similarity(memory, topics)
-        said = set(tier2.stems(heard.text))
+        said = set(tier2.stems(watched.text))
         fresh: list[Pending] = []
         for one in verdicts:
             if memory.settings.watchers.log_gate:
-                append_or_drop(memory.files, KIND, at | _line(one, mark, heard, exchange, turn))
+                append_or_drop(memory.files, KIND, at | _line(one, mark, watched, exchange, turn))
             unsaid = (
                 tuple(stem for stem in tier2.words(one.topic, TYPICAL_WORDS) if stem not in said) if one.active else ()
             )
@@ -294,7 +294,7 @@ def message_hash(message: str) -> str:
     return hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
+def _line(one: Verdict, mark: str, watched: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
     return {
         "message_hash": mark,
         "topic_name": one.topic,
@@ -304,7 +304,7 @@ def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: i
         "was_useful": None,
         "turn": turn,
         "exchange": exchange,
-        "direction": heard.direction,
+        "direction": watched.direction,
         "priority": one.about.priority,
         "activation": one.about.activation,
         "way": one.routed.way,

@@ -183,7 +183,7 @@ class Verdict:
 async def judge(
     memory: Memory,
     session: str,
-    heard: WatchedMessage,
+    watched: WatchedMessage,
     topics: TopicSet,
     tier1: Tier1,
     *,
@@ -198,43 +198,45 @@ async def judge(
     `leave_out` are names that are not considered. `quiet`: asks no LLM and logs nothing. `exchange` and `turn` are the
     message's place in the session, for the log.
     """
-    if not _candidates(heard, topics, tier1):
+    if not _candidates(watched, topics, tier1):
         return ()
-    weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
+    weighed = [one for one in await run_sync(weigh, memory, watched, topics, tier1) if one.topic not in leave_out]
     weighed = [one for one in weighed if one.routed.way != "not asked"]
-    verdicts = await decided(memory, heard, topics, weighed, cached_only=quiet)
+    verdicts = await decided(memory, watched, topics, weighed, cached_only=quiet)
     if verdicts and not quiet:
-        await gate_log.decided(memory, session, heard, topics, verdicts, exchange, turn)
+        await gate_log.decided(memory, session, watched, topics, verdicts, exchange, turn)
     return verdicts
 
 
 async def decided(
-    memory: Memory, heard: WatchedMessage, topics: TopicSet, weighed: Sequence[Verdict], *, cached_only: bool = False
+    memory: Memory, watched: WatchedMessage, topics: TopicSet, weighed: Sequence[Verdict], *, cached_only: bool = False
 ) -> tuple[Verdict, ...]:
     """Returns the weighed topics with the gate's answers, in the order of `judge`. `cached_only`: calls no LLM, and
     uses only its cached answers."""
     waiting = [one for one in weighed if one.routed.way == "gate"]
     most = 0 if cached_only else memory.settings.watchers.gate_calls
-    answered = await _ask_gate(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
+    answered = (
+        await _ask_gate(memory, memory.llm, watched.text, topics, waiting, most) if memory.llm and waiting else {}
+    )
     verdicts = [one if one.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed]
     return tuple(sorted(verdicts, key=_order))
 
 
-def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
+def weigh(memory: Memory, watched: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
     """Returns score, route and the arithmetic gate's value of every candidate."""
     knobs = memory.settings.watchers
-    names = _candidates(heard, topics, tier1)
+    names = _candidates(watched, topics, tier1)
     if not names:
         return []
     tier2 = similarity(memory, topics)
-    likenesses = tier2.likenesses(heard.text, names)
+    likenesses = tier2.likenesses(watched.text, names)
     routes: list[tuple[Topic, tuple[Match, ...], float, Routed]] = []
     for name in names:
         topic, matches = topics.topics[name], tuple(tier1.matches.get(name, ()))
         own = topic.similarity_threshold
         threshold = knobs.similarity_threshold if own is None else own
         routes.append((topic, matches, threshold, route(topic, matches, likenesses[name].score, threshold)))
-    meant = tier2.meant(heard.text, [topic.name for topic, _, _, routed in routes if routed.way == "gate"])
+    meant = tier2.meant(watched.text, [topic.name for topic, _, _, routed in routes if routed.way == "gate"])
     verdicts: list[Verdict] = []
     for topic, matches, threshold, routed in routes:
         likeness, margin = likenesses[topic.name], knobs.gate_margin
@@ -244,9 +246,9 @@ def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1)
     return verdicts
 
 
-def _candidates(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
+def _candidates(watched: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
     """Returns the names of topics that tier 1 matched and, for a user's message, of those without triggers."""
-    if heard.direction != "input":  # an agent's answer resembles every topic that was just in its context
+    if watched.direction != "input":  # an agent's answer resembles every topic that was just in its context
         return list(tier1.matches)
     untriggered = topics.derived(
         "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]

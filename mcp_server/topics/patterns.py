@@ -95,10 +95,10 @@ class _Regex:
 class _Message:
     """A message and the values that several triggers read, each computed once, on first use."""
 
-    def __init__(self, heard: WatchedMessage) -> None:
-        self.paths = heard.paths
-        self.text = heard.text
-        self.direction = heard.direction
+    def __init__(self, watched: WatchedMessage) -> None:
+        self.paths = watched.paths
+        self.text = watched.text
+        self.direction = watched.direction
 
     def is_for(self, entry: _Entry) -> bool:
         """Returns whether a trigger looks in messages of this direction."""
@@ -216,10 +216,10 @@ class Watchers:
             size = min(3, len(literal))
             self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(regex)
 
-    def matches(self, heard: WatchedMessage, seconds: float) -> Tier1:
+    def matches(self, watched: WatchedMessage, seconds: float) -> Tier1:
         """Returns the triggers that fire for a message, and the patterns that a time limit stopped or skipped.
         `seconds` is the limit of one pattern; all together have ALL_PATTERNS times as much."""
-        message = _Message(heard)
+        message = _Message(watched)
         troubles: list[Trouble] = []
         fired: Iterable[tuple[_Entry, Sequence[_Said]]] = chain(
             self._by_words(message),
@@ -229,9 +229,9 @@ class Watchers:
         )
         return Tier1(self._by_topic(message, fired), tuple(troubles))
 
-    def retry(self, heard: WatchedMessage, seconds: float, first: Tier1) -> Tier1:
+    def retry(self, watched: WatchedMessage, seconds: float, first: Tier1) -> Tier1:
         """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
-        message = _Message(heard)
+        message = _Message(watched)
         troubles = [one for one in first.troubles if one.fault]
         skipped = [regex for regex in self._candidates(message) if regex.skipped]
         found = self._by_topic(message, self._by_regex(skipped, message, seconds, troubles))

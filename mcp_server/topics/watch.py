@@ -162,7 +162,7 @@ async def watch_turns(
     `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.
     """
     try:
-        return await _heard(memory, row, turns, loaded)
+        return await _watch_turns(memory, row, turns, loaded)
     except Exception as error:  # the turn is recorded: observe must not fail
         log.warning("watching for topics failed: %s", error, exc_info=True)
         return (f"the turn is recorded, but watching for topics failed: {error}",)
@@ -192,12 +192,12 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
     message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if not topics.topics:
         return topics, SessionTopics()
-    standing = await activations.session_topics(memory.state, session)
-    stored = standing.active
-    if fingerprint(prompt) in stored.ahead or standing.last == ("user", content_sha(prompt)):
-        return topics, standing
+    current = await activations.session_topics(memory.state, session)
+    stored = current.active
+    if fingerprint(prompt) in stored.ahead or current.last == ("user", content_sha(prompt)):
+        return topics, current
     ttl = memory.settings.watchers.topic_ttl
-    exchange = 1 + standing.exchanges
+    exchange = 1 + current.exchanges
     judged = None
     with move_on_after(AHEAD_SECONDS):
         judged = await judge_message(memory, session, message, topics, stored, exchange, known=tier1)
@@ -209,7 +209,7 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
         return one if late or tier1.skipped else one.judged_ahead(prompt)
 
     _, after = await activations.change(memory.state, session, change, waits=False)
-    return topics, replace(standing, active=after)
+    return topics, replace(current, active=after)
 
 
 async def judge_message(
@@ -268,11 +268,13 @@ def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
     return "likeness" if score is None else f"likeness {score:.2f}"
 
 
-async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
+async def _watch_turns(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]
+) -> tuple[str, ...]:
     ttl = memory.settings.watchers.topic_ttl
-    standing = await activations.session_topics(memory.state, row.session)
-    exchange, before = standing.exchanges, standing.active
-    after = await _take_waiting(memory, row, exchange, before) if standing.waiting else before
+    current = await activations.session_topics(memory.state, row.session)
+    exchange, before = current.exchanges, current.active
+    after = await _take_waiting(memory, row, exchange, before) if current.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
     topics = await run_sync(memory.topics.read)
     troubles: dict[Trouble, None] = {}
@@ -280,8 +282,8 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
         later = sum(one.role == "user" for one in spoken[place + 1 :])
         if later > ttl:  # what this turn activates has expired already
             continue
-        message = _watched(turn, loaded if turn is turns[-1] else ())
-        after, found = await _heard_one(memory, row, turn, message, topics, exchange - later, after)
+        message = _as_watched(turn, loaded if turn is turns[-1] else ())
+        after, found = await _watch_turn(memory, row, turn, message, topics, exchange - later, after)
         troubles.update(dict.fromkeys(found))
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
@@ -289,14 +291,14 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
     return (*_notes(before, after, exchange, ttl), *(" ".join(neutralise(one).split()) for one in named))
 
 
-def _watched(turn: Turn, loaded: Sequence[str]) -> WatchedMessage:
+def _as_watched(turn: Turn, loaded: Sequence[str]) -> WatchedMessage:
     """Returns a recorded turn as the triggers see it; `loaded` are the files that entered the context with it."""
     paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
     said = bounded(turn.content, LONGEST_WATCHED)
     return WatchedMessage(said, "output" if turn.role == "agent" else "input", tuple(paths))
 
 
-async def _heard_one(
+async def _watch_turn(
     memory: Memory,
     row: SessionRow,
     turn: Turn,
