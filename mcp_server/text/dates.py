@@ -55,12 +55,8 @@ MONTHS = (
     *("November", "December"),
 )
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-NUMBERS = {
-    word: number
-    for number, words in enumerate(("a an one", "two couple", "three few", "four", "five", "six", "seven", "eight"), 1)
-    for word in words.split()
-    if word != "few"
-} | {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
+_NUMBER_WORDS = "a/an/one two/couple three four five six seven eight nine ten eleven twelve"
+NUMBERS = {word: number for number, words in enumerate(_NUMBER_WORDS.split(), 1) for word in words.split("/")}
 
 _DAY = r"(?P<weekday>mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
