@@ -40,14 +40,12 @@ def explore_list() -> None:
         "No explorations. Begin one: context-manager explore create NAME",
         ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder"),
         lambda one: (
-            *(
-                one.name,
-                shell.moment(one.begun),
-                one.commits,
-                one.uncommitted,
-                shell.moment(one.until),
-                one.place or "(gone)",
-            ),
+            one.name,
+            shell.moment(one.begun),
+            one.commits,
+            one.uncommitted,
+            shell.moment(one.until),
+            one.place or "(gone)",
         ),
         right=("commits", "uncommitted"),
     )

@@ -420,17 +420,9 @@ def _judged(
     knobs = memory.settings.clarity
     scored = counts.scores(knobs.scoring)
     terms = {item.id: score.terms() for item, score in scored}
-    essential = _essential(memory, counts, of_topics)
-    judged = []
-    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, knobs):
-        name = one.item.id
-        one = replace(one, essential=name in essential, terms=terms[name])
-        strong = one.score >= knobs.pruning.strict_mode_preserve_threshold
-        protected = one.item.anchored or (knobs.strict_mode and (one.essential or strong))
-        if one.keep and not protected and name in pruned and one.item.last_mention <= pruned[name]:
-            one = replace(one, keep=False, why="pruned, and not mentioned since")
-        judged.append(one)
-    return tuple(judged)
+    totals = [(item, score.total) for item, score in scored]
+    verdicts = clarity_scores.prune(totals, _essential(memory, counts, of_topics), knobs, pruned)
+    return tuple(replace(one, terms=terms[one.item.id]) for one in verdicts)
 
 
 def _essential(memory: Memory, counts: Tracker, of_topics: frozenset[str]) -> frozenset[str]:
