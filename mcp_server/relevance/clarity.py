@@ -27,7 +27,7 @@ from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
-from mcp_server.relevance.clarity_scores import BlockItem, Tracker, Verdict, block
+from mcp_server.relevance.clarity_scores import BlockItem, ItemVerdict, Tracker, block
 from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change, SessionRow
@@ -182,7 +182,7 @@ def _status(memory: Memory, found: Judged, rows: Sequence[Mapping[str, Any]], st
     return ClarityView(session, data, "\n".join(lines))
 
 
-def _row(verdict: Verdict, exchange: int) -> dict[str, Any]:
+def _row(verdict: ItemVerdict, exchange: int) -> dict[str, Any]:
     item = verdict.item
     return {
         "id": item.id,
@@ -257,8 +257,8 @@ class ItemsPruned:
     for a dry run. `out_already` are ids that an earlier pruning removed."""
 
     session: str
-    gone: tuple[Verdict, ...]
-    kept: tuple[Verdict, ...]
+    gone: tuple[ItemVerdict, ...]
+    kept: tuple[ItemVerdict, ...]
     done: bool
     out_already: tuple[str, ...] = ()
 
@@ -282,7 +282,7 @@ class Judged:
 
     session: str
     counts: Tracker
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ItemVerdict, ...]
     pruned: Mapping[str, int]
 
 
@@ -415,7 +415,7 @@ def _read(stored: object) -> Tracker:
 
 def _judged(
     memory: Memory, counts: Tracker, pruned: Mapping[str, int], of_topics: frozenset[str]
-) -> tuple[Verdict, ...]:
+) -> tuple[ItemVerdict, ...]:
     """Returns a verdict for every item, highest score first. `of_topics` are the items that active topics name."""
     knobs = memory.settings.clarity
     scored = counts.scores(knobs.scoring)

@@ -227,7 +227,7 @@ FADING = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ItemVerdict:
     """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are given;
     `essential` is its tier."""
 
@@ -248,7 +248,7 @@ class Verdict:
 
 def prune(
     scored: Iterable[tuple[Item, float]], essential: frozenset[str], knobs: Clarity, pruned: Mapping[str, int]
-) -> list[Verdict]:
+) -> list[ItemVerdict]:
     """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier; `pruned`
     has the exchange in which each pruned item left the block."""
     rules = knobs.pruning
@@ -256,14 +256,14 @@ def prune(
     alone = (_alone(item, score, essential, knobs) for item, score in ordered)
     verdicts = {one.item.id: replace(one, essential=one.item.id in essential) for one in alone}
 
-    def kept() -> list[Verdict]:
+    def kept() -> list[ItemVerdict]:
         return [verdict for verdict in verdicts.values() if verdict.keep]
 
-    def protected(verdict: Verdict) -> bool:
+    def protected(verdict: ItemVerdict) -> bool:
         strong = verdict.score >= rules.strict_mode_preserve_threshold
         return verdict.item.anchored or (knobs.strict_mode and (verdict.essential or strong))
 
-    def remove(verdict: Verdict, why: str) -> None:
+    def remove(verdict: ItemVerdict, why: str) -> None:
         verdicts[verdict.item.id] = replace(verdict, keep=False, why=why)
 
     in_category = Counter(verdict.item.category for verdict in kept())
@@ -283,18 +283,18 @@ def prune(
     return list(verdicts.values())
 
 
-def _alone(item: Item, score: float, essential: frozenset[str], knobs: Clarity) -> Verdict:
+def _alone(item: Item, score: float, essential: frozenset[str], knobs: Clarity) -> ItemVerdict:
     """Returns the verdict on an item without the limits on numbers."""
     rules = knobs.pruning
     if item.anchored:
-        return Verdict(item, score, True, "anchored")
+        return ItemVerdict(item, score, True, "anchored")
     if knobs.strict_mode and item.id in essential:
-        return Verdict(item, score, True, "essential")
+        return ItemVerdict(item, score, True, "essential")
     if item.mentions >= rules.min_mentions_preserve:
-        return Verdict(item, score, True, f"mentioned {item.mentions} times")
+        return ItemVerdict(item, score, True, f"mentioned {item.mentions} times")
     if score < rules.prune_threshold:
-        return Verdict(item, score, False, f"under {rules.prune_threshold:g} points")
-    return Verdict(item, score, True, f"{rules.prune_threshold:g} points or more")
+        return ItemVerdict(item, score, False, f"under {rules.prune_threshold:g} points")
+    return ItemVerdict(item, score, True, f"{rules.prune_threshold:g} points or more")
 
 
 COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")
