@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
+from pydantic import TypeAdapter
+
 from mcp_server.model import ToolCall, Turn
 from mcp_server.settings import Context
 from mcp_server.text.markdown import json_line, second_text
@@ -310,34 +312,17 @@ class ColdRecord:
         }
 
 
+_RECORD = TypeAdapter(ColdRecord)
+_OTHERWISE = {"drop_reason": (DropReason, "asked"), "kind": (ChunkKind, "message"), "form": (Form, "cold")}
+"""Fields with known values, and what another value (of a newer version) is read as."""
+
+
 def read_record(line: str) -> ColdRecord:
     """Returns the record of a line. Raises ValueError if it is invalid."""
     stored = json.loads(line)
-    if not isinstance(stored, Mapping):
+    if not isinstance(stored, dict):
         raise ValueError("a cold record is a JSON object")
-    try:
-        return ColdRecord(
-            chunk_id=str(stored["chunk_id"]),
-            session_id=str(stored["session_id"]),
-            timestamp=datetime.fromisoformat(stored["timestamp"]),
-            content=str(stored["content"]),
-            tokens=int(stored["tokens"]),
-            drop_reason=_one_of(stored["drop_reason"], get_args(DropReason), "asked"),
-            relevance_score=float(stored["relevance_score"]),
-            prompt_at_drop=str(stored["prompt_at_drop"]),
-            recoverable_until=datetime.fromisoformat(stored["recoverable_until"]),
-            kind=_one_of(stored.get("kind"), get_args(ChunkKind), "message"),
-            turn=int(stored.get("turn", 0)),
-            part=int(stored.get("part", 0)),
-            name=str(stored.get("name", "")),
-            form=_one_of(stored.get("form"), get_args(Form), "cold"),
-            shown=stored.get("shown"),
-            immune=int(stored.get("immune", 0)),
-            exchange=int(stored.get("exchange", 0)),
-        )
-    except (KeyError, TypeError, OverflowError) as error:
-        raise ValueError(f"not a cold record: {error}") from error
-
-
-def _one_of(value: object, known: tuple[Any, ...], otherwise: Any) -> Any:
-    return value if value in known else otherwise
+    for name, (known, otherwise) in _OTHERWISE.items():
+        if name in stored and stored[name] not in get_args(known):
+            stored[name] = otherwise
+    return _RECORD.validate_python(stored)
