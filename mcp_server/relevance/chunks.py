@@ -218,22 +218,17 @@ def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | N
     """Returns the turn as the live set has it: without cold chunks, and with the short text of shortened ones; None if
     nothing is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
 
-    def words() -> str:
-        chunk = chunks.get(0)
-        if chunk is None or chunk.form == "whole":
-            return turn.content
-        return "" if chunk.form == "cold" else chunk.shown or ""
-
-    calls = []
-    for part, call in enumerate(turn.tool_calls, start=1):
+    def text(part: int, whole: str) -> str:
         chunk = chunks.get(part)
-        if chunk is None or chunk.form == "whole":
-            calls.append(call)
-        elif chunk.form == "one line":
-            calls.append(replace(call, result=""))
-        elif chunk.form != "cold":
-            calls.append(replace(call, result=chunk.shown or ""))
-    shown = replace(turn, content=words(), tool_calls=tuple(calls))
+        return whole if chunk is None or chunk.form == "whole" else chunk.shown or ""
+
+    cold = {part for part, chunk in chunks.items() if chunk.form == "cold"}
+    calls = tuple(
+        replace(call, result=text(part, call.result))
+        for part, call in enumerate(turn.tool_calls, start=1)
+        if part not in cold
+    )
+    shown = replace(turn, content="" if 0 in cold else text(0, turn.content), tool_calls=calls)
     return shown if shown.content or shown.tool_calls else None
 
 

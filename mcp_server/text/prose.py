@@ -219,8 +219,7 @@ def clipped(text: str, longest: int) -> str:
     plain = " ".join(text.split())
     if len(plain) <= longest:
         return plain
-    head = plain[: longest - 1]
-    return (head.rsplit(" ", 1)[0] if " " in head else head) + "…"
+    return plain[: longest - 1].rsplit(" ", 1)[0] + "…"
 
 
 ItemCategory = Literal["project", "tool", "file", "keyword"]

@@ -12,6 +12,7 @@ from typing import cast, get_args
 from mcp_server.errors import Invalid
 from mcp_server.model import Delivery, Kind, KnowledgeChange, TranscriptHead, slugify
 from mcp_server.text.markdown import is_plain, moment_text, read_moment, yaml_line
+from mcp_server.text.prose import clipped
 
 LONGEST = 60
 
@@ -21,7 +22,7 @@ def title_of(content: str) -> str:
     for line in content[:4000].splitlines():
         words = " ".join(re.sub(r"^[#>*\-\s`]+", "", "".join(c if c.isprintable() else " " for c in line)).split())
         if re.search(r"\w", words):
-            return words if len(words) <= LONGEST else words[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
+            return clipped(words, LONGEST)
     return "Conversation"
 
 
