@@ -166,7 +166,7 @@ async def _judged(memory: Memory, topics: TopicSet, message: Labeled) -> list[Ve
     def weighed() -> list[Verdict]:
         return weigh(memory, heard, topics, first_tier(memory, topics, heard))
 
-    return list(await decided(memory, heard, topics, await run_sync(weighed), alone=True))
+    return list(await decided(memory, heard, topics, await run_sync(weighed), cached_only=True))
 
 
 def _tiers(judged: Sequence[tuple[Labeled, list[Verdict]]]) -> dict[str, Counted]:

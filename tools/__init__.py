@@ -39,10 +39,10 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
     recover.tool,
     status.tool,
 )
-"""Each makes its tool for one connection; in the order in which they are listed."""
+"""Functions that make the tools for one connection, in the order in which they are listed."""
 
 FULL = (topics.tool, history.tool, forget.tool)
-"""What `--tools full` adds: every tool that is offered costs the model tokens, and these are for few conversations."""
+"""Tools that only `--tools full` offers: each one costs the model tokens, and few conversations need these."""
 
 
 def offered(profile: Profile = "core", *, hooks: bool = False) -> tuple[Callable[[Connection], Tool], ...]:

@@ -1,4 +1,4 @@
-"""Tool `anchor`: what must not be forgotten."""
+"""Tool `anchor`: marks an item that must stay in the context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool `compile_context`: what the memory holds for this moment, in one text that fits the budget."""
+"""Tool `compile_context`: returns the compiled context for a message, within a token budget."""
 
 from __future__ import annotations
 

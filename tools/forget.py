@@ -39,7 +39,7 @@ def tool(connection: Connection) -> Tool:
         last_line: int | None,
         dry_run: bool,
     ) -> Elicit[Confirmation] | None:
-        """The question before anything is deleted; None where nothing would be, or nobody can be asked."""
+        """Returns the question before a deletion; None if nothing would be deleted, or if the client cannot ask."""
         from mcp_server.forgetting.words import question
 
         if dry_run or not can_ask(ctx):

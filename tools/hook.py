@@ -1,4 +1,4 @@
-"""Tool `hook`: what a client's hooks call, where the client can call a tool from a hook. Only with `--hooks`."""
+"""Tool `hook`: handles an event of a client whose hooks can call an MCP tool. It is offered only with `--hooks`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool `observe`: a message of the conversation is recorded, durably."""
+"""Tool `observe`: records a message of the conversation durably."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ MORE = {
 Words = list[Annotated[str, Field(max_length=200)]]
 
 
-class Call(
-    BaseModel
-):  # no docstring: it would be in the schema. `params` is accepted, a transcript keeps one line a call
+# A docstring of these two would be in the schema. `params` is accepted and not kept: a transcript has one line a call.
+class Call(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=200)]

@@ -1,4 +1,4 @@
-"""Tool `read`: a file of the memory, or some of its lines, now or as it was."""
+"""Tool `read`: returns a file of the memory or some of its lines, as of now or of an earlier commit or date."""
 
 from __future__ import annotations
 

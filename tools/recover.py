@@ -1,4 +1,4 @@
-"""Tool `recover`: what left the context or the memory comes back."""
+"""Tool `recover`: brings back what was dropped from a context, archived or changed."""
 
 from __future__ import annotations
 

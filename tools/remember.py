@@ -1,4 +1,4 @@
-"""Tool `remember`: knowledge that should last goes into the file where it belongs."""
+"""Tool `remember`: writes lasting knowledge into the file where it belongs."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def tool(connection: Connection) -> Tool:
         old_text: str | None,
         supersedes: str | None,
     ) -> Elicit[Approval] | None:
-        """The question about a change that waits for the user's word; None where none is needed, or nobody can be
-        asked."""
+        """Returns the question about a change that needs the user's approval; None if it needs none, or if the client
+        cannot ask."""
         from mcp_server.knowledge.remember import NewFact, previewed
 
         if not can_ask(ctx):
@@ -106,5 +106,5 @@ def tool(connection: Connection) -> Tool:
 
 
 def _question(path: str, diff: str) -> str:
-    """The same text for the same change: the protocol asks again until it is answered."""
+    """Returns the question. It is the same for the same change: the protocol asks again until it is answered."""
     return f"An agent wants to change {path}, which tells every agent who you are and how to work:\n\n{shortened(diff)}"

@@ -95,26 +95,24 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
     """
     if context is None:
         return await work
-    results: list[T] = []
-    errors: list[Exception] = []
 
-    async with anyio.create_task_group() as tasks:
-
-        async def run() -> None:
-            try:
-                results.append(await work)
-            except Exception as error:  # the task group would wrap it in an exception group
-                errors.append(error)
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(run)
+    async def report() -> None:
         for seconds in itertools.count(PROGRESS_SECONDS, PROGRESS_SECONDS):
             await anyio.sleep(PROGRESS_SECONDS)
             with contextlib.suppress(Exception):  # the work continues if the client has gone
                 await context.report_progress(seconds, message=f"{what}: still working")
-    if errors:
-        raise errors[0]
-    return results[0]
+
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(report)
+        try:
+            result = await work
+        except Exception as error:  # the task group would wrap it in an exception group
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return result
 
 
 class CheckedArguments(FuncMetadata):

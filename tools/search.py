@@ -1,4 +1,4 @@
-"""Tool `search`: passages of everything that was ever said or written down."""
+"""Tool `search`: finds passages in all conversations and files."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ def tool(connection: Connection) -> Tool:
 
 
 def _lean(hit: dict[str, Any]) -> dict[str, Any]:
-    """Clients show this instead of the text, so it must not cost more: no nulls, no terms that added nothing."""
+    """Returns a hit without nulls and zero terms: clients show it instead of the text, so it must be as short."""
     terms = {name: term for name, term in hit["terms"].items() if term}
     return {key: value for key, value in hit.items() if value is not None} | {"terms": terms}

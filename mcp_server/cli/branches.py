@@ -41,14 +41,12 @@ def explore_list() -> None:
         "No explorations. Begin one: context-manager explore create NAME",
         ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder"),
         lambda one: (
-            *(
-                one.name,
-                shell.moment(one.begun),
-                one.commits,
-                one.uncommitted,
-                shell.moment(one.until),
-                one.place or "(gone)",
-            ),
+            one.name,
+            shell.moment(one.begun),
+            one.commits,
+            one.uncommitted,
+            shell.moment(one.until),
+            one.place or "(gone)",
         ),
         right=("commits", "uncommitted"),
     )
@@ -130,7 +128,6 @@ def compare(names: tuple[str, ...]) -> None:
 
 
 def _merge(kind: str, name: str, apply: bool) -> None:
-
     if not apply:
         _show_change(kind, name, "merge")
         return
@@ -147,7 +144,6 @@ def _merge(kind: str, name: str, apply: bool) -> None:
 
 
 def _drop(kind: str, name: str, apply: bool) -> None:
-
     if not apply:
         _show_change(kind, name, "drop")
     elif kind == "explore":

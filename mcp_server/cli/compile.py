@@ -93,7 +93,6 @@ def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = Non
 
 
 def _budget(receipt: Mapping[str, Any]) -> str:
-
     named = [f"{name} {shown_name(receipt[name])}" for name in ("session", "project") if receipt.get(name)]
     used = f"{receipt['tokens']:,} of {receipt['budget']:,} tokens ({_percent(receipt['tokens'], receipt)})"
     small = ["The budget is below what a context needs; it was cut. Give at least 128 tokens."]
@@ -178,7 +177,6 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
 
 
 async def _run(workspace: Path, file: Path | None, ask: str | None) -> list[Step]:
-
     steps: AsyncIterator[Step] = demo(workspace, open_memory, catch_up, os.environ, file, ask)
     done = []
     async for step in steps:

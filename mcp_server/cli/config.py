@@ -101,12 +101,10 @@ def edit(machine: bool) -> None:
 
 
 def _names() -> list[str]:
-
     return [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
 
 
 def _unknown(name: str) -> str:
-
     near = difflib.get_close_matches(name, [*_names(), *SECTIONS], n=1)
     return f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else " (config get lists them)")
 
@@ -146,7 +144,6 @@ def _with_setting(text: str, path: str, name: str, value: object) -> str:
 
 
 def _yaml() -> Any:
-
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 1_000
@@ -167,7 +164,6 @@ def _lines(prefix: str, values: dict[str, Any]) -> list[str]:
 
 
 def _text(value: object) -> str:
-
     if isinstance(value, float):
         return f"{value:g}"
     return "null" if value is None else yaml_line(shell.plain(value))

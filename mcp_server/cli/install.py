@@ -194,7 +194,6 @@ def install_command(
 
 
 def this_machine() -> Machine:
-
     return Machine(Path.home(), dict(os.environ))
 
 
@@ -204,7 +203,6 @@ def this_launch(machine: Machine) -> Launch:
 
 
 async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None) -> None:
-
     done = await run_sync(install, memory, planned)
     command, arguments = launch.serving(*(("--hooks",) if planned.hooks else ()))
     tried = await handshake([command, *arguments], machine.environ, whole=planned.client.whole_environment)
@@ -341,7 +339,6 @@ async def _read_conversations(
 
 
 def _known_items(memory: Memory) -> dict[str, list[Entry]]:
-
     return current_items(page_bodies(memory.files).values())
 
 

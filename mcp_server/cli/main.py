@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 from pathlib import Path
 
 import click
@@ -180,18 +181,14 @@ def _usage(error: click.UsageError) -> str:
     return said + ask
 
 
-def _failure(error: BaseException) -> str:
+def _failure(error: Exception) -> str:
     """Returns the message of an error; of an unexpected one also its type and place."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, ContextManagerError):
         return str(error)
-    if isinstance(error, KeyboardInterrupt):
-        return "stopped"
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    where = f" at {Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"a fault of ours: {type(error).__name__}{where}: {error}; please report this line"
 
 

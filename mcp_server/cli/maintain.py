@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import click
@@ -143,9 +144,7 @@ def _extract_told(done: Extracted) -> str:
     would = "would be " if done.dry_run else ""
     known = f", {done.known} known already" if done.known else ""
     found = f"{counted(done.lines, 'line')} found, {counted(len(done.files), 'file')} {would}changed"
-    said = [f"{counted(done.read, 'conversation')} read{known}: {found}"]
-    for file in sorted(done.files.values(), key=lambda one: one.path):
-        said.append(file.diff if done.dry_run else f"  {file.path}  {file.counts}")
+    said = [f"{counted(done.read, 'conversation')} read{known}: {found}", *_changes(done)]
     if done.fell_back:
         said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
     if done.refused:
@@ -153,6 +152,13 @@ def _extract_told(done: Extracted) -> str:
     if done.dry_run and done.files:
         said.append(SAME_COMMAND)
     return "\n".join([*said, *done.notes])
+
+
+def _changes(done: Extracted | Condensed) -> Iterator[str]:
+    """Yields the diff of each changed file in a dry run, otherwise its path and how many lines changed."""
+    for file in sorted(done.files.values(), key=lambda one: one.path):
+        counts = f"  {file.counts}" if file.added or file.removed else ""
+        yield file.diff if done.dry_run else f"  {file.path}{counts}"
 
 
 @shell.command("condense", "condense weekly", "condense weekly --apply")
@@ -179,11 +185,7 @@ def condense_command(period: str, apply: bool) -> None:
 
 def _condense_told(done: Condensed) -> str:
     would = "would be " if done.dry_run else ""
-    said = [f"condense {done.period}: {counted(len(done.files), 'file')} {would}changed"]
-    for file in sorted(done.files.values(), key=lambda one: one.path):
-        said.append(
-            file.diff if done.dry_run else f"  {file.path}" + (f"  {file.counts}" if file.added or file.removed else "")
-        )
+    said = [f"condense {done.period}: {counted(len(done.files), 'file')} {would}changed", *_changes(done)]
     if done.dry_run:
         said.append(SAME_COMMAND)
     return "\n".join([*said, *done.notes])

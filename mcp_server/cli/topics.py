@@ -10,9 +10,8 @@ import click
 
 from mcp_server.cli import shell
 from mcp_server.context.try_message import Trial, try_message
-from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.relevance.clarity import session_meant
+from mcp_server.relevance.clarity import session_if_any, session_meant
 from mcp_server.topics.gate_log import Quality, decisions
 from mcp_server.topics.gate_log import tune as run
 from mcp_server.topics.judge import Verdict
@@ -25,7 +24,7 @@ MOST_OUT = 12
 """Topics that stay out which are shown; --all shows every one."""
 
 
-session_option = click.option("--session", help="In this conversation (default: the one last heard of).")
+session_option = click.option("--session", help="In this conversation (default: the one with the latest message).")
 
 
 @shell.group("topics", "topics list", "topics test 'write to the bank'", "topics tune --apply")
@@ -108,13 +107,7 @@ def list_(session: str | None) -> None:
     """List the topics with their triggers and states."""
 
     async def ask(memory: Memory) -> TopicsView:
-        try:
-            meant = await session_meant(memory, session)
-        except NotFound:
-            if session:
-                raise
-            meant = None
-        return await list_topics(memory, meant)
+        return await list_topics(memory, await session_if_any(memory, session))
 
     found = shell.with_memory(ask)
     shell.print_result(found, found.markdown)

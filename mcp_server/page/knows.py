@@ -49,7 +49,7 @@ _PROJECTS = "knowledge/projects/"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PageLine:
     """An entry of a page, at lines `first` to `last` of its file."""
 
     path: str
@@ -105,7 +105,7 @@ async def show_lines(page: Page) -> Response:
     )
 
 
-def view_of(line: Line) -> str:
+def view_of(line: PageLine) -> str:
     if line.entry.section in ENDED:
         return "ended"
     if line.path.startswith("knowledge/people/"):
@@ -117,9 +117,9 @@ def view_of(line: Line) -> str:
     return _SECTIONS.get(line.entry.section, "other")
 
 
-def _lines(memory: Memory) -> list[Line]:
+def _lines(memory: Memory) -> list[PageLine]:
     """Returns the entries of all pages. Skips unreadable files and unchanged templates."""
-    found: list[Line] = []
+    found: list[PageLine] = []
     for path in _paths(memory):
         try:
             text = memory.files.text_or_none(path) or ""
@@ -140,11 +140,11 @@ def _paths(memory: Memory) -> Iterator[str]:
     yield from (GENERAL_PAGE, MEMORY)
 
 
-def _line(path: str, entry: Entry, body_line: int) -> Line:
-    return Line(path, entry, entry.start + body_line - 1, entry.end + body_line - 1)
+def _line(path: str, entry: Entry, body_line: int) -> PageLine:
+    return PageLine(path, entry, entry.start + body_line - 1, entry.end + body_line - 1)
 
 
-def _find_line(memory: Memory, form: dict[str, str]) -> Line:
+def _find_line(memory: Memory, form: dict[str, str]) -> PageLine:
     """Returns the line that the parameters select. Raises Conflict if the line has changed since it was shown."""
     path, mark = memory.files.relative(form.get("path", "")), form.get("mark", "")
     split = split_front_matter(memory.files.text_or_none(path) or "")

@@ -10,10 +10,9 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 
 from mcp_server.context.try_message import try_message
-from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.page.answer import Page, Routes
-from mcp_server.relevance.clarity import session_meant
+from mcp_server.relevance.clarity import session_if_any, session_meant
 from mcp_server.topics import gate_log
 from mcp_server.topics.listing import list_topics, switch
 
@@ -30,7 +29,7 @@ LONGEST_TRIED = 4_000
 async def show_topics(page: Page) -> Response:
     """Returns all topics, and the topics that the message `try` would activate."""
     memory = page.memory
-    session = await _session(memory)
+    session = await session_if_any(memory)
     tried = page.query.get("try", "")[:LONGEST_TRIED]
     counts, fired = await run_sync(_decisions, memory)
     return page.show(
@@ -51,13 +50,6 @@ async def switch_topic(page: Page) -> Response:
         page.memory, form.get("name", ""), await session_meant(page.memory, None), on=form.get("on") == "yes"
     )
     return page.back(form, "/topics", done.markdown)
-
-
-async def _session(memory: Memory) -> str | None:
-    try:
-        return await session_meant(memory, None)
-    except NotFound:
-        return None
 
 
 def _decisions(memory: Memory) -> tuple[dict[str, dict[str, Any]], list[Mapping[str, Any]]]:

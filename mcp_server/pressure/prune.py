@@ -30,7 +30,7 @@ from mcp_server.pressure.ladder import UNJUDGED, Protected
 from mcp_server.pressure.pressure import Plan
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import Action, Decision, LiveChunk, text_of
-from mcp_server.relevance.clarity_scores import Verdict
+from mcp_server.relevance.clarity_scores import ItemVerdict
 from mcp_server.relevance.live_set import Lookups, gauges
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.transcript_head import title_of
@@ -215,7 +215,7 @@ async def prune_clarity(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
     )
 
 
-def _item(one: Verdict) -> Fated:
+def _item(one: ItemVerdict) -> Fated:
     fading = one.word == "fading"
     why = f"{one.score:.0f} points: {one.why}" if fading else one.why
     return Fated(one.item.id, one.item.id, "fading" if fading else "keep", why)

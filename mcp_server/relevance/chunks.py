@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
+from pydantic import TypeAdapter
+
 from mcp_server.model import ToolCall, Turn
 from mcp_server.settings import Context
 from mcp_server.text.markdown import json_line, second_text
@@ -216,22 +218,17 @@ def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | N
     """Returns the turn as the live set has it: without cold chunks, and with the short text of shortened ones; None if
     nothing is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
 
-    def words() -> str:
-        chunk = chunks.get(0)
-        if chunk is None or chunk.form == "whole":
-            return turn.content
-        return "" if chunk.form == "cold" else chunk.shown or ""
-
-    calls = []
-    for part, call in enumerate(turn.tool_calls, start=1):
+    def text(part: int, whole: str) -> str:
         chunk = chunks.get(part)
-        if chunk is None or chunk.form == "whole":
-            calls.append(call)
-        elif chunk.form == "one line":
-            calls.append(replace(call, result=""))
-        elif chunk.form != "cold":
-            calls.append(replace(call, result=chunk.shown or ""))
-    shown = replace(turn, content=words(), tool_calls=tuple(calls))
+        return whole if chunk is None or chunk.form == "whole" else chunk.shown or ""
+
+    cold = {part for part, chunk in chunks.items() if chunk.form == "cold"}
+    calls = tuple(
+        replace(call, result=text(part, call.result))
+        for part, call in enumerate(turn.tool_calls, start=1)
+        if part not in cold
+    )
+    shown = replace(turn, content="" if 0 in cold else text(0, turn.content), tool_calls=calls)
     return shown if shown.content or shown.tool_calls else None
 
 
@@ -310,34 +307,17 @@ class ColdRecord:
         }
 
 
+_RECORD = TypeAdapter(ColdRecord)
+_OTHERWISE = {"drop_reason": (DropReason, "asked"), "kind": (ChunkKind, "message"), "form": (Form, "cold")}
+"""Fields with known values, and what another value (of a newer version) is read as."""
+
+
 def read_record(line: str) -> ColdRecord:
     """Returns the record of a line. Raises ValueError if it is invalid."""
     stored = json.loads(line)
-    if not isinstance(stored, Mapping):
+    if not isinstance(stored, dict):
         raise ValueError("a cold record is a JSON object")
-    try:
-        return ColdRecord(
-            chunk_id=str(stored["chunk_id"]),
-            session_id=str(stored["session_id"]),
-            timestamp=datetime.fromisoformat(stored["timestamp"]),
-            content=str(stored["content"]),
-            tokens=int(stored["tokens"]),
-            drop_reason=_one_of(stored["drop_reason"], get_args(DropReason), "asked"),
-            relevance_score=float(stored["relevance_score"]),
-            prompt_at_drop=str(stored["prompt_at_drop"]),
-            recoverable_until=datetime.fromisoformat(stored["recoverable_until"]),
-            kind=_one_of(stored.get("kind"), get_args(ChunkKind), "message"),
-            turn=int(stored.get("turn", 0)),
-            part=int(stored.get("part", 0)),
-            name=str(stored.get("name", "")),
-            form=_one_of(stored.get("form"), get_args(Form), "cold"),
-            shown=stored.get("shown"),
-            immune=int(stored.get("immune", 0)),
-            exchange=int(stored.get("exchange", 0)),
-        )
-    except (KeyError, TypeError, OverflowError) as error:
-        raise ValueError(f"not a cold record: {error}") from error
-
-
-def _one_of(value: object, known: tuple[Any, ...], otherwise: Any) -> Any:
-    return value if value in known else otherwise
+    for name, (known, otherwise) in _OTHERWISE.items():
+        if name in stored and stored[name] not in get_args(known):
+            stored[name] = otherwise
+    return _RECORD.validate_python(stored)

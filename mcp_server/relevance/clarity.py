@@ -27,7 +27,7 @@ from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
-from mcp_server.relevance.clarity_scores import BlockItem, Tracker, Verdict, block
+from mcp_server.relevance.clarity_scores import BlockItem, ItemVerdict, Tracker, block
 from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change, SessionRow
@@ -96,6 +96,17 @@ async def session_meant(memory: Memory, session: str | None) -> str:
     raise NotFound("no conversation yet: observe opens one, import brings some in")
 
 
+async def session_if_any(memory: Memory, session: str | None = None) -> str | None:
+    """Returns the session as `session_meant` does, or None if none is named and there is none yet. Raises NotFound if
+    the named session does not exist."""
+    try:
+        return await session_meant(memory, session)
+    except NotFound:
+        if session:
+            raise
+        return None
+
+
 async def items_of(memory: Memory, session: str | None) -> list[str]:
     """Returns the ids of a session's items, highest score first; none if nothing was said yet."""
     try:
@@ -109,11 +120,8 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
     """Returns the part of `status` about Clarity: statistics and the first items; with `max_tokens`, all items that
     fit, with their terms, and the settings."""
     enabled = memory.settings.clarity.enabled
-    try:
-        meant = await session_meant(memory, session)
-    except NotFound:
-        if session:
-            raise
+    meant = await session_if_any(memory, session)
+    if meant is None:
         return {"enabled": enabled, "session": "none yet"}
     found = await judged(memory, meant)
     stats, verdicts = stats_of(found), found.verdicts
@@ -174,7 +182,7 @@ def _status(memory: Memory, found: Judged, rows: Sequence[Mapping[str, Any]], st
     return ClarityView(session, data, "\n".join(lines))
 
 
-def _row(verdict: Verdict, exchange: int) -> dict[str, Any]:
+def _row(verdict: ItemVerdict, exchange: int) -> dict[str, Any]:
     item = verdict.item
     return {
         "id": item.id,
@@ -249,8 +257,8 @@ class ItemsPruned:
     for a dry run. `out_already` are ids that an earlier pruning removed."""
 
     session: str
-    gone: tuple[Verdict, ...]
-    kept: tuple[Verdict, ...]
+    gone: tuple[ItemVerdict, ...]
+    kept: tuple[ItemVerdict, ...]
     done: bool
     out_already: tuple[str, ...] = ()
 
@@ -274,7 +282,7 @@ class Judged:
 
     session: str
     counts: Tracker
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ItemVerdict, ...]
     pruned: Mapping[str, int]
 
 
@@ -407,22 +415,14 @@ def _read(stored: object) -> Tracker:
 
 def _judged(
     memory: Memory, counts: Tracker, pruned: Mapping[str, int], of_topics: frozenset[str]
-) -> tuple[Verdict, ...]:
+) -> tuple[ItemVerdict, ...]:
     """Returns a verdict for every item, highest score first. `of_topics` are the items that active topics name."""
     knobs = memory.settings.clarity
     scored = counts.scores(knobs.scoring)
     terms = {item.id: score.terms() for item, score in scored}
-    essential = _essential(memory, counts, of_topics)
-    judged = []
-    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, knobs):
-        name = one.item.id
-        one = replace(one, essential=name in essential, terms=terms[name])
-        strong = one.score >= knobs.pruning.strict_mode_preserve_threshold
-        protected = one.item.anchored or (knobs.strict_mode and (one.essential or strong))
-        if one.keep and not protected and name in pruned and one.item.last_mention <= pruned[name]:
-            one = replace(one, keep=False, why="pruned, and not mentioned since")
-        judged.append(one)
-    return tuple(judged)
+    totals = [(item, score.total) for item, score in scored]
+    verdicts = clarity_scores.prune(totals, _essential(memory, counts, of_topics), knobs, pruned)
+    return tuple(replace(one, terms=terms[one.item.id]) for one in verdicts)
 
 
 def _essential(memory: Memory, counts: Tracker, of_topics: frozenset[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ The pruner's rules, the stronger first:
     3. over `max_items_per_category` (20): the lowest of the category go
     4. mentioned `min_mentions_preserve` (3) times or more: stays
     5. under `prune_threshold` (8 points): goes
+    6. pruned earlier and not mentioned since: goes
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ FADING = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ItemVerdict:
     """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are given;
     `essential` is its tier."""
 
@@ -245,47 +246,55 @@ class Verdict:
         return "fading" if self.score < FADING and not self.item.anchored else "keep"
 
 
-def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], knobs: Clarity) -> list[Verdict]:
-    """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier."""
+def prune(
+    scored: Iterable[tuple[Item, float]], essential: frozenset[str], knobs: Clarity, pruned: Mapping[str, int]
+) -> list[ItemVerdict]:
+    """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier; `pruned`
+    has the exchange in which each pruned item left the block."""
     rules = knobs.pruning
     ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
-    verdicts = {item.id: _alone(item, score, essential, knobs) for item, score in ordered}
+    alone = (_alone(item, score, essential, knobs) for item, score in ordered)
+    verdicts = {one.item.id: replace(one, essential=one.item.id in essential) for one in alone}
 
-    def kept() -> list[Verdict]:
+    def kept() -> list[ItemVerdict]:
         return [verdict for verdict in verdicts.values() if verdict.keep]
 
-    def protected(verdict: Verdict) -> bool:
-        return verdict.item.anchored or (knobs.strict_mode and (verdict.item.id in essential or spared(verdict)))
+    def protected(verdict: ItemVerdict) -> bool:
+        strong = verdict.score >= rules.strict_mode_preserve_threshold
+        return verdict.item.anchored or (knobs.strict_mode and (verdict.essential or strong))
 
-    def spared(verdict: Verdict) -> bool:
-        return verdict.score >= rules.strict_mode_preserve_threshold
+    def remove(verdict: ItemVerdict, why: str) -> None:
+        verdicts[verdict.item.id] = replace(verdict, keep=False, why=why)
 
     in_category = Counter(verdict.item.category for verdict in kept())
     for verdict in reversed(kept()):
         if in_category[verdict.item.category] > rules.max_items_per_category and not protected(verdict):
             in_category[verdict.item.category] -= 1
-            why = f"over {rules.max_items_per_category} of its kind"
-            verdicts[verdict.item.id] = Verdict(verdict.item, verdict.score, False, why)
+            remove(verdict, f"over {rules.max_items_per_category} of its kind")
 
     over = len(kept()) - rules.target_context_items if len(kept()) > rules.max_context_items else 0
     for verdict in [one for one in reversed(kept()) if not protected(one)][:over]:
         why = f"over {rules.max_context_items} items: the lowest go until {rules.target_context_items} are left"
-        verdicts[verdict.item.id] = Verdict(verdict.item, verdict.score, False, why)
+        remove(verdict, why)
+
+    for verdict in kept():
+        if verdict.item.last_mention <= pruned.get(verdict.item.id, -1) and not protected(verdict):
+            remove(verdict, "pruned, and not mentioned since")
     return list(verdicts.values())
 
 
-def _alone(item: Item, score: float, essential: frozenset[str], knobs: Clarity) -> Verdict:
+def _alone(item: Item, score: float, essential: frozenset[str], knobs: Clarity) -> ItemVerdict:
     """Returns the verdict on an item without the limits on numbers."""
     rules = knobs.pruning
     if item.anchored:
-        return Verdict(item, score, True, "anchored")
+        return ItemVerdict(item, score, True, "anchored")
     if knobs.strict_mode and item.id in essential:
-        return Verdict(item, score, True, "essential")
+        return ItemVerdict(item, score, True, "essential")
     if item.mentions >= rules.min_mentions_preserve:
-        return Verdict(item, score, True, f"mentioned {item.mentions} times")
+        return ItemVerdict(item, score, True, f"mentioned {item.mentions} times")
     if score < rules.prune_threshold:
-        return Verdict(item, score, False, f"under {rules.prune_threshold:g} points")
-    return Verdict(item, score, True, f"{rules.prune_threshold:g} points or more")
+        return ItemVerdict(item, score, False, f"under {rules.prune_threshold:g} points")
+    return ItemVerdict(item, score, True, f"{rules.prune_threshold:g} points or more")
 
 
 COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")

@@ -257,9 +257,8 @@ class Gate:
                         raise MCPError(INVALID_REQUEST, str(error)) from error
                     said = [{"type": "text", "text": str(error)}]
                     return {"content": said, "isError": True, "resultType": "complete"}
-                except (
-                    BaseException
-                ) as error:  # also if the client has gone: the call may have changed something before
+                # A client that has gone cancels the call, which may have changed something before: record that too.
+                except BaseException as error:
                     with anyio.CancelScope(shield=True), contextlib.suppress(MCPError):
                         await self._record(call, ctx, None, outcome)
                     if isinstance(error, MCPError) and _ADDRESS.search(error.error.message):

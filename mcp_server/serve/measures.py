@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,12 +56,9 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[0] is not None:
-            place = record.exc_info[2]
-            while place is not None and place.tb_next is not None:
-                place = place.tb_next
             line["exception"] = record.exc_info[0].__name__
-            if place is not None:
-                line["where"] = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
+            if frames := traceback.extract_tb(record.exc_info[2]):
+                line["where"] = f"{frames[-1].filename}:{frames[-1].lineno}"
         return json.dumps(line, ensure_ascii=False)
 
 

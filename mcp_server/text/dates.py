@@ -25,10 +25,10 @@ def moment(text: str, now: datetime, *, end: bool = True) -> datetime | None:
     A day or a week (ISO 8601) means its last second; with `end=False` its first. Months have 30 days, years 365.
     """
     text = " ".join(text.split())
-    if text.lower() in ("now", "today", "yesterday"):
-        if text.lower() == "now":
-            return now
-        return _of_day(now - timedelta(days=text.lower() == "yesterday"), end)
+    if text.lower() == "now":
+        return now
+    if text.lower() in ("today", "yesterday"):
+        return _of_day(now - timedelta(days=text.lower() == "yesterday"), end, now)
     try:
         if ago := _AGO.fullmatch(text):
             count = int(ago[1]) if ago[1].isdigit() else 1
@@ -45,8 +45,8 @@ def moment(text: str, now: datetime, *, end: bool = True) -> datetime | None:
     return None
 
 
-def _of_day(day: datetime, end: bool, now: datetime | None = None) -> datetime:
-    midnight = datetime(day.year, day.month, day.day, tzinfo=now.tzinfo if now else day.tzinfo)
+def _of_day(day: datetime, end: bool, now: datetime) -> datetime:
+    midnight = datetime(day.year, day.month, day.day, tzinfo=now.tzinfo)
     return midnight.replace(hour=23, minute=59, second=59) if end else midnight
 
 
@@ -55,12 +55,8 @@ MONTHS = (
     *("November", "December"),
 )
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-NUMBERS = {
-    word: number
-    for number, words in enumerate(("a an one", "two couple", "three few", "four", "five", "six", "seven", "eight"), 1)
-    for word in words.split()
-    if word != "few"
-} | {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
+_NUMBER_WORDS = "a/an/one two/couple three four five six seven eight nine ten eleven twelve"
+NUMBERS = {word: number for number, words in enumerate(_NUMBER_WORDS.split(), 1) for word in words.split("/")}
 
 _DAY = r"(?P<weekday>mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
@@ -135,12 +131,15 @@ def _offset(days: int, words: str = "on {}") -> _WorkOut:
 
 def _weekday(match: re.Match[str], said: date) -> _Found | None:
     """Returns the latest Friday before that day for `last Friday`, the first one after it for `next` and `this`."""
+    return _nearest(match, said, match["which"].lower() in ("last", "past", "this past"))
+
+
+def _nearest(match: re.Match[str], said: date, is_past: bool) -> _Found:
+    """Returns the latest day before `said`, or the first one after it, with the weekday of the match."""
     wanted = next(place for place, name in enumerate(WEEKDAYS) if name.startswith(match["weekday"].lower()[:3]))
-    back = (said.weekday() - wanted) % 7 or 7
-    ahead = (wanted - said.weekday()) % 7 or 7
-    last = match["which"].lower() in ("last", "past", "this past")
-    day = said - timedelta(days=back) if last else said + timedelta(days=ahead)
-    return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if last else 1
+    back, ahead = (said.weekday() - wanted) % 7 or 7, (wanted - said.weekday()) % 7 or 7
+    day = said - timedelta(days=back) if is_past else said + timedelta(days=ahead)
+    return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if is_past else 1
 
 
 _WAS = re.compile(
@@ -154,12 +153,7 @@ _WILL = re.compile(
 def _bare_weekday(match: re.Match[str], said: date) -> _Found | None:
     """Returns the last Friday for `on Friday` in the past tense, the next one in the future tense, otherwise None."""
     over, to_come = _WAS.search(match.string) is not None, _WILL.search(match.string) is not None
-    if over == to_come:
-        return None
-    wanted = next(place for place, name in enumerate(WEEKDAYS) if name.startswith(match["weekday"].lower()[:3]))
-    back, ahead = (said.weekday() - wanted) % 7 or 7, (wanted - said.weekday()) % 7 or 7
-    day = said - timedelta(days=back) if over else said + timedelta(days=ahead)
-    return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if over else 1
+    return None if over == to_come else _nearest(match, said, over)
 
 
 def _span(match: re.Match[str], said: date) -> _Found | None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Collection, Mapping
 
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -19,38 +18,11 @@ IGNORABLE = (
 )
 """The characters with Unicode's property Default_Ignorable_Code_Point, for a character class."""
 
-_HIDDEN = (
-    *range(0x200B, 0x200C),  # zero width space
-    *range(0x200E, 0x2010),  # left-to-right and right-to-left marks
-    *range(0x202A, 0x202F),  # embeddings and overrides
-    *range(0x2060, 0x2070),  # word joiner, invisible operators, isolates, deprecated formatting
-    0x00AD,  # soft hyphen
-    0x034F,  # combining grapheme joiner
-    0x061C,
-    0x180E,
-    0xFEFF,
-    0xFFF9,
-    0xFFFA,
-    0xFFFB,
-    *range(0xE0000, 0xE0080),  # tags: an invisible alphabet
+_UNUSUAL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"  # control characters, line ends, lone surrogates
+    "\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # hide or reorder text
+    "\U000e0000-\U000e007f]"  # tags: an invisible alphabet
 )
-_CHARACTERS: dict[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
-    0x7F: "\u2421",
-    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
-    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
-    **dict.fromkeys(_HIDDEN, ""),
-    **dict.fromkeys((0x0B, 0x0C, 0x0D, 0x85, 0x2028, 0x2029), "\n"),  # they begin a new line too
-}
-
-
-def _ranges(codes: Iterable[int]) -> str:
-    """Returns a character class with ranges: single characters above U+FFFF make it forty times slower."""
-    runs = [[code for _, code in run] for _, run in groupby(enumerate(sorted(codes)), lambda pair: pair[1] - pair[0])]
-    return "".join(f"{re.escape(chr(run[0]))}-{re.escape(chr(run[-1]))}" for run in runs)
-
-
-_UNUSUAL = re.compile(f"[{_ranges(_CHARACTERS)}]")
 _JOINING = re.compile(
     rf"(?<![\x00-\x7f{IGNORABLE}])[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]"  # selects a character's form
     r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"  # keycaps
@@ -59,6 +31,7 @@ _JOINING = re.compile(
 )
 """Joiners and variation selectors: those that emoji and some scripts need, and `hidden` others, which can hide text."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_LINE_ENDS = "\x0b\x0c\r\x85\u2028\u2029"
 
 _TAGS = (
     r"system[-_]|command[-_]|local-command|checkpoint-data|user-prompt-submit-hook|function_|tool_"
@@ -96,27 +69,36 @@ _FOLDED = str.maketrans(
 
 def printable(text: str) -> str:
     """Returns `text` with visible control characters, for a file that people print in a terminal."""
-    return _CONTROL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
+    return _CONTROL.sub(_replacement, text.replace("\r\n", "\n"))
+
+
+def _replacement(match: re.Match[str]) -> str:
+    """Returns what is written for an unusual character: a line feed, a visible sign, or nothing."""
+    character = match[0]
+    if character in _LINE_ENDS:
+        return "\n"
+    if character < " ":
+        return chr(0x2400 + ord(character))
+    if character == "\x7f":
+        return "\u2421"
+    return "\ufffd" if character < "\xa0" or "\ud800" <= character <= "\udfff" else ""
 
 
 def neutralise(text: str) -> str:
     """Returns `text`, safe for use in a prompt. Idempotent; text without markers is returned unchanged."""
     if not text.isascii() or not text.isprintable():
-        text = _UNUSUAL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
+        text = _UNUSUAL.sub(_replacement, text.replace("\r\n", "\n"))
         text = _JOINING.sub(lambda match: "" if match["hidden"] else match.group(), text)
     plain, positions = skeleton(text)
     if ":" in plain:  # roles first: the `>` inserted before one may close an open tag
-        quoted = _inserted(text, "> ", [_position(match.end(1), positions) for match in _ROLE.finditer(plain)])
-        if quoted != text:
-            text = quoted
+        roles = [_position(match.end(1), positions) for match in _ROLE.finditer(plain)]
+        if roles:
+            text = _replaced(text, {place: f"> {text[place]}" for place in roles})
             plain, positions = skeleton(text)
     if "<" in plain or "[" in plain or ">" in plain:
-        found = [(_position(match.start(), positions), _HARMLESS[match.group()]) for match in _MARKER.finditer(plain)]
+        found = {_position(match.start(), positions): _HARMLESS[match.group()] for match in _MARKER.finditer(plain)}
         if found:
-            characters = list(text)
-            for position, harmless in found:
-                characters[position] = harmless
-            text = "".join(characters)
+            text = _replaced(text, found)
     return text
 
 
@@ -142,13 +124,12 @@ def _position(place: int, positions: list[int] | None) -> int:
     return place if positions is None else positions[place]
 
 
-def _inserted(text: str, mark: str, places: list[int]) -> str:
-    parts: list[str] = []
-    before = 0
-    for place in places:
-        parts += (text[before:place], mark)
-        before = place
-    return "".join([*parts, text[before:]])
+def _replaced(text: str, new: Mapping[int, str]) -> str:
+    """Returns the text with other characters at these positions."""
+    characters = list(text)
+    for place, character in new.items():
+        characters[place] = character
+    return "".join(characters)
 
 
 def visible(text: str) -> tuple[str, list[int] | None]:

@@ -18,7 +18,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import accumulate
 from zlib import crc32
 
 from mcp_server.errors import Invalid
@@ -53,10 +52,10 @@ _LINE = re.compile(r"[^\n]*\S[^\n]*")
 class Forgotten:
     """One request. All hashes are salted; `windows` and `cuts` are (number of characters, hash).
 
-    `windows` go wherever they stand. `sessions` are whole conversations up to `at`, `turns` single turns of one,
-    `paths` files, `sources` what derived lines name in their provenance. Two more are there only while a request is
-    carried out: `cuts` go where a text was cut off (before `…`, in names also at the end), `renames` are names of
-    files, old and new.
+    `windows` are deleted in every text. `sessions` are whole conversations up to `at`, `turns` single turns, `paths`
+    files, and `sources` the turns and transcripts that derived lines name as their sources. Two fields are not stored
+    and only used while a request is carried out: `cuts` are beginnings of the text that are deleted where a text was
+    cut off (before `…`, and at the end of names); `renames` are old and new names of files.
     """
 
     id: str
@@ -133,7 +132,7 @@ class Forgotten:
         return [span for first, piece in _pieces(text) for span in self._in_piece(text, first, piece, lengths, cut)]
 
     def holds(self, text: str, *, names: bool = False) -> bool:
-        """Whether `clean` would change the text."""
+        """Returns whether `clean` would change the text."""
         return any(old in text for old, _ in self.renames) or bool(self.find(text, names=names))
 
     def turn(self, turn: Turn, session: str) -> Turn:
@@ -189,10 +188,9 @@ class Forgotten:
     def _in_piece(
         self, text: str, first: int, piece: str, lengths: Sequence[int], cut: re.Pattern[str]
     ) -> Iterator[tuple[int, int]]:
-        if not self._may_stand_in(piece, lengths):
-            return
         starts, ends, offsets, run = _cut_into_words(piece)
         word_ending_at = {offset: index for index, offset in enumerate(offsets[1:])}
+        first_bytes = {(length, digest[0]) for length, digest in self.windows | self.cuts}
         index = 0
         while index < len(starts):
             here = offsets[index]
@@ -201,27 +199,15 @@ class Forgotten:
                 last = word_ending_at.get(here + length)
                 if last is None:
                     continue
-                hashed = (length, self._window_hash(run[here : here + length]))
+                window = run[here : here + length]
+                if (length, self._quick(window)) not in first_bytes:
+                    continue
+                hashed = (length, self._window_hash(window))
                 end = first + ends[last]
                 if hashed in self.windows or (hashed in self.cuts and cut.match(text, end)):
                     yield first + starts[index - 1], end
                     index = last + 1
                     break
-
-    def _may_stand_in(self, piece: str, lengths: Sequence[int]) -> bool:
-        """Whether any run of the right length is one of the request's: the quick look that most texts end with."""
-        words = [_folded(word) for word in _words(piece).findall(piece)]
-        offsets = list(accumulate(map(len, words), initial=0))
-        run, places = "".join(words), set(offsets)
-        hashes = self.windows | self.cuts
-        for length in lengths:
-            first_bytes = {digest[0] for size, digest in hashes if size == length}
-            for here in offsets:
-                if here + length in places:
-                    part = run[here : here + length]
-                    if self._quick(part) in first_bytes and (length, self._window_hash(part)) in hashes:
-                        return True
-        return False
 
     def _window_hash(self, run: str) -> bytes:
         """Returns the hash of a window. Its first byte is cheap to compute and differs for nearly every other text."""

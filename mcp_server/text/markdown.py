@@ -175,13 +175,10 @@ _CODE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as written: the name it points to, a heading of that file, its label, and its place in the text."""
+    """A link as written: the name that it points to, and a heading of that file."""
 
     name: str
     heading: str | None
-    label: str
-    start: int
-    end: int
 
 
 def links(text: str) -> tuple[Link, ...]:
@@ -197,8 +194,7 @@ def links(text: str) -> tuple[Link, ...]:
         name = match.group(1).strip()
         if not name or (passed < len(code) and code[passed][0] <= match.start()):
             continue
-        heading = (match.group(2) or "").strip() or None
-        found.append(Link(name, heading, (match.group(3) or "").strip() or name, *match.span()))
+        found.append(Link(name, (match.group(2) or "").strip() or None))
     return tuple(found)
 
 

@@ -82,9 +82,8 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
     passages: list[Passage] = []
     ordinal = 0
-    shown = (
-        body if is_imported(path) else without_comments(body)
-    )  # what a file explains to its owner is for no one else
+    # Comments of our own files explain the file to its owner, so they are not indexed.
+    shown = body if is_imported(path) else without_comments(body)
     commented = {
         body_line + place
         for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))

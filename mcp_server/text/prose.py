@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
-from mcp_server.text.words import TALK_WORDS, content_words
+from mcp_server.text.words import TALK_WORDS, content_words, listed
 
 ANYWHERE = (
     # other memory plugins
@@ -219,8 +219,7 @@ def clipped(text: str, longest: int) -> str:
     plain = " ".join(text.split())
     if len(plain) <= longest:
         return plain
-    head = plain[: longest - 1]
-    return (head.rsplit(" ", 1)[0] if " " in head else head) + "…"
+    return plain[: longest - 1].rsplit(" ", 1)[0] + "…"
 
 
 ItemCategory = Literal["project", "tool", "file", "keyword"]
@@ -248,11 +247,7 @@ _CAMEL = re.compile(r"(?<![\w-])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+(?![\w-])")
 _HYPHENATED = re.compile(r"(?<![\w-])[A-Za-z][a-z0-9]+(?:-[a-z0-9]+){1,3}(?![\w-])")
 
 
-def _listed(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-EXTENSIONS = _listed(
+EXTENSIONS = listed(
     """
     md txt rst json jsonl yaml yml toml ini cfg conf env csv tsv xml html css scss js jsx ts tsx mjs cjs py pyi ipynb
     rs go java kt kts c h cc cpp hpp cs rb php swift scala lua pl sh bash zsh ps1 sql proto lock log pdf png jpg svg gif
@@ -261,7 +256,7 @@ EXTENSIONS = _listed(
 )
 """Extensions that make a word a file name. Words such as `e.g` and version numbers are no file names."""
 
-_ENGLISH_PARTS = _listed(
+_ENGLISH_PARTS = listed(
     """
     well long short high low real self non pre post re co multi semi sub up down in out on off over under all any one
     two three four five six seven eight nine ten first second third half full open end old new day week month year

@@ -109,18 +109,16 @@ def secrets(text: str) -> tuple[SecretSpan, ...]:
 
 def _of_known_form(text: str) -> Iterator[SecretSpan]:
     """Yields every key of a known form, in linear time."""
-    windows = _around(
-        ((match.start(), match.end()) for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100
-    )
+    windows = _around((match.span() for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100)
     if not windows:
         return
     for form in FORMS:
         if any(needle in text for needle in form.needles):
             for start, end in windows:
-                for match in _pattern(form.pattern).finditer(text, start, min(len(text), end)):
+                for match in _pattern(form.pattern).finditer(text, start, end):
                     if form.accept(match.group()):
                         yield SecretSpan(form.kind, match.start(), match.end())
-    yield from _by_rules(text, [(start, min(len(text), end)) for start, end in windows])
+    yield from _by_rules(text, windows)
 
 
 _LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
@@ -144,7 +142,8 @@ def _dense(run: str) -> bool:
 
 
 def _around(spans: Iterable[tuple[int, int]], margin: int) -> list[tuple[int, int]]:
-    """Returns the given spans with a margin on both sides, joined where they overlap. The last may exceed the text."""
+    """Returns the given spans with a margin on both sides, joined where they overlap. The last may end after the text,
+    which the search in a window allows."""
     windows: list[tuple[int, int]] = []
     for start, end in spans:
         start, end = max(0, start - margin), end + margin
@@ -371,7 +370,7 @@ def _near(
     """Yields the matches within a margin of one of these words."""
     hits = sorted(match.span() for word in words if word in lower for match in re.finditer(re.escape(word), lower))
     for start, end in _around(hits, margin):
-        yield from pattern.finditer(shown, start, min(len(shown), end))
+        yield from pattern.finditer(shown, start, end)
 
 
 _LETTERS_AND_DIGITS = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[^\s()\[\]{}/\\]{6,}$")

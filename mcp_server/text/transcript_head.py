@@ -12,6 +12,7 @@ from typing import cast, get_args
 from mcp_server.errors import Invalid
 from mcp_server.model import Delivery, Kind, KnowledgeChange, TranscriptHead, slugify
 from mcp_server.text.markdown import is_plain, moment_text, read_moment, yaml_line
+from mcp_server.text.prose import clipped
 
 LONGEST = 60
 
@@ -21,7 +22,7 @@ def title_of(content: str) -> str:
     for line in content[:4000].splitlines():
         words = " ".join(re.sub(r"^[#>*\-\s`]+", "", "".join(c if c.isprintable() else " " for c in line)).split())
         if re.search(r"\w", words):
-            return words if len(words) <= LONGEST else words[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
+            return clipped(words, LONGEST)
     return "Conversation"
 
 
@@ -30,29 +31,20 @@ def slug_of_title(title: str) -> str:
     return slugify(title, longest=40) or "conversation"
 
 
+_FIELDS = (
+    *("session_id", "started", "ended", "model", "channel", "topic", "tags", "tokens_in", "tokens_out"),
+    *("knowledge_changes", "project", "kind", "delivery", "continues", "timezone"),
+)
+"""The fields of a transcript's front matter, in the order in which they are written."""
+
+
 def render_front_matter(head: TranscriptHead) -> str:
     """Returns the fields between their fences, each on one line, unknown ones (`extra`) last."""
     changes = [
         {"path": change.path, "action": change.action, "summary": change.summary, "at": moment_text(change.at)}
         for change in head.knowledge_changes
     ]
-    fields: dict[str, object] = {
-        "session_id": head.session_id,
-        "started": head.started,
-        "ended": head.ended,
-        "model": head.model,
-        "channel": head.channel,
-        "topic": head.topic,
-        "tags": list(head.tags),
-        "tokens_in": head.tokens_in,
-        "tokens_out": head.tokens_out,
-        "knowledge_changes": changes,
-        "project": head.project,
-        "kind": head.kind,
-        "delivery": head.delivery,
-        "continues": head.continues,
-        "timezone": head.timezone,
-    }
+    fields: dict[str, object] = {name: getattr(head, name) for name in _FIELDS} | {"knowledge_changes": changes}
     for name, value in (head.extra or {}).items():
         fields.setdefault(name, value)
     return "---\n" + "".join(f"{yaml_line(name)}: {yaml_line(value)}\n" for name, value in fields.items()) + "---\n"
@@ -84,9 +76,6 @@ def own_fields(raw: str) -> dict[str, object] | None:
         else:
             return None
     return fields
-
-
-_KNOWN = frozenset(TranscriptHead.__dataclass_fields__) - {"title", "slug", "extra"}
 
 
 def head_from_fields(fields: Mapping[str, object], where: str, title: str) -> TranscriptHead:
@@ -134,7 +123,7 @@ def head_from_fields(fields: Mapping[str, object], where: str, title: str) -> Tr
         raise wrong("tags", "a list")
     if not isinstance(changes, list) or not all(isinstance(change, Mapping) for change in changes):
         raise wrong("knowledge_changes", "a list of {path, action, summary}")
-    extra = {name: value for name, value in fields.items() if name not in _KNOWN}
+    extra = {name: value for name, value in fields.items() if name not in _FIELDS}
     return TranscriptHead(
         session_id=session_id,
         started=started,

@@ -14,11 +14,12 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 
-def _listed(text: str) -> frozenset[str]:
+def listed(text: str) -> frozenset[str]:
+    """Returns the words of a text that is a list of words."""
     return frozenset(text.split())
 
 
-ENGLISH_STOP_WORDS = _listed(
+ENGLISH_STOP_WORDS = listed(
     """
     a an the this that these those there here it its itself i me my mine myself you your yours yourself
     yourselves we us our ours ourselves he him his himself she her hers herself they them their theirs
@@ -36,7 +37,7 @@ ENGLISH_STOP_WORDS = _listed(
     """
 )
 
-SERBIAN_STOP_WORDS = _listed(
+SERBIAN_STOP_WORDS = listed(
     """
     i a ali ili pa te ni niti da ne li je sam si smo ste su bio bila bilo bili bile biti budem bude budes budu
     ja ti on ona ono mi vi oni one me mene meni mnom tebe tebi njega njemu ga mu nje njoj joj nju nas nam vas
@@ -50,7 +51,7 @@ SERBIAN_STOP_WORDS = _listed(
     """
 )
 
-TALK_WORDS = _listed(
+TALK_WORDS = listed(
     """
     hi hello hey bye goodbye welcome morning evening night good great nice cool super perfect fine sure right
     exactly correct wrong sorry bad best better well yeah yep yup nope hmm lol wow oops alright agreed

@@ -1,4 +1,4 @@
-"""Writes `gate.jsonl`, every decision about a topic and its use, and proposes better thresholds from it.
+"""Logs every decision about a topic to `gate.jsonl` and whether it was useful, and proposes thresholds from the log.
 
 A decision is a line with `was_useful: null`. A later line `gate_outcome` says whether an answer used the topic;
 `decisions` joins both. `topics tune` writes the proposed thresholds on request.
@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
@@ -25,27 +24,27 @@ from mcp_server.storage.values import Change
 from mcp_server.text.markdown import second_text
 from mcp_server.topics import front_matter
 from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import WatchedMessage
+from mcp_server.topics.topic import WatchedMessage, validated
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from mcp_server.topics.judge import Verdict
 
 
 LEAST_KNOWN = 8
 """Known outcomes of a topic from which on a threshold is proposed."""
 
-WORTH = 0.02
+LEAST_GAIN = 0.02
+"""The F½ score has to rise by this much for a threshold to be proposed."""
+
 STEPS = 60
-"""Thresholds from 0 to 0.6 that are tried."""
+"""Thresholds that are tried: 0 to 0.6 in steps of 0.01."""
 
 NUISANCE = 3
 """Useless matches, with no useful one, that make a trigger a nuisance."""
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class KnownDecision:
     """A logged decision with a known outcome; the fields are those of the log."""
 
     topic_name: str
@@ -108,7 +107,7 @@ def quality(decisions: Iterable[tuple[bool, bool]]) -> Quality:
     return Quality(hits / (hits + false) if hits + false else 1.0, hits / (hits + missed) if hits + missed else 1.0)
 
 
-def proposals(past: Sequence[Past]) -> list[Proposal]:
+def proposals(past: Sequence[KnownDecision]) -> list[Proposal]:
     """Returns a proposal for each topic that would be better with a threshold other than its last one, sorted by
     name."""
     found: list[Proposal] = []
@@ -120,7 +119,7 @@ def proposals(past: Sequence[Past]) -> list[Proposal]:
         before = quality((one.at(now), one.was_useful) for one in known)
         tried = [quality((one.at(step / 100), one.was_useful) for one in known) for step in range(STEPS + 1)]
         best = _middle(tried, now)
-        if tried[best].f >= before.f + WORTH:
+        if tried[best].f >= before.f + LEAST_GAIN:
             found.append(Proposal(topic, len(known), now, best / 100, before, tried[best]))
     return found
 
@@ -137,7 +136,7 @@ def _middle(tried: Sequence[Quality], now: float) -> int:
     return (first + last) // 2
 
 
-def nuisances(past: Iterable[Past]) -> list[Nuisance]:
+def nuisances(past: Iterable[KnownDecision]) -> list[Nuisance]:
     """Returns matches that repeatedly activated a topic for nothing, the most frequent first."""
     matched = [one for one in past if one.gate_result and one.matched]
     counted = Counter((one.topic_name, one.matched[0].casefold(), one.was_useful) for one in matched)
@@ -170,7 +169,7 @@ async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
     """Returns proposals from the decisions in `gate.jsonl`; with `apply`, writes them into the topics' files. Raises
     Conflict or Unavailable if a file cannot be changed."""
     lines = await run_sync(lambda: list(decisions(memory)))
-    past = [one for line in reversed(lines) if (one := validated(Past, line))]
+    past = [one for line in reversed(lines) if (one := validated(KnownDecision, line))]
     topics = (await run_sync(memory.topics.read)).topics
     past = [one for one in past if one.topic_name in topics]
     proposed = proposals(past)
@@ -190,7 +189,7 @@ async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
     )
 
 
-def _quality(past: Sequence[Past], thresholds: Mapping[str, float]) -> Quality:
+def _quality(past: Sequence[KnownDecision], thresholds: Mapping[str, float]) -> Quality:
     return quality((one.at(thresholds[one.topic_name]), one.was_useful) for one in past)
 
 
@@ -219,24 +218,26 @@ LONGEST_SAID = 60
 async def decided(
     memory: Memory,
     session: str,
-    heard: WatchedMessage,
+    watched: WatchedMessage,
     topics: TopicSet,
     verdicts: Sequence[Verdict],
     exchange: int,
     turn: int,
 ) -> None:
     """Logs each verdict about a message, and remembers those whose outcome will be known later."""
-    mark = message_hash(heard.text)
+    mark = message_hash(watched.text)
     at = {"timestamp": second_text(memory.clock()), "event": "gate_decision", "session_id": session}
 
     def work() -> list[Pending]:
         tier2 = similarity(memory, topics)
-        said = set(tier2.stems(heard.text))
+        said = set(tier2.stems(watched.text))
         fresh: list[Pending] = []
         for one in verdicts:
             if memory.settings.watchers.log_gate:
-                append_or_drop(memory.files, KIND, at | _line(one, mark, heard, exchange, turn))
-            unsaid = tuple(stem for stem in tier2.words(one.topic, OWN) if stem not in said) if one.active else ()
+                append_or_drop(memory.files, KIND, at | _line(one, mark, watched, exchange, turn))
+            unsaid = (
+                tuple(stem for stem in tier2.words(one.topic, TYPICAL_WORDS) if stem not in said) if one.active else ()
+            )
             fresh.append(Pending(one.topic, mark, exchange, one.active, unsaid))
         return fresh
 
@@ -293,7 +294,7 @@ def message_hash(message: str) -> str:
     return hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
+def _line(one: Verdict, mark: str, watched: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
     return {
         "message_hash": mark,
         "topic_name": one.topic,
@@ -303,7 +304,7 @@ def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: i
         "was_useful": None,
         "turn": turn,
         "exchange": exchange,
-        "direction": heard.direction,
+        "direction": watched.direction,
         "priority": one.about.priority,
         "activation": one.about.activation,
         "way": one.routed.way,
@@ -362,11 +363,11 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
     await run_sync(append_or_drop, memory.files, KIND, record)
 
 
-OWN = 40
-"""Words of a topic that an answer can use."""
+TYPICAL_WORDS = 40
+"""The most typical words of a topic, by which an answer is recognized that used the topic."""
 
-USED = 3
-"""Words of a topic in an answer from which on it used the topic."""
+LEAST_USED = 3
+"""An answer with this many of the typical words used the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,28 +382,13 @@ class Pending:
     unsaid: tuple[str, ...] = ()
 
 
-def validated(kind: Any, stored: object) -> Any:
-    """Returns a stored value as an instance of this kind, or None if it is none."""
-    try:
-        return _validator(kind).validate_python(stored)
-    except ValueError:
-        return None
-
-
-@cache
-def _validator(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
 def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:
-    """Returns whether an answer used a topic: its calls touched a file of the topic, or it has USED of the topic's
-    words. `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
+    """Returns whether an answer used a topic: its calls touched a file of the topic, or it has LEAST_USED of the
+    topic's words. `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
     calls = list(touched)
     if any(_same(file, path) for file in files for path in calls):
         return True
-    return len(set(unsaid) & set(answer)) >= USED
+    return len(set(unsaid) & set(answer)) >= LEAST_USED
 
 
 def _same(file: str, path: str) -> bool:

@@ -10,7 +10,7 @@ At the gate an LLM says yes or no, for at most `watchers.gate_calls` topics of a
 within `watchers.gate_timeout_seconds` in all. Without a usable answer the arithmetic gate decides, and the verdict says
 so:
 
-    value   = score + MEANT · meant + TOLD · (different things that triggers matched − 1, at most 2)
+    value   = score + MEANING_WEIGHT · meant + MATCH_WEIGHT · (different things that triggers matched − 1, at most 2)
     meant   = see `similarity.meant`; 0 without an embedder
     open if   value ≥ threshold + margin
 
@@ -55,9 +55,9 @@ TABLE: Mapping[Priority, tuple[float, Way, Way]] = {
 
 REASONS = {"activate": "sure enough without the gate", "gate": "the gate decides", "drop": "not sure enough"}
 
-TOLD = 0.1
-MOST_TOLD = 2
-MEANT = 0.7
+MATCH_WEIGHT = 0.1
+MAX_EXTRA_MATCHES = 2
+MEANING_WEIGHT = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def deliberate(score: float, things: int, threshold: float, margin: float, meant
     `similarity.meant`."""
     terms = {"score": round(score, DIGITS)}
     if meant is not None:
-        terms["meant"] = round(MEANT * meant, DIGITS)
-    terms["told"] = round(TOLD * min(MOST_TOLD, max(0, things - 1)), DIGITS)
+        terms["meant"] = round(MEANING_WEIGHT * meant, DIGITS)
+    terms["told"] = round(MATCH_WEIGHT * min(MAX_EXTRA_MATCHES, max(0, things - 1)), DIGITS)
     value, needed = round(math.fsum(terms.values()), DIGITS), round(threshold + margin, DIGITS)
     return Deliberation(value >= needed, value, needed, terms)
 
@@ -183,7 +183,7 @@ class Verdict:
 async def judge(
     memory: Memory,
     session: str,
-    heard: WatchedMessage,
+    watched: WatchedMessage,
     topics: TopicSet,
     tier1: Tier1,
     *,
@@ -198,56 +198,57 @@ async def judge(
     `leave_out` are names that are not considered. `quiet`: asks no LLM and logs nothing. `exchange` and `turn` are the
     message's place in the session, for the log.
     """
-    if not _candidates(heard, topics, tier1):
+    if not _candidates(watched, topics, tier1):
         return ()
-    weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
+    weighed = [one for one in await run_sync(weigh, memory, watched, topics, tier1) if one.topic not in leave_out]
     weighed = [one for one in weighed if one.routed.way != "not asked"]
-    verdicts = await decided(memory, heard, topics, weighed, alone=quiet)
+    verdicts = await decided(memory, watched, topics, weighed, cached_only=quiet)
     if verdicts and not quiet:
-        await gate_log.decided(memory, session, heard, topics, verdicts, exchange, turn)
+        await gate_log.decided(memory, session, watched, topics, verdicts, exchange, turn)
     return verdicts
 
 
 async def decided(
-    memory: Memory, heard: WatchedMessage, topics: TopicSet, weighed: Sequence[Verdict], *, alone: bool = False
+    memory: Memory, watched: WatchedMessage, topics: TopicSet, weighed: Sequence[Verdict], *, cached_only: bool = False
 ) -> tuple[Verdict, ...]:
-    """Returns the weighed topics with the gate's answers, in the order of `judge`. `alone`: uses only cached answers of
-    an LLM."""
+    """Returns the weighed topics with the gate's answers, in the order of `judge`. `cached_only`: calls no LLM, and
+    uses only its cached answers."""
     waiting = [one for one in weighed if one.routed.way == "gate"]
-    most = 0 if alone else memory.settings.watchers.gate_calls
-    answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
+    most = 0 if cached_only else memory.settings.watchers.gate_calls
+    answered = (
+        await _ask_gate(memory, memory.llm, watched.text, topics, waiting, most) if memory.llm and waiting else {}
+    )
     verdicts = [one if one.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed]
     return tuple(sorted(verdicts, key=_order))
 
 
-def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
+def weigh(memory: Memory, watched: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
     """Returns score, route and the arithmetic gate's value of every candidate."""
     knobs = memory.settings.watchers
-    names = _candidates(heard, topics, tier1)
+    names = _candidates(watched, topics, tier1)
     if not names:
         return []
     tier2 = similarity(memory, topics)
-    likenesses = tier2.likenesses(heard.text, names)
-    found = {name: (topics.topics[name], tuple(tier1.matches.get(name, ())), likenesses[name]) for name in names}
-    own = {name: topic.similarity_threshold for name, (topic, _, _) in found.items()}
-    thresholds = {name: knobs.similarity_threshold if one is None else one for name, one in own.items()}
-    routes = {
-        name: route(topic, matches, likeness.score, thresholds[name])
-        for name, (topic, matches, likeness) in found.items()
-    }
-    asked = [name for name, routed in routes.items() if routed.way == "gate"]
-    meant = tier2.meant(heard.text, asked) if asked else {}
+    likenesses = tier2.likenesses(watched.text, names)
+    routes: list[tuple[Topic, tuple[Match, ...], float, Routed]] = []
+    for name in names:
+        topic, matches = topics.topics[name], tuple(tier1.matches.get(name, ()))
+        own = topic.similarity_threshold
+        threshold = knobs.similarity_threshold if own is None else own
+        routes.append((topic, matches, threshold, route(topic, matches, likenesses[name].score, threshold)))
+    meant = tier2.meant(watched.text, [topic.name for topic, _, _, routed in routes if routed.way == "gate"])
     verdicts: list[Verdict] = []
-    for name, (topic, matches, likeness) in found.items():
-        about = (likeness.score, count_distinct(matches), thresholds[name], knobs.gate_margin, meant.get(name))
-        weighed = (likeness, thresholds[name], knobs.gate_margin, routes[name], deliberate(*about))
-        verdicts.append(Verdict(topic, matches, *weighed, active=routes[name].way == "activate"))
+    for topic, matches, threshold, routed in routes:
+        likeness, margin = likenesses[topic.name], knobs.gate_margin
+        result = deliberate(likeness.score, count_distinct(matches), threshold, margin, meant.get(topic.name))
+        active = routed.way == "activate"
+        verdicts.append(Verdict(topic, matches, likeness, threshold, margin, routed, result, active=active))
     return verdicts
 
 
-def _candidates(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
+def _candidates(watched: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
     """Returns the names of topics that tier 1 matched and, for a user's message, of those without triggers."""
-    if heard.direction != "input":  # an agent's answer resembles every topic that was just in its context
+    if watched.direction != "input":  # an agent's answer resembles every topic that was just in its context
         return list(tier1.matches)
     untriggered = topics.derived(
         "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]
@@ -255,7 +256,7 @@ def _candidates(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[s
     return [*tier1.matches, *untriggered]
 
 
-async def _asked(
+async def _ask_gate(
     memory: Memory, llm: Llm, message: str, topics: TopicSet, waiting: Sequence[Verdict], most: int
 ) -> Mapping[str, Verdict]:
     """Returns the gate's answers by topic, with at most `most` calls of the LLM."""
@@ -266,7 +267,7 @@ async def _asked(
     async def ask(one: Verdict, key: str) -> None:
         try:
             prompt = _prompt(memory.templates("gate_topic"), message, one.about)
-            said = await _says(llm, prompt, knobs.gate_max_tokens)
+            said = await _yes_or_no(llm, prompt, knobs.gate_max_tokens)
         except Unavailable as error:
             answered[one.topic] = _by_arithmetic(one, f"no answer from the LLM: {error}")
         else:
@@ -302,7 +303,8 @@ def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
     return replace(one, active=one.deliberation.open, by="arithmetic", note=note)
 
 
-async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
+async def _yes_or_no(llm: Llm, prompt: str, max_tokens: int) -> bool:
+    """Returns the LLM's answer. Raises LlmUnavailable if it is neither yes nor no."""
     answer = await llm.complete(prompt, purpose="gate", max_tokens=max_tokens)
     said = parse_answer(answer)
     if said is None:

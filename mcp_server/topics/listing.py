@@ -80,11 +80,11 @@ class Switched:
 async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
     """Returns every topic and its state in a session. Raises NotFound if the session does not exist."""
     topics = await run_sync(memory.topics.read)
-    standing = SessionTopics()
+    current = SessionTopics()
     if session is not None:
         await sessions.require(memory, session)
-        standing = await activations.session_topics(memory.state, session)
-    stored, exchange = standing.active, standing.exchanges
+        current = await activations.session_topics(memory.state, session)
+    stored, exchange = current.active, current.exchanges
     troubles = await _troubles(memory, topics)
     ttl = memory.settings.watchers.topic_ttl
     rows = [
@@ -92,7 +92,7 @@ async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
         for name, topic in topics.topics.items()
     ]
     rows.sort(key=lambda row: (row.state != "active", -PRIORITIES[topics.topics[row.name].priority], row.name))
-    return TopicsView(session, tuple(rows), await problems(memory))
+    return TopicsView(session, tuple(rows), (*topics.problems, *troubles.values()))
 
 
 async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switched:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from re import _constants, _parser  # type: ignore[attr-defined]  # private, and has no types
+from typing import Any
 
 from mcp_server.text.words import fold
 
@@ -73,22 +75,8 @@ def _one(token: str) -> str:
 
 
 _TURKISH = {"İ": "i", "ı": "i"}
-_BLANKS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
-_QUANTIFIER = re.compile(r"(?:([?*+])|\{(\d*)(?:,(\d*))?\})[?+]?")
-_FLAGS = re.compile(r"\(\?[ims]+\)")
-_ATOM = re.compile(
-    r"(?P<around>\(\?<?[=!])"
-    r"|(?P<group>\((?:\?(?::|>|P?<(?![=!])\w+>|[ims]+:))?(?!\?))"
-    r"|(?P<empty>[\^$]|\\[bBAZ])"
-    r"|(?P<gap>\.|\\[dwsDWS]|\[\^?(?:\\.|[^\[\\])(?:\\.|[^\[\\\]])*\])"
-    r"|(?P<letter>\\[ntrfv\W_]|[^\\()\[?*+{|])",
-    re.DOTALL,
-)
-"""A part of an expression: a group, a part that matches no character, a class, or a literal character."""
-
-
-class _Unclear(Exception):
-    """Syntax that the reader does not surely understand."""
+_FOREIGN = re.compile(r"\{(?!\d+(?:,\d*)?\}|,\d+\})|\[\^?\]?[^\]]*(?:\[|--|&&|~~|\|\|)")
+"""Syntax that the package `regex` reads in another way than `re`, or may do so: fuzzy matching and nested classes."""
 
 
 def folded(text: str) -> str:
@@ -101,58 +89,41 @@ def folded(text: str) -> str:
 
 def required(expression: str, flags: str = "") -> frozenset[str]:
     """Returns folded literals of which every matching text contains at least one; empty if nothing is surely
-    required."""
-    if "x" in flags:
+    required, or if `re` does not understand the expression."""
+    if _FOREIGN.search(expression):
         return frozenset()
-    start = _FLAGS.match(expression)
     try:
-        found, end = _branches(expression, start.end() if start else 0)
-    except (_Unclear, RecursionError):
+        return _required(_parser.parse(expression, sum(getattr(re, flag.upper()) for flag in flags)))
+    except (re.error, OverflowError, RecursionError):
         return frozenset()
-    return found if end == len(expression) else frozenset()
 
 
-def _branches(text: str, place: int) -> tuple[frozenset[str], int]:
-    """Reads branches up to a closing bracket or the end. Returns literals of which every match has one, and the end;
-    no literals if one branch requires nothing."""
+def _required(parsed: Any) -> frozenset[str]:
+    """Returns, of the required literals of a parsed sequence, those whose shortest is the longest, because they exclude
+    the most texts."""
     found: list[frozenset[str]] = []
-    while not found or text[place : place + 1] == "|":
-        best, place = _sequence(text, place + bool(found))
-        found.append(best)
-    return frozenset().union(*found) if all(found) else frozenset(), place
-
-
-def _sequence(text: str, place: int) -> tuple[frozenset[str], int]:
-    """Reads a branch. Returns, of its required literals, those whose shortest is the longest, because they exclude the
-    most texts; and the end."""
-    wanted: list[frozenset[str]] = []
     run = ""  # the current run of literal characters
-    while place < len(text) and text[place] not in "|)":
-        atom = _ATOM.match(text, place)
-        if atom is None:
-            raise _Unclear
-        place, inside = atom.end(), frozenset[str]()
-        if atom["around"] or atom["group"]:
-            inside, place = _branches(text, place)
-            if text[place : place + 1] != ")":
-                raise _Unclear
-            place += 1
-        quantifier = _QUANTIFIER.match(text, place)
-        if quantifier is None and text[place : place + 1] in ("?", "*", "+", "{"):  # fuzzy matching, a literal bracket
-            raise _Unclear
-        place = quantifier.end() if quantifier else place
-        least = 1 if quantifier is None or quantifier[1] == "+" else int(quantifier[2] or 0)
-        letter = (atom["letter"] or "")[-1:]
-        if letter and least:
-            run += _BLANKS.get(letter, letter) if atom[0][0] == "\\" else letter
-        if run and (quantifier or atom["gap"] or atom["group"]):
-            wanted.append(frozenset((folded(run),)))
-            run = ""
-        if inside and atom["group"] and least:
-            wanted.append(inside)
-    if run:
-        wanted.append(frozenset((folded(run),)))
-    return max(wanted, key=lambda literals: (min(map(len, literals)), -len(literals)), default=frozenset()), place
+    for kind, value in parsed:
+        if kind is _constants.LITERAL:
+            run += chr(value)
+            continue
+        if kind in (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT):  # they match no characters
+            continue
+        found.append(frozenset((folded(run),)))
+        run = ""
+        if kind is _constants.SUBPATTERN:
+            found.append(_required(value[-1]))
+        elif kind in _REPEATS and value[0] > 0:
+            found.append(_required(value[2]))
+        elif kind is _constants.BRANCH:
+            branches = [_required(branch) for branch in value[1]]
+            found.append(frozenset().union(*branches) if all(branches) else frozenset())
+    found.append(frozenset((folded(run),)))
+    wanted = [literals for literals in found if literals and "" not in literals]
+    return max(wanted, key=lambda literals: (min(map(len, literals)), -len(literals)), default=frozenset())
+
+
+_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
 
 
 _WORD = re.compile(r"['’](?:s|t|d|m|re|ve|ll)\b|(?:[^\W_][\u0300-\u036f]*)+", re.IGNORECASE)
@@ -324,7 +295,6 @@ class CodeBlock:
     language: str
     start: int
     end: int
-    text: str
 
 
 def blocks(text: str) -> tuple[CodeBlock, ...]:
@@ -343,7 +313,7 @@ def _fenced(text: str) -> Iterator[CodeBlock]:
         return
     for match in _FENCE.finditer(text):
         named = re.match(r"[\w+#.-]+", match["info"].strip("{} ."))
-        yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span(), match["body"])
+        yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span())
 
 
 def _indented(text: str) -> Iterator[CodeBlock]:
@@ -358,7 +328,7 @@ def _indented(text: str) -> Iterator[CodeBlock]:
             continue  # the further paragraphs of a list are indented, too
         language = _guessed(match["body"])
         if language:
-            yield CodeBlock(language, match.start("body"), match.end("body"), match["body"])
+            yield CodeBlock(language, *match.span("body"))
 
 
 def _guessed(body: str) -> str:

@@ -2,7 +2,7 @@
 
 A thousand topics with five triggers each take about as long as ten, because triggers are not tried one by one: words,
 phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
-every match must contain (`literals`).
+every match must contain (`matchers.required`).
 
 Users write the regular expressions, so each has a time limit, and all of them share another for a message. Only the
 matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
+from typing import Any
 
 from mcp_server.topics import matchers
 from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
-from mcp_server.topics.topic import Direction, Kind, Match, Topic, Trigger, Trouble, WatchedMessage
+from mcp_server.topics.topic import Kind, Match, Topic, Trigger, Trouble, WatchedMessage
 
 MOST_SAID = 5
 """Matches of one trigger that are returned."""
@@ -29,24 +30,20 @@ LEAST_SURE = 0.6
 language."""
 LEAST_LETTERS = 8
 
+LONGEST_JUDGED = 2_000
+"""Characters whose language is identified: it does not change in the middle of a message."""
+
 PATIENCE = 3
 """Stops after which a regular expression is not tried again."""
+
+ALL_PATTERNS = 5
+"""The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
 
 _Said = tuple[int, int] | str
 """A match: its place in the text, or what matched if that is not in the text."""
 
 Search = Callable[[str, float], tuple[int, int] | None]
 """Returns the first match in a text; raises TimeoutError after the given seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Senses:
-    """Functions that need libraries or files: `compile_regex` compiles a pattern, `language` returns a text's language
-    (ISO 639-1) and the certainty (0..1), `people` are the names of the people that have a file."""
-
-    compile_regex: Callable[[Trigger], Search]
-    language: Callable[[str], tuple[str, float]] = lambda text: ("", 0.0)
-    people: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,40 +92,17 @@ class _Regex:
     skipped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Time limits for a message in seconds: for `one` pattern, and for `all` together, measured by `clock`.
-
-    The default clock always returns 0, which disables the second limit.
-    """
-
-    one: float
-    all: float = 1.0
-    clock: Callable[[], float] = lambda: 0.0
-
-
-class Watchers:
-    """The indexed triggers of a set of topics. Only the counts of stopped patterns change."""
-
-    def __init__(self, topics: Iterable[Topic], senses: Senses) -> None:
-        listed = list(topics)
-        self._sides = {direction: _Side(listed, senses, direction) for direction in ("input", "output")}
-
-    def matches(self, heard: WatchedMessage, limits: Limits) -> Tier1:
-        """Returns the triggers that fire for a message, and the patterns that a limit stopped or skipped."""
-        return self._sides[heard.direction].matches(_Message(heard), limits)
-
-    def retry(self, heard: WatchedMessage, limits: Limits, first: Tier1) -> Tier1:
-        """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
-        return self._sides[heard.direction].retry(_Message(heard), limits, first)
-
-
 class _Message:
     """A message and the values that several triggers read, each computed once, on first use."""
 
-    def __init__(self, heard: WatchedMessage) -> None:
-        self.paths = heard.paths
-        self.text = heard.text
+    def __init__(self, watched: WatchedMessage) -> None:
+        self.paths = watched.paths
+        self.text = watched.text
+        self.direction = watched.direction
+
+    def is_for(self, entry: _Entry) -> bool:
+        """Returns whether a trigger looks in messages of this direction."""
+        return entry.trigger.scope in (self.direction, "both")
 
     def is_called(self, start: int) -> bool:
         """Returns whether an `@` precedes the word at `start`, and is not part of an e-mail address."""
@@ -155,11 +129,51 @@ class _Message:
         return tuple(sorted(matchers.marks(self.text)))
 
 
-class _Side:
-    """The triggers for messages of one direction."""
+def compile_regex(pattern: Trigger) -> Search:
+    """Returns a search that raises TimeoutError after its time limit."""
+    import regex
 
-    def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
-        self._senses = senses
+    compiled = regex.compile(pattern.match[0], flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
+
+    def search(text: str, seconds: float) -> tuple[int, int] | None:
+        found = compiled.search(text, timeout=seconds)
+        return None if found is None else found.span()
+
+    return search
+
+
+def identify_language(text: str) -> tuple[str, float]:
+    """Returns the language of a text (ISO 639-1) and the certainty (0..1)."""
+    code, sure = _identifier().classify(text[:LONGEST_JUDGED])
+    return str(code), float(sure)
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+class Watchers:
+    """The indexed triggers of a set of topics. Only the counts of stopped patterns change.
+
+    `people` are the names of the people that have a file. `clock` measures the time of a message's patterns in seconds;
+    the default one always returns 0, so that only the limit of each pattern holds.
+    """
+
+    def __init__(
+        self,
+        topics: Iterable[Topic],
+        people: Sequence[str] = (),
+        clock: Callable[[], float] = lambda: 0.0,
+        compile_regex: Callable[[Trigger], Search] = compile_regex,
+        identify_language: Callable[[str], tuple[str, float]] = identify_language,
+    ) -> None:
+        self._people = people
+        self._clock = clock
+        self._compile_regex = compile_regex
+        self._identify_language = identify_language
         self._words: dict[str, list[_Phrase]] = defaultdict(list)
         self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._unspaced: list[tuple[str, _Entry]] = []
@@ -169,8 +183,7 @@ class _Side:
         self._others: dict[Kind, list[_Entry]] = defaultdict(list)
         for topic in topics:
             for place, trigger in enumerate(topic.triggers):
-                if trigger.kind not in ("webhook", "cron") and trigger.scope in (direction, "both"):
-                    self._add(_Entry(topic.name, place, trigger, topic.priority == "critical"))
+                self._add(_Entry(topic.name, place, trigger, topic.priority == "critical"))
 
     def _add(self, entry: _Entry) -> None:
         kind, wanted = entry.trigger.kind, entry.trigger.match
@@ -183,7 +196,7 @@ class _Side:
             for site in wanted:
                 self._sites[matchers.host_of(site)].append((site, entry))
         elif kind == "keywords" or kind == "mention":
-            for said in wanted or self._senses.people:
+            for said in wanted or self._people:
                 self._add_phrase(said, entry)
         if kind in ("code", "language", "sentiment_shift") or (kind in ("mention", "url") and not wanted):
             self._others[kind].append(entry)
@@ -203,20 +216,25 @@ class _Side:
             size = min(3, len(literal))
             self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(regex)
 
-    def matches(self, message: _Message, limits: Limits) -> Tier1:
+    def matches(self, watched: WatchedMessage, seconds: float) -> Tier1:
+        """Returns the triggers that fire for a message, and the patterns that a time limit stopped or skipped.
+        `seconds` is the limit of one pattern; all together have ALL_PATTERNS times as much."""
+        message = _Message(watched)
         troubles: list[Trouble] = []
         fired: Iterable[tuple[_Entry, Sequence[_Said]]] = chain(
             self._by_words(message),
             self._by_paths(message),
             self._by_kind(message),
-            self._by_regex(self._candidates(message), message, limits, troubles),
+            self._by_regex(self._candidates(message), message, seconds, troubles),
         )
         return Tier1(self._by_topic(message, fired), tuple(troubles))
 
-    def retry(self, message: _Message, limits: Limits, first: Tier1) -> Tier1:
+    def retry(self, watched: WatchedMessage, seconds: float, first: Tier1) -> Tier1:
+        """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
+        message = _Message(watched)
         troubles = [one for one in first.troubles if one.fault]
         skipped = [regex for regex in self._candidates(message) if regex.skipped]
-        found = self._by_topic(message, self._by_regex(skipped, message, limits, troubles))
+        found = self._by_topic(message, self._by_regex(skipped, message, seconds, troubles))
         added = {name: _ordered((*first.matches.get(name, ()), *ones)) for name, ones in found.items()}
         return Tier1({**first.matches, **added}, tuple(troubles))
 
@@ -225,6 +243,8 @@ class _Side:
     ) -> dict[str, tuple[Match, ...]]:
         found: dict[str, list[Match]] = defaultdict(list)
         for entry, spans in fired:
+            if not message.is_for(entry):
+                continue
             for span in list(dict.fromkeys(spans))[:MOST_SAID]:
                 said = span if isinstance(span, str) else message.text[slice(*span)]
                 place = () if isinstance(span, str) else span
@@ -291,31 +311,31 @@ class _Side:
         yield from ((entry, sorted(spans)) for entry, spans in found.items())
 
     def _by_language(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[str]]]:
-        entries = self._others.get("language", ())
+        entries = [entry for entry in self._others.get("language", ()) if message.is_for(entry)]
         if not entries or sum(map(str.isalpha, message.text)) < LEAST_LETTERS:
             return
-        language, sure = self._senses.language(message.text)
+        language, sure = self._identify_language(message.text)
         for entry in entries if sure >= LEAST_SURE else ():
             if language in entry.trigger.match:
                 yield entry, (language,)
 
     def _by_regex(
-        self, candidates: Iterable[_Regex], message: _Message, limits: Limits, troubles: list[Trouble]
+        self, candidates: Iterable[_Regex], message: _Message, seconds: float, troubles: list[Trouble]
     ) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         """Yields the patterns that match. The time for compiling them does not count."""
         spent = 0.0
         for regex in candidates:
             if regex.cut_off >= PATIENCE:
                 continue
-            limit = min(limits.one, limits.all - spent)
+            limit = min(seconds, ALL_PATTERNS * seconds - spent)
             regex.skipped = limit <= 0
             if regex.skipped:
                 what = "was skipped: other patterns used up this message's time; it is tried first next time"
                 troubles.append(replace(_trouble(regex, what), fault=False))
                 continue
             if regex.search is None:
-                regex.search = self._senses.compile_regex(regex.entry.trigger)
-            began = limits.clock()
+                regex.search = self._compile_regex(regex.entry.trigger)
+            began = self._clock()
             try:
                 span = regex.search(message.text, limit)
             except TimeoutError:
@@ -324,7 +344,7 @@ class _Side:
                 troubles.append(_trouble(regex, f"was cut off after {limit * 1000:.0f} ms{again}"))
                 continue
             finally:
-                spent += limits.clock() - began
+                spent += self._clock() - began
             if span is not None:
                 yield regex.entry, [span]
 
@@ -343,7 +363,7 @@ class _Side:
             entry = one.entry
             return one.cut_off, not one.skipped, not entry.critical, not one.wanted, entry.topic, entry.place
 
-        return sorted(asked.values(), key=order)
+        return sorted((one for one in asked.values() if message.is_for(one.entry)), key=order)
 
 
 def _ordered(matches: Iterable[Match]) -> tuple[Match, ...]:

@@ -234,9 +234,9 @@ class Similarity:
                 found[name] = reduced(scored.get(name, NONE), unlike(self._profiles[name], vector))
         return found
 
-    def meant(self, message: str, names: Iterable[str]) -> dict[str, float]:
+    def meant(self, message: str, names: Sequence[str]) -> dict[str, float]:
         """Returns what the embeddings say for topics (`meant`); empty without an embedder."""
-        if self._embedder is None:
+        if self._embedder is None or not names:
             return {}
         vector = self._embedder.embed([compared_part(message)])[0]
         common = COMMON if self._embedder.name == "wordllama" else None

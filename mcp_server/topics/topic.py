@@ -6,6 +6,7 @@ A topic is one file under `topics/`. Triggers look at a `WatchedMessage`; a tier
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -123,36 +124,33 @@ class Activations:
         """Returns the stored activations; empty if they cannot be read."""
         try:
             topics = {name: {**one, "name": name} for name, one in stored["topics"].items()}
-            return _validator().validate_python({**stored, "topics": topics})
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError):
             return cls()
+        return validated(cls, {**stored, "topics": topics}) or cls()
+
+
+def validated(kind: Any, stored: object) -> Any:
+    """Returns a stored JSON value as an instance of this kind, or None if it does not fit."""
+    try:
+        return _validator(kind).validate_python(stored)
+    except ValueError:
+        return None
 
 
 @cache
-def _validator() -> TypeAdapter[Activations]:
+def _validator(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Activations)
+    return TypeAdapter(kind)
 
 
-PIECE = 1_000_000
-"""Characters that are hashed at a time."""
+_BLANKS = re.compile(r"[^\S ]\s*| \s+")
+"""White space except single spaces: splitting a message of many megabytes into words would take ten times its size."""
 
 
 def fingerprint(text: str) -> str:
-    """Returns a short hash of a message that ignores differences in white space. Reads it in pieces, because splitting
-    a message of many megabytes at once takes ten times its size."""
-    digest = hashlib.sha256()
-    begun = ""  # a word that continues in the next piece
-    between = ""
-    for start in range(0, len(text), PIECE):
-        piece = begun + text[start : start + PIECE]
-        words = piece.split()
-        begun = words.pop() if words and start + PIECE < len(text) and not piece[-1].isspace() else ""
-        if words:
-            digest.update((between + " ".join(words)).encode("utf-8", "replace"))
-            between = " "
-    return digest.hexdigest()[:16]
+    """Returns a short hash of a message that ignores differences in white space."""
+    return hashlib.sha256(_BLANKS.sub(" ", text).strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _again(known: TopicActivation, new: TopicActivation) -> TopicActivation:
@@ -239,7 +237,6 @@ class Topic:
     not_for: tuple[str, ...] = ()
     first_line: int = 1
     digest: str = ""
-    extra: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

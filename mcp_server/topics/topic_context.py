@@ -47,8 +47,8 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
     topics = seen.topics
     if not topics.topics:
         return InContext()
-    standing = await activations.session_topics(memory.state, session) if session else SessionTopics()
-    stored, exchange = standing.active, standing.exchanges
+    current = await activations.session_topics(memory.state, session) if session else SessionTopics()
+    stored, exchange = current.active, current.exchanges
     living = stored.living(exchange, memory.settings.watchers.topic_ttl)
     if asked and asked.strip():
         judged = await watch.judge_message(

@@ -285,7 +285,6 @@ def parse_topic(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
         not_for=known.not_for,
         first_line=checked.body_line,
         digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
-        extra=dict(known.model_extra or {}),
     )
     return topic, (*checked.warnings, *_misspelt(path, checked, known))
 

@@ -13,8 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 from anyio import move_on_after
 from anyio.to_thread import run_sync
@@ -32,7 +31,7 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import bounded
 from mcp_server.topics import gate_log, judge
-from mcp_server.topics.patterns import Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.patterns import Tier1, Watchers
 from mcp_server.topics.topic import (
     Activations,
     Correction,
@@ -40,7 +39,6 @@ from mcp_server.topics.topic import (
     Payload,
     Topic,
     TopicActivation,
-    Trigger,
     Trouble,
     WatchedMessage,
     fingerprint,
@@ -123,51 +121,19 @@ def _clean(memory: Memory, body: str) -> str:
     return text if len(text) <= LONGEST_PAYLOAD else text[:LONGEST_PAYLOAD] + CUT
 
 
-LONGEST_JUDGED = 2_000
-"""Characters whose language is identified: it does not change in the middle of a message."""
-
-
 def watchers(topics: TopicSet) -> Watchers:
-    """Returns the indexed triggers of these topics, made once per topic set."""
-    return topics.derived("watchers", lambda: Watchers(topics.topics.values(), senses(topics.people)))
+    """Returns the indexed triggers of these topics, made once per topic set. Their clock is the processor time of this
+    thread, so that other work on the machine keeps no topic out."""
 
+    def made() -> Watchers:
+        names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in topics.people]
+        people = [name for name in names if not name.startswith("_")]
+        return Watchers(topics.topics.values(), people, time.thread_time)
 
-def senses(people: tuple[str, ...]) -> Senses:
-    """Returns the senses, with the names of the people who have a file among `people`."""
-    names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in people]
-    return Senses(compile_regex, language, [name for name in names if not name.startswith("_")])
-
-
-def compile_regex(pattern: Trigger) -> Search:
-    """Returns a search that raises TimeoutError after its time limit."""
-    import regex
-
-    compiled = regex.compile(pattern.match[0], flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
-
-    def search(text: str, seconds: float) -> tuple[int, int] | None:
-        found = compiled.search(text, timeout=seconds)
-        return None if found is None else (found.start(), found.end())
-
-    return search
-
-
-def language(text: str) -> tuple[str, float]:
-    """Returns the language of a text (ISO 639-1) and the certainty (0..1)."""
-    code, sure = _identifier().classify(text[:LONGEST_JUDGED])
-    return str(code), float(sure)
-
-
-@cache
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return topics.derived("watchers", made)
 
 
 log = logging.getLogger(__name__)
-
-ALL_PATTERNS = 5
-"""The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
 
 AHEAD_SECONDS = 0.6
 """Time limit of the gate while a prompt waits."""
@@ -196,7 +162,7 @@ async def watch_turns(
     `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.
     """
     try:
-        return await _heard(memory, row, turns, loaded)
+        return await _watch_turns(memory, row, turns, loaded)
     except Exception as error:  # the turn is recorded: observe must not fail
         log.warning("watching for topics failed: %s", error, exc_info=True)
         return (f"the turn is recorded, but watching for topics failed: {error}",)
@@ -226,12 +192,12 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
     message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if not topics.topics:
         return topics, SessionTopics()
-    standing = await activations.session_topics(memory.state, session)
-    stored = standing.active
-    if fingerprint(prompt) in stored.ahead or standing.last == ("user", content_sha(prompt)):
-        return topics, standing
+    current = await activations.session_topics(memory.state, session)
+    stored = current.active
+    if fingerprint(prompt) in stored.ahead or current.last == ("user", content_sha(prompt)):
+        return topics, current
     ttl = memory.settings.watchers.topic_ttl
-    exchange = 1 + standing.exchanges
+    exchange = 1 + current.exchanges
     judged = None
     with move_on_after(AHEAD_SECONDS):
         judged = await judge_message(memory, session, message, topics, stored, exchange, known=tier1)
@@ -243,7 +209,7 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
         return one if late or tier1.skipped else one.judged_ahead(prompt)
 
     _, after = await activations.change(memory.state, session, change, waits=False)
-    return topics, replace(standing, active=after)
+    return topics, replace(current, active=after)
 
 
 async def judge_message(
@@ -268,35 +234,29 @@ async def judge_message(
     verdicts = await judge.judge(
         memory, session, message, topics, tier1, leave_out=stored.off, quiet=quiet, exchange=exchange, turn=turn
     )
-    came = {verdict.topic: verdict for verdict in verdicts if verdict.active}
+    active = [one for one in verdicts if one.active]
     fired = tuple(
         TopicActivation(
-            name,
-            exchange,
-            describe_trigger(tier1.matches.get(name, ()), verdict.score),
-            verdict.score,
-            people=_people(tier1.matches.get(name, ())),
+            one.topic, exchange, describe_trigger(one.matches, one.score), one.score, people=_people(one.matches)
         )
-        for name, verdict in came.items()
+        for one in active
     )
     wrong = (
-        Correction(match.topic, match.correction, turn)
-        for name in came
-        for match in tier1.matches.get(name, ())
+        Correction(one.topic, match.correction, turn)
+        for one in active
+        for match in one.matches
         if match.correction and message.direction == "output"
     )
     return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
-    """Returns the triggers that fire, within the time limits of the settings. The limits count the processor time of
-    this thread, so that other work on the machine keeps no topic out. `retry`: no prompt waits for the answer, so that
-    the patterns that were skipped are tried once more."""
+    """Returns the triggers that fire, within the time limits of the settings. `retry`: no prompt waits for the answer,
+    so that the patterns that were skipped are tried once more."""
     seconds = memory.settings.watchers.regex_ms / 1000
-    limits = Limits(seconds, ALL_PATTERNS * seconds, time.thread_time)
     triggers = watchers(topics)
-    found = triggers.matches(message, limits)
-    return triggers.retry(message, limits, found) if retry and found.skipped else found
+    found = triggers.matches(message, seconds)
+    return triggers.retry(message, seconds, found) if retry and found.skipped else found
 
 
 def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
@@ -308,34 +268,22 @@ def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
     return "likeness" if score is None else f"likeness {score:.2f}"
 
 
-async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
+async def _watch_turns(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]
+) -> tuple[str, ...]:
     ttl = memory.settings.watchers.topic_ttl
-    standing = await activations.session_topics(memory.state, row.session)
-    exchange, before = standing.exchanges, standing.active
-    after = await _take_waiting(memory, row, exchange, before) if standing.waiting else before
+    current = await activations.session_topics(memory.state, row.session)
+    exchange, before = current.exchanges, current.active
+    after = await _take_waiting(memory, row, exchange, before) if current.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
-    recent = [
-        (turn, at)
-        for place, turn in enumerate(spoken)
-        # topics of earlier exchanges have expired
-        if exchange - (at := exchange - sum(later.role == "user" for later in spoken[place + 1 :])) <= ttl
-    ]
-    messages = [_watched(turn, loaded if turn is turns[-1] else ()) for turn, _ in recent]
-    ahead = after.ahead
-
-    def look() -> tuple[TopicSet, list[Tier1 | None]]:
-        """Reads the topics, and runs tier 1 for the messages that no hook has judged."""
-        topics = memory.topics.read()
-        wanted = [topics.topics and not (ahead and fingerprint(turn.content) in ahead) for turn, _ in recent]
-        return topics, [
-            first_tier(memory, topics, message, retry=True) if asked else None
-            for message, asked in zip(messages, wanted, strict=True)
-        ]
-
-    topics, tiers = await run_sync(look)
+    topics = await run_sync(memory.topics.read)
     troubles: dict[Trouble, None] = {}
-    for (turn, at), message, tier1 in zip(recent, messages, tiers, strict=True):
-        after, found = await _heard_one(memory, row, turn, message, tier1, topics, at, after)
+    for place, turn in enumerate(spoken):
+        later = sum(one.role == "user" for one in spoken[place + 1 :])
+        if later > ttl:  # what this turn activates has expired already
+            continue
+        message = _as_watched(turn, loaded if turn is turns[-1] else ())
+        after, found = await _watch_turn(memory, row, turn, message, topics, exchange - later, after)
         troubles.update(dict.fromkeys(found))
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
@@ -343,19 +291,18 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
     return (*_notes(before, after, exchange, ttl), *(" ".join(neutralise(one).split()) for one in named))
 
 
-def _watched(turn: Turn, loaded: Sequence[str]) -> WatchedMessage:
+def _as_watched(turn: Turn, loaded: Sequence[str]) -> WatchedMessage:
     """Returns a recorded turn as the triggers see it; `loaded` are the files that entered the context with it."""
     paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
     said = bounded(turn.content, LONGEST_WATCHED)
     return WatchedMessage(said, "output" if turn.role == "agent" else "input", tuple(paths))
 
 
-async def _heard_one(
+async def _watch_turn(
     memory: Memory,
     row: SessionRow,
     turn: Turn,
     message: WatchedMessage,
-    tier1: Tier1 | None,
     topics: TopicSet,
     exchange: int,
     stored: Activations,
@@ -370,10 +317,7 @@ async def _heard_one(
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:
-        judged = await judge_message(
-            memory, row.session, message, topics, stored, exchange, turn=turn.number, known=tier1
-        )
-
+        judged = await judge_message(memory, row.session, message, topics, stored, exchange, turn=turn.number)
     corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
     if not judged.topics and not corrected:
         return stored, judged.troubles

@@ -92,7 +92,7 @@ def item(name: str, mentions: int = 1, category: ItemCategory = "project", ancho
 
 
 def kept(scored: list[tuple[Item, float]], rules: Clarity = RULES, essential: frozenset[str] = NOTHING) -> set[str]:
-    return {verdict.item.id for verdict in prune(scored, essential, rules) if verdict.keep}
+    return {verdict.item.id for verdict in prune(scored, essential, rules, {}) if verdict.keep}
 
 
 def test_under_eight_points_an_item_goes_unless_it_was_mentioned_three_times_or_anchored() -> None:
@@ -137,7 +137,7 @@ def test_anchored_items_always_stay_and_every_verdict_says_why(
     drawn: list[tuple[int, int, ItemCategory, bool]], strict: bool
 ) -> None:
     scored = [(item(f"i{n}", m, c, a), float(s)) for n, (s, m, c, a) in enumerate(drawn)]
-    verdicts = prune(scored, NOTHING, Clarity(strict_mode=strict))
+    verdicts = prune(scored, NOTHING, Clarity(strict_mode=strict), {})
     assert len(verdicts) == len(scored)
     assert all(verdict.why and (verdict.keep or not verdict.item.anchored) for verdict in verdicts)
     free = sum(verdict.keep and not verdict.item.anchored for verdict in verdicts)

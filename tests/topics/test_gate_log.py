@@ -18,8 +18,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.topics.gate_log import (
+    KnownDecision,
     Nuisance,
-    Past,
     Pending,
     decisions,
     message_hash,
@@ -27,9 +27,9 @@ from mcp_server.topics.gate_log import (
     proposals,
     quality,
     used,
-    validated,
 )
 from mcp_server.topics.listing import switch
+from mcp_server.topics.topic import validated
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +161,7 @@ def write(memory: Memory, number: int, value: float, useful: bool | None) -> Non
         )
 
 
-def past(value: float, useful: bool, **given_: object) -> Past:
+def past(value: float, useful: bool, **given_: object) -> KnownDecision:
     """A decision of the gate without an LLM, at threshold .15 and margin .13."""
     fields: dict[str, object] = {
         "topic_name": "mail",
@@ -176,7 +176,7 @@ def past(value: float, useful: bool, **given_: object) -> Past:
         "matched": ("keywords: mail",),
         **given_,
     }
-    return Past(**fields)  # type: ignore[arg-type]  # every field has its own type
+    return KnownDecision(**fields)  # type: ignore[arg-type]  # every field has its own type
 
 
 def test_a_higher_threshold_is_proposed_where_low_values_were_useless() -> None:

@@ -7,22 +7,20 @@ from time import perf_counter
 
 import pytest
 
-from mcp_server.topics.patterns import PATIENCE, Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.patterns import ALL_PATTERNS, PATIENCE, Search, Tier1, Watchers, compile_regex
 from mcp_server.topics.topic import Direction, Match, Priority, Scope, Topic, Trigger, WatchedMessage
-from mcp_server.topics.watch import compile_regex, language
 
 SECONDS = 0.05
-LIMIT = Limits(SECONDS)
 DIRECTIONS: tuple[Direction, ...] = ("input", "output")
 
 
 def watchers(*triggers: Trigger, people: tuple[str, ...] = ()) -> Watchers:
-    return Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(compile_regex, language, people))
+    return Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], people)
 
 
 def fired(trigger: Trigger, heard: WatchedMessage | str, people: tuple[str, ...] = ()) -> list[str]:
     message = WatchedMessage(heard) if isinstance(heard, str) else heard
-    found = watchers(trigger, people=people).matches(message, LIMIT).matches.get("t", ())
+    found = watchers(trigger, people=people).matches(message, SECONDS).matches.get("t", ())
     for one in found:
         assert not one.end or message.text[one.start : one.end] == one.said
     return [one.said for one in found]
@@ -84,7 +82,7 @@ def test_a_scope_is_who_speaks(scope: Scope, hears: str) -> None:
 
 def test_events_are_never_set_off_by_words() -> None:
     made = watchers(Trigger("webhook", ("tea",)), Trigger("cron", ("0 8 * * *",)))
-    assert made.matches(WatchedMessage("tea at 0 8 * * *"), LIMIT) == Tier1()
+    assert made.matches(WatchedMessage("tea at 0 8 * * *"), SECONDS) == Tier1()
 
 
 def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
@@ -93,7 +91,7 @@ def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
         Topic("two", "topics/two.md", "", triggers=(Trigger("keywords", ("tea", "cup")),)),
         Topic("three", "topics/three.md", "", triggers=(Trigger("keywords", ("coffee",)),)),
     ]
-    found = Watchers(topics, Senses(compile_regex)).matches(WatchedMessage("a cup of tea"), LIMIT).matches
+    found = Watchers(topics).matches(WatchedMessage("a cup of tea"), SECONDS).matches
     assert {name: [one.place for one in ones] for name, ones in found.items()} == {"one": [0, 1], "two": [0, 0]}
     assert isinstance(found["one"][0], Match)
     assert [one.kind for one in found["one"]] == ["keywords", "pattern"]
@@ -104,15 +102,15 @@ def test_a_catastrophic_pattern_is_cut_off_named_and_then_left_alone() -> None:
     evil = WatchedMessage("a" * 60 + "! tea")
     for attempt in range(PATIENCE):
         began = perf_counter()
-        found = made.matches(evil, LIMIT)
+        found = made.matches(evil, SECONDS)
         assert perf_counter() - began < 20 * SECONDS  # far from the minutes that it would take
         assert [one.said for one in found.matches["t"]] == ["tea"]
         (trouble,) = found.troubles
         assert (trouble.topic, trouble.line) == ("t", 7)
         assert "was cut off after 50 ms" in trouble.what
         assert ("not tried again" in trouble.what) is (attempt == PATIENCE - 1)
-    assert made.matches(evil, LIMIT).troubles == ()
-    assert made.matches(WatchedMessage("aaa"), LIMIT).matches == {}
+    assert made.matches(evil, SECONDS).troubles == ()
+    assert made.matches(WatchedMessage("aaa"), SECONDS).matches == {}
 
 
 class Ticking:
@@ -136,11 +134,8 @@ class Ticking:
         self.now += 5
         return "en", 1.0
 
-    def limits(self, seconds: float) -> Limits:
-        return Limits(1.0, seconds, lambda: self.now)
-
     def watchers(self, *topics: Topic) -> Watchers:
-        return Watchers(topics, Senses(self.compile_regex, self.language))
+        return Watchers(topics, (), lambda: self.now, self.compile_regex, self.language)
 
 
 def topic(name: str, *triggers: Trigger, priority: Priority = "medium") -> Topic:
@@ -152,7 +147,7 @@ def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
     made = time.watchers(
         topic("t", Trigger("language", ("de",)), Trigger("pattern", ("to",)), Trigger("pattern", ("and",)))
     )
-    found = made.matches(WatchedMessage("to and fro, to and fro"), time.limits(2))
+    found = made.matches(WatchedMessage("to and fro, to and fro"), 2 / ALL_PATTERNS)
     assert [one.said for one in found.matches["t"]] == ["to", "and"]
     assert found.troubles == ()
 
@@ -160,20 +155,20 @@ def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
 def test_a_skipped_pattern_is_named_and_tried_first_with_the_next_message() -> None:
     time = Ticking()
     made = time.watchers(topic("a", Trigger("pattern", (r"\w+",))), topic("b", Trigger("pattern", (r"\d+",), line=3)))
-    first = made.matches(WatchedMessage("7"), time.limits(1))
+    first = made.matches(WatchedMessage("7"), 1 / ALL_PATTERNS)
     (trouble,) = first.troubles
     assert (list(first.matches), trouble.topic, trouble.line, first.skipped) == (["a"], "b", 3, True)
     assert "was skipped" in trouble.what
-    second = made.matches(WatchedMessage("7"), time.limits(1))
+    second = made.matches(WatchedMessage("7"), 1 / ALL_PATTERNS)
     assert (list(second.matches), [one.topic for one in second.troubles]) == (["b"], ["a"])
 
 
 def test_a_retry_tries_only_the_skipped_patterns_with_the_whole_limit() -> None:
     time = Ticking()
     made = time.watchers(*(topic(name, Trigger("pattern", (r"\w+",))) for name in "abc"))
-    first = made.matches(WatchedMessage("7"), time.limits(2))
+    first = made.matches(WatchedMessage("7"), 2 / ALL_PATTERNS)
     assert list(first.matches) == ["a", "b"]
-    second = made.retry(WatchedMessage("7"), time.limits(2), first)
+    second = made.retry(WatchedMessage("7"), 2 / ALL_PATTERNS, first)
     assert (list(second.matches), second.troubles) == (["a", "b", "c"], ())
 
 
@@ -182,7 +177,7 @@ def test_patterns_of_critical_topics_are_tried_first() -> None:
     made = time.watchers(
         topic("a", Trigger("pattern", (r"\w+",))), topic("z", Trigger("pattern", (r"\w+",)), priority="critical")
     )
-    assert list(made.matches(WatchedMessage("7"), time.limits(1)).matches) == ["z"]
+    assert list(made.matches(WatchedMessage("7"), 1 / ALL_PATTERNS).matches) == ["z"]
 
 
 def test_what_cannot_match_is_not_even_compiled() -> None:
@@ -194,6 +189,6 @@ def test_what_cannot_match_is_not_even_compiled() -> None:
         return search
 
     triggers = tuple(Trigger("pattern", (rf"\bword{number:03}\b",)) for number in range(100))
-    made = Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(counting))
-    made.matches(WatchedMessage("say word007 and WORD042"), LIMIT)
+    made = Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], compile_regex=counting)
+    made.matches(WatchedMessage("say word007 and WORD042"), SECONDS)
     assert sorted(asked) == [r"\bword007\b", r"\bword042\b"]

@@ -31,7 +31,6 @@ def test_the_topic_of_the_seed_is_read_with_all_its_fields() -> None:
     assert topic.subscriptions == ("knowledge/procedures/email-workflow.md", "knowledge/people/_index.md")
     assert (topic.activation, topic.priority, topic.max_context_kb) == ("gated", "high", 4)
     assert topic.description.startswith("When a new email arrives: 1. Classify")
-    assert topic.extra == {"owner": "Ana"}
     assert topic.instructions.startswith("\n# Email Triage")
     assert describe_triggers(topic) == "webhook, pattern"
 
@@ -162,13 +161,12 @@ def test_a_topic_that_needs_a_missing_package_names_the_extra(
 
 def test_a_field_that_is_nearly_a_known_one_is_pointed_out() -> None:
     front = "subscription: [a]\ntriggers:\n  - type: pattern\n    match: x\n    correction_hnt: y\ncolour: red"
-    topic, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
+    _, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
 
     assert warnings == (
         "topics/x.md: line 2: `subscription` means nothing here; did you mean `subscriptions`?",
         "topics/x.md: line 6: `correction_hnt` means nothing here; did you mean `correction_hint`?",
     )
-    assert topic.extra["colour"] == "red"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance import clarity
-from mcp_server.topics import watch
+from mcp_server.topics import patterns, watch
 from mcp_server.topics.listing import forget_old, list_topics, problems, switch
 from mcp_server.topics.watch import first_tier_of_prompt, judge_prompt
 from tests.conftest import Clock
@@ -259,7 +259,7 @@ SLOW = "---\ntriggers:\n  - {type: pattern, match: '^(.|.)*$'}\nactivation: auto
 
 
 async def test_a_pattern_fires_on_the_message_for_which_the_language_library_is_loaded(memory: Memory) -> None:
-    watch._identifier.cache_clear()  # as in a process that has just started
+    patterns._identifier.cache_clear()  # as in a process that has just started
     write(memory, "topics/german.md", GERMAN)
     write(memory, "topics/tea.md", TEA.replace("activation: auto", "activation: auto\npriority: critical"))
     said = await say(memory, "How about a cup of tea?")

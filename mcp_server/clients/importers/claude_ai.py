@@ -22,7 +22,6 @@ from mcp_server.clients.importers.imported import (
     as_text,
     mappings_in,
     one_line,
-    parse_time,
     plain_id,
     result_text,
     session_of,
@@ -30,6 +29,7 @@ from mcp_server.clients.importers.imported import (
 )
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import Role, ToolCall, slugify
+from mcp_server.text.markdown import read_moment
 
 MARKS = ('"chat_messages"', '"prompt_template"', '"conversations_memory"')
 """Keys of which at least one is near the start of every file of this format."""
@@ -56,10 +56,10 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     on_branch = _branch(messages, conversation.get("current_leaf_message_uuid"))
     for _ in range(len(messages) - len(on_branch)):
         yield Skipped(shown, "message on a branch that was left")
-    at = parse_time(conversation.get("created_at")) or datetime.fromtimestamp(0, UTC)
+    at = read_moment(conversation.get("created_at")) or datetime.fromtimestamp(0, UTC)
     turns: list[ImportedTurn] = []
     for message in on_branch:
-        at = parse_time(message.get("created_at")) or at
+        at = read_moment(message.get("created_at")) or at
         for why in _left_out(message):
             yield Skipped(shown, why)
         turn = _turn(message, at)

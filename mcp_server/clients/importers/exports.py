@@ -135,11 +135,11 @@ class Part:
     open: Callable[[], contextlib.AbstractContextManager[IO[bytes]]]
 
 
-Found = tuple[list[Part | Skipped], list[Part | Skipped]]
+ExportFiles = tuple[list[Part | Skipped], list[Part | Skipped]]
 """The files with conversations, and all other files of an export."""
 
 
-def files(path: Path) -> Found:
+def files(path: Path) -> ExportFiles:
     """Returns the files with conversations: `path` itself, or those in its folder or zip, or in the folder's zips; and
     all other files in its zips, and around the `conversations.json` of a folder.
 
@@ -159,13 +159,13 @@ def files(path: Path) -> Found:
         raise Invalid(f"{path} is a broken zip ({error}); download it again") from None
 
 
-def _in_folder(path: Path) -> Found:
+def _in_folder(path: Path) -> ExportFiles:
     """Returns the files in a folder and in its zips. A broken zip is skipped and does not stop the import."""
     listed = {found for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name)}
     folders = {found.parent for found in listed}
     folders |= {path} if any(_DOCUMENTS.fullmatch(found.name) for found in path.glob("*.json")) else set()
     around = {found for folder in folders for found in folder.rglob("*") if found.suffix != SUFFIX} - listed
-    found: Found = ([], [])
+    found: ExportFiles = ([], [])
     for of_kind, place in zip(found, (listed, around), strict=True):
         of_kind += [_file(file, file.relative_to(path).as_posix()) for file in sorted(place) if file.is_file()]
     for archive in filter(Path.is_file, sorted(path.glob("*.zip"))):
@@ -238,8 +238,8 @@ def head(path: Path, size: int) -> bytes:
     return b""
 
 
-def _zipped(path: Path) -> Found:
-    found: Found = ([], [])
+def _zipped(path: Path) -> ExportFiles:
+    found: ExportFiles = ([], [])
     with zipfile.ZipFile(path) as archive:
         for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
             name = PurePosixPath(entry.filename.replace("\\", "/")).name

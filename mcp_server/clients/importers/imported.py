@@ -239,15 +239,6 @@ Watch = Callable[[int, int, str], object]
 """Called with the progress of an import: done and total (bytes or files), and a label."""
 
 
-def parse_time(value: object) -> datetime | None:
-    """Returns the UTC time of a text in ISO format, or None. A time without a zone is taken as UTC."""
-    try:
-        moment = datetime.fromisoformat(as_text(value).strip())
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):  # OverflowError: the year 10000 in UTC
-        return None
-
-
 def time_of_epoch(seconds: object) -> datetime | None:
     """Returns the UTC time of a number of seconds since 1970, or None if it is not a valid time."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):

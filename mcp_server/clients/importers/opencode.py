@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 from mcp_server.clients.adapters import opencode
 from mcp_server.clients.importers.claude_code.reading import Batch, Cursor
 from mcp_server.clients.importers.claude_code.recording import sessions_in
-from mcp_server.clients.importers.claude_code.threads import Place, Threads
+from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads
 from mcp_server.clients.importers.imported import ImportReport
 from mcp_server.conversations.imports import ImportedSession, RecordedSession, append_turns, record_session
 from mcp_server.memory import Memory
@@ -90,7 +90,7 @@ def _batches(messages: list[dict[str, Any]], session: str, agent: str) -> Iterat
     """
     complete = list(takewhile(opencode.is_complete, messages))
     while complete:
-        threads = Threads(Place())
+        threads = Threads(ReadingState())
         said, taken = [], 0
         for message in complete[:MOST_MESSAGES]:
             taken += 1

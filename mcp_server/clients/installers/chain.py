@@ -35,7 +35,7 @@ State = Literal["installed", "plugin", "not installed", "broken", "not here"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClientStatus:
     """A client, its configuration file, and our entry in it. `words` is the entry's command with its arguments."""
 
     client: Client
@@ -78,12 +78,12 @@ class Found:
         }
 
 
-def survey(machine: Machine, projects: Sequence[tuple[Client, Path]] = ()) -> list[Found]:
+def survey(machine: Machine, projects: Sequence[tuple[Client, Path]] = ()) -> list[ClientStatus]:
     """Returns the status of every known client, for all projects and for the given single projects."""
     return [look(client, machine, project) for client, project in (*((client, None) for client in CLIENTS), *projects)]
 
 
-def look(client: Client, machine: Machine, project: Path | None = None) -> Found:
+def look(client: Client, machine: Machine, project: Path | None = None) -> ClientStatus:
     """Returns the status of one client. An unreadable file becomes the status `broken`."""
     path, container = place(client, machine, project)
     try:
@@ -92,21 +92,21 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
         servers = entries.servers(client, container, file.text, str(path))
         hooks = _hooks_found(client, machine, project)
     except ContextManagerError as error:
-        return Found(client, project, path, "broken", str(error))
+        return ClientStatus(client, project, path, "broken", str(error))
     names = entries.ours(servers)
     plugin = plugin_of(machine) if client.hooks is claude_code.ADAPTER else None
     if not names:
         plugin = plugin if project is None else None
         state: State = "plugin" if plugin else "not installed" if client.here(machine) else "not here"
         if plugin is None:
-            return Found(client, project, path, state, hooks=hooks)
+            return ClientStatus(client, project, path, state, hooks=hooks)
         home = machine.environ.get(HOME_VARIABLE)
         env = {HOME_VARIABLE: home} if home else {}  # Claude Code passes on its own environment
-        return Found(client, project, path, state, name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
+        return ClientStatus(client, project, path, state, name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
     entry = servers[names[0]]
     env = entry.get("env") if isinstance(entry.get("env"), dict) else {}
     words, variables = tuple(entries.words_of(entry)), {key: str(env[key]) for key in env}
-    found = Found(client, project, path, "installed", "", names[0], words, variables, hooks)
+    found = ClientStatus(client, project, path, "installed", "", names[0], words, variables, hooks)
     keep = f"claude plugin disable {plugin}, or {found.command('uninstall')}"
     twice = f"the plugin is enabled too and does it again; keep one: {keep}"
     return replace(found, problem=twice) if plugin else found
@@ -140,7 +140,7 @@ async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
     checks = [await run_sync(_hook_socket, memory), await run_sync(_queue, memory)]  # before it starts servers
     answers: dict[Start, Answered] = {}
 
-    async def shake_hands(each: Found) -> None:
+    async def shake_hands(each: ClientStatus) -> None:
         whole = each.client.whole_environment
         answers[_start(each)] = await handshake(each.words, machine.environ, each.env, whole=whole)
 
@@ -173,11 +173,11 @@ def projects(memory: Memory) -> list[tuple[Client, Path]]:
     ]
 
 
-def _start(found: Found) -> Start:
+def _start(found: ClientStatus) -> Start:
     return found.client.whole_environment, found.words, tuple(sorted(found.env.items()))
 
 
-def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
+def _server(found: ClientStatus, answered: Answered, memory: Memory, machine: Machine) -> Check:
     again = found.command("install")
     if answered.problem:
         return Check(found.title, False, f"{found.file}: {' '.join(found.words)}: {answered.problem}", again)
@@ -195,7 +195,7 @@ def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) 
     return Check(found.title, True, said)
 
 
-def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
+def _plugin(found: ClientStatus, answered: Answered, memory: Memory, machine: Machine) -> Check:
     """Returns the check of the plugin, which starts our commands by name and reports nothing if they are missing."""
     problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _run_hook(PLUGIN_HOOK, machine)[0]
     if problem:
@@ -206,7 +206,7 @@ def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) 
     return replace(checked, detail=f"the plugin {found.name} is enabled; {checked.detail}", advice=advice)
 
 
-def _hooks(found: Found, machine: Machine) -> Check:
+def _hooks(found: ClientStatus, machine: Machine) -> Check:
     name, again = f"{found.title} hooks", found.command("install")
     if not found.hooks:
         return Check(name, False, "none: nothing is recorded or brought in by itself", again, matters=False)

@@ -18,7 +18,7 @@ from mcp_server.clients.adapters import opencode
 from mcp_server.clients.installers import config_file, entries
 from mcp_server.clients.installers.config_file import ConfigFile, digest
 from mcp_server.clients.installers.known import Client, Machine
-from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
+from mcp_server.clients.installers.plan import FileChange, Plan, hooks_place, place
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 
@@ -95,7 +95,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
         return tuple(Done(change.file.path, "unchanged") for change in plan.changes)
     needed = [change for change in plan.changes if change.changes]
     kept: dict[str, FileRecord] = dict(known)
-    written: list[Change] = []
+    written: list[FileChange] = []
     try:
         for change in needed:
             path = str(change.file.path)
@@ -118,7 +118,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
     return tuple(_done(change, kept) for change in plan.changes)
 
 
-def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
+def _done(change: FileChange, kept: Mapping[str, FileRecord]) -> Done:
     if not change.changes:
         return Done(change.file.path, "unchanged")
     backup = kept[str(change.file.path)].backup
@@ -126,7 +126,7 @@ def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
     return Done(change.file.path, "created" if change.file.data is None else "written", path)
 
 
-def _roll_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
+def _roll_back(written: Sequence[FileChange], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
     """Restores the written files, and deletes new backups and folders. Ignores errors: the caller raises the first."""
     for change in written:
         with contextlib.suppress(ContextManagerError, OSError):
@@ -163,7 +163,7 @@ def uninstall(memory: Memory | None, client: Client, machine: Machine, project: 
     return tuple(found for found in done if found.what != "unchanged")
 
 
-def _record_change(change: Change, earlier: FileRecord | None) -> FileRecord:
+def _record_change(change: FileChange, earlier: FileRecord | None) -> FileRecord:
     """Returns the record of a change. If the file has not changed since our last write, its first backup is kept."""
     after = digest(change.file.encoded(change.after))
     if earlier is not None and earlier.after == digest(change.file.data):

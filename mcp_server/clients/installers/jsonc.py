@@ -19,6 +19,7 @@ from mcp_server.errors import Invalid
 Path = tuple[str | int, ...]
 
 _SPACE = " \t\r\n"
+_NO_SPACE = re.compile(r"[^ \t\r\n]")
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|(?P<comment>//[^\r\n]*|/\*.*?\*/)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"(?:{_STRING}|[^\s\"\[{{,:]++)\s*(?P<comma>,(?=\s*[}}\]]))?", re.DOTALL)
@@ -75,11 +76,8 @@ class Document:
 
     def _next(self, at: int) -> int:
         """Returns the position of the next character that is no space; the text's end if there is none."""
-        rest = self.plain[at : at + 1]
-        while rest and rest in _SPACE:
-            at += 1
-            rest = self.plain[at : at + 1]
-        return at
+        found = _NO_SPACE.search(self.plain, at)
+        return found.start() if found else len(self.plain)
 
 
 def parse(text: str, where: str) -> Document:

@@ -114,7 +114,7 @@ def _source() -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """The change of one file."""
 
     file: ConfigFile
@@ -141,7 +141,7 @@ class Plan:
     project: Path | None
     name: str
     """The name of our entry."""
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     hooks: bool
     """Whether hooks are installed too."""
     notes: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     if name != entries.NAMES[0] and name not in entries.servers(client, container, text, str(path)):
         notes.append(f"{path} has another server named {entries.NAMES[0]!r}, so ours is called {name!r}.")
     edit = toml_edit.put if client.form == "toml" else jsonc.put
-    changes = [Change(file, after, edit("", (*container, name), fields, "").rstrip("\n"))]
+    changes = [FileChange(file, after, edit("", (*container, name), fields, "").rstrip("\n"))]
     if adapter and place_of_hooks:
         one_file = changes.pop() if place_of_hooks == path else None
         changes.append(_hooks(client, adapter, machine, launch, place_of_hooks, one_file))
@@ -227,22 +227,22 @@ def project_folder(folder: Path) -> Path:
 
 
 def _hooks(
-    client: Client, adapter: Adapter, machine: Machine, launch: Launch, path: Path, server: Change | None
-) -> Change:
+    client: Client, adapter: Adapter, machine: Machine, launch: Launch, path: Path, server: FileChange | None
+) -> FileChange:
     """Returns the change that adds our hooks. `server` is the change of the same file that adds the server, if any."""
     file = server.file if server else config_file.read(path)
     if adapter.plugin:
         if file.text and not opencode.command_in(file.text):
             raise Refused(f"{path} is not ours; move it away and try again")
         text = adapter.plugin(*launch.hook("EVENT", client=adapter.client))
-        return Change(file, text, text.rstrip("\n"))
+        return FileChange(file, text, text.rstrip("\n"))
     text = server.after if server else _readable(client, file)
     claude = adapter is claude_code.ADAPTER
     hook = launch.hook if claude else partial(launch.hook, client=adapter.client)
     handlers = entries.wanted(adapter, hook, shell=not claude or machine.system != "win32")
     after = entries.put_hooks(text, handlers, str(path), adapter.hooks_begin)
     snippet = entries.put_hooks(server.snippet if server else "", handlers, "", adapter.hooks_begin)
-    return Change(file, after, snippet.rstrip("\n"))
+    return FileChange(file, after, snippet.rstrip("\n"))
 
 
 def _readable(client: Client, file: ConfigFile) -> str:

@@ -18,7 +18,7 @@ from mcp_server.errors import Invalid, Refused
 
 Table = tuple[str, ...]
 
-_SPACE_AND_COMMENTS = re.compile(r"(?:\s|#[^\n]*)*")
+_BEGINS = re.compile(r"(?:\s|#[^\n]*+)*+(?P<statement>[^\s#])")
 _MAY_END = re.compile(r"[#\n]|\Z")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -74,32 +74,33 @@ def remove(text: str, table: Table, where: str) -> str:
         return text
     after = text
     for statement in reversed([found for found in _statements(text) if found.table[: len(table)] == table]):
-        begin = text.rfind("\n", 0, statement.start) + 1
-        newline = text.find("\n", statement.end)
-        end = len(text) if newline < 0 else newline + 1
+        begin, end = text.rfind("\n", 0, statement.start) + 1, _line_end(text, statement.end)
+        before_it = text.rfind("\n", 0, max(begin - 1, 0)) + 1
         if text[statement.end : end].strip():  # a comment, which stays
             end = statement.end
-        elif not statement.key and _blank_before(text, begin):  # remove the empty line that `put` added
-            begin = text.rfind("\n", 0, begin - 1) + 1
+        elif not statement.key and not text[before_it:begin].strip():  # remove the empty line that `put` added
+            begin = before_it
         after = after[:begin] + after[end:]
     _check(before, after, table, None, where)
     return after
 
 
 def _with_field(text: str, table: Table, key: str, item: Any) -> str:
-    statements = _statements(text)
     written = f"{_key(key)} = {_value(item)}"
-    found = [statement for statement in statements if statement.table == table]
-    for statement in found:
-        if statement.key == key:
-            return text[: statement.start] + written + text[statement.end :]
-    header = next((statement for statement in found if not statement.key), None)
-    if header is None:
+    found = {statement.key: statement for statement in _statements(text) if statement.table == table}
+    if key in found:
+        return text[: found[key].start] + written + text[found[key].end :]
+    if "" not in found:
         return text  # `_check` refuses it
-    newline = text.find("\n", header.end)
-    at = len(text) if newline < 0 else newline + 1
-    gap = "" if newline >= 0 else newline_of(text)
+    at = _line_end(text, found[""].end)
+    gap = "" if text.endswith("\n", 0, at) else newline_of(text)
     return text[:at] + gap + written + newline_of(text) + text[at:]
+
+
+def _line_end(text: str, at: int) -> int:
+    """Returns the position after the line of `at`."""
+    newline = text.find("\n", at)
+    return len(text) if newline < 0 else newline + 1
 
 
 def _check(before: dict[str, Any], after: str, table: Table, wanted: Mapping[str, Any] | None, where: str) -> None:
@@ -136,21 +137,20 @@ def _statements(text: str) -> list[_Statement]:
     found: list[_Statement] = []
     table: Table = ()
     end = 0
-    while (start := _end_of(_SPACE_AND_COMMENTS, text, end)) < len(text):
-        end, document = _read_one(text, start)
-        path = _path(document)
+    while begins := _BEGINS.match(text, end):
+        start = begins.start("statement")
+        end, inner = _read_one(text, start)
+        path: list[str] = []
+        while isinstance(inner, dict) and len(inner) == 1:
+            ((key, inner),) = inner.items()
+            path.append(key)
         if text[start] == "[":
-            table = path
+            table = tuple(path)
         found.append(_Statement(start, end, table, "" if text[start] == "[" else path[0]))
     return found
 
 
-def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
-
-
-def _read_one(text: str, start: int) -> tuple[int, dict[str, Any]]:
+def _read_one(text: str, start: int) -> tuple[int, Any]:
     """Returns the end of the statement that begins at `start`, and its content."""
     for stop in _MAY_END.finditer(text, start):
         statement = text[start : stop.start()].rstrip()
@@ -159,23 +159,6 @@ def _read_one(text: str, start: int) -> tuple[int, dict[str, Any]]:
         except tomllib.TOMLDecodeError:  # it goes on, as in a list of several lines
             continue
     raise AssertionError("the file is not valid")
-
-
-def _path(document: dict[str, Any]) -> Table:
-    """Returns the chain of keys of a single header or statement."""
-    path: list[str] = []
-    inner: Any = document
-    while isinstance(inner, dict) and len(inner) == 1:
-        ((key, inner),) = inner.items()
-        path.append(key)
-        if isinstance(inner, list) and inner == [{}]:
-            break
-    return tuple(path)
-
-
-def _blank_before(text: str, begin: int) -> bool:
-    line = text[text.rfind("\n", 0, max(begin - 1, 0)) + 1 : begin]
-    return begin > 0 and not line.strip()
 
 
 def _key(key: str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp_server.clients.importers.claude_code import messages, reading
 from mcp_server.clients.importers.claude_code.messages import clean
 from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from, project_place
-from mcp_server.clients.importers.claude_code.threads import Place, Threads
+from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads
 from mcp_server.clients.importers.imported import result_text, tool_call
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns, show_session
@@ -300,7 +300,7 @@ odd_lines = st.fixed_dictionaries(
 
 @given(st.lists(odd_lines, max_size=8))
 def test_no_line_whatever_makes_it_fail(made: list[dict[str, object]]) -> None:
-    threads = Threads(Place())
+    threads = Threads(ReadingState())
     said = [one for place, fields in enumerate(made) for one in threads.read(fields, place)] + threads.finish()
     assert threads.waiting_since is None
     assert all(one.turn.turn_id for one in said)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.clients.importers.imported import parse_time, short_name
+from mcp_server.clients.importers.imported import short_name
+from mcp_server.text.markdown import read_moment
 
 
 @pytest.mark.parametrize(
@@ -20,17 +21,17 @@ from mcp_server.clients.importers.imported import parse_time, short_name
     ],
 )
 def test_iso_times_are_read_and_without_a_zone_taken_as_utc(text: str, moment: datetime) -> None:
-    assert parse_time(text) == moment
+    assert read_moment(text) == moment
 
 
 @pytest.mark.parametrize("text", [None, 7, "", "soon", "2024-02-30", "8 May, 2023"])
 def test_what_is_no_date_is_none(text: object) -> None:
-    assert parse_time(text) is None
+    assert read_moment(text) is None
 
 
 @given(st.text())
 def test_no_text_makes_it_raise(text: str) -> None:
-    parse_time(text)
+    read_moment(text)
 
 
 def test_names_for_ids_hold_no_spaces_or_slashes() -> None:

@@ -106,3 +106,9 @@ def test_a_missing_field_is_put_under_its_header_and_comments_stay() -> None:
     )
     assert toml_edit.remove(after, TABLE, "config.toml").strip().endswith("# why\n# then\n[b]")
     assert toml_edit.remove("a = 1\n", TABLE, "config.toml") == "a = 1\n"
+
+
+def test_a_comment_at_the_end_of_the_file_stays() -> None:
+    text = '[mcp_servers.memory]\ncommand = "old"\n\n# the end'
+    assert toml_edit.remove(text, TABLE, "config.toml") == "\n# the end"
+    assert toml_edit.put(text, TABLE, {"command": "new"}, "config.toml") == text.replace("old", "new")

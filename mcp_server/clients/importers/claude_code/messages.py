@@ -19,7 +19,7 @@ _PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TranscriptLine:
     """A line of a transcript: its bytes `start` to `end`, and its fields. For an unusable line, `why` is the reason.
 
     `why` is TORN for an incomplete last line: the client may still be writing it.
@@ -31,7 +31,7 @@ class Line:
     why: str = ""
 
 
-def lines(file: BinaryIO, start: int) -> Iterator[Line]:
+def lines(file: BinaryIO, start: int) -> Iterator[TranscriptLine]:
     """Yields the lines from byte `start` on, the beginning of a line. Skips empty lines."""
     file.seek(start)
     while raw := file.readline(LONGEST):
@@ -41,16 +41,16 @@ def lines(file: BinaryIO, start: int) -> Iterator[Line]:
             while (more := file.readline(_PIECE)) and not more.endswith(b"\n"):
                 end += len(more)
             if not more:
-                yield Line(start, end, None, TORN)
+                yield TranscriptLine(start, end, None, TORN)
                 return
             end += len(more)
-            yield Line(start, end, None, f"line over {LONGEST // 1024**2} MB")
+            yield TranscriptLine(start, end, None, f"line over {LONGEST // 1024**2} MB")
         elif raw.strip():
             fields, why = _fields(raw)
             if fields is None and not raw.endswith(b"\n"):
-                yield Line(start, end, None, TORN)
+                yield TranscriptLine(start, end, None, TORN)
                 return
-            yield Line(start, end, fields, why)
+            yield TranscriptLine(start, end, fields, why)
         start = end
 
 

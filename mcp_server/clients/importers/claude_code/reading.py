@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from mcp_server.clients.adapters import claude_code
 from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.importers.claude_code.messages import TORN, lines
-from mcp_server.clients.importers.claude_code.threads import Place, Said, Threads
+from mcp_server.clients.importers.claude_code.threads import ReadingState, Said, Threads
 from mcp_server.clients.importers.imported import Skipped
 from mcp_server.text.redaction import redact
 
@@ -119,14 +119,14 @@ class Cursor:
     size: int = -1
     mtime_ns: int = 0
     whole: bool = False
-    place: Place = field(default_factory=Place)
+    state: ReadingState = field(default_factory=ReadingState)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the fields of the cursor and its place as one JSON object, without secrets."""
+        """Returns the fields of the cursor and its state as one JSON object, without secrets."""
         fields = asdict(self)
-        place = fields.pop("place")
-        clean = {name: place[name] and redact(place[name]).text for name in ("cwd", "model")}
-        return {**fields, **place, **clean, "at": self.place.at.isoformat()}
+        state = fields.pop("state")
+        clean = {name: state[name] and redact(state[name]).text for name in ("cwd", "model")}
+        return {**fields, **state, **clean, "at": self.state.at.isoformat()}
 
 
 def cursor_from(stored: object) -> Cursor:
@@ -135,8 +135,8 @@ def cursor_from(stored: object) -> Cursor:
         given = dict(stored)  # type: ignore[call-overload]
         given["at"] = datetime.fromisoformat(given["at"])
         given["recent"], given["chains"] = tuple(given["recent"]), tuple(map(tuple, given["chains"]))
-        place = Place(**{one.name: given.pop(one.name) for one in dataclass_fields(Place)})
-        return Cursor(**given, place=place)
+        state = ReadingState(**{one.name: given.pop(one.name) for one in dataclass_fields(ReadingState)})
+        return Cursor(**given, state=state)
     except (KeyError, TypeError, ValueError):
         return Cursor()
 
@@ -174,9 +174,9 @@ def batches(
         is_longer = found.st_size >= max(cursor.offset, cursor.reached)
         start = cursor if is_longer and _check(file, cursor.offset) == cursor.check else Cursor()
         if start.offset == 0 and start.reached == 0:
-            start = replace(start, place=Place(at=datetime.fromtimestamp(int(found.st_mtime), UTC)))
+            start = replace(start, state=ReadingState(at=datetime.fromtimestamp(int(found.st_mtime), UTC)))
         session = start.session or session_of(path, file, adapter)
-        threads = Threads(start.place)
+        threads = Threads(start.state)
         quiet, turns, end = start, start.turns, start.offset
         said: list[Said] = []
         characters, torn = 0, False
@@ -198,17 +198,17 @@ def batches(
                 threads.skipped[line.why] += 1
                 continue
             for fields in adapter.lines(line.fields):
-                before = threads.place() if fields.get("type") == "assistant" else None
+                before = threads.state() if fields.get("type") == "assistant" else None
                 new = threads.read(fields, line.start)
                 said += new
                 turns += len(new)
                 characters += sum(len(one.turn.content) + 300 * len(one.turn.tool_calls) for one in new)
                 if threads.waiting_since == line.start and before is not None:
-                    quiet = Cursor(session, offset=line.start, turns=turns, place=before)
+                    quiet = Cursor(session, offset=line.start, turns=turns, state=before)
             waiting, following = threads.waiting_since, threads.resumed or session
             is_full = len(said) >= (most_turns or MOST_TURNS) or characters >= (most_characters or MOST_CHARACTERS)
             if is_full or following != session:
-                here = Cursor(following, offset=end, turns=turns, place=threads.place()) if waiting is None else quiet
+                here = Cursor(following, offset=end, turns=turns, state=threads.state()) if waiting is None else quiet
                 place = file.tell()
                 yield batch(here)
                 file.seek(place)
@@ -220,7 +220,7 @@ def batches(
             said += rest
             turns += len(rest)
         if threads.waiting_since is None:
-            quiet = Cursor(session, offset=end, turns=turns, place=threads.place())
+            quiet = Cursor(session, offset=end, turns=turns, state=threads.state())
         whole = threads.waiting_since is None and (final or not torn)
         yield batch(replace(quiet, size=found.st_size, mtime_ns=found.st_mtime_ns, whole=whole))
 

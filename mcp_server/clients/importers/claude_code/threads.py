@@ -20,9 +20,10 @@ from typing import Any
 
 from mcp_server.clients.adapters.adapter import CONTINUES, as_mapping
 from mcp_server.clients.importers.claude_code import messages
-from mcp_server.clients.importers.imported import as_text, parse_time, result_text, tool_call
+from mcp_server.clients.importers.imported import as_text, result_text, tool_call
 from mcp_server.conversations.imports import ImportedTurn
 from mcp_server.model import COMPACTION
+from mcp_server.text.markdown import read_moment
 
 MAIN = ""
 """The thread between user and model; other threads have their subagent's id."""
@@ -49,7 +50,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadingState:
     """The state that is needed to continue reading at a position.
 
     `recent`: the last ids since the last prompt. `chains`: last id → first id of each subagent inside the file.
@@ -83,21 +84,21 @@ class _Answer:
 class Threads:
     """The conversations of one file up to a position. `skipped` counts lines without a message, by kind."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, state: ReadingState) -> None:
         self.skipped: Counter[str] = Counter()
-        self.cwd, self.model = place.cwd, place.model
+        self.cwd, self.model = state.cwd, state.model
         self.resumed = ""
         """The session that the last read lines continue, if that is not the file's own."""
-        self._at, self._prompted = place.at, place.prompted
-        self._recent = deque(place.recent, RECENT)
-        self._chains = dict(place.chains)
+        self._at, self._prompted = state.at, state.prompted
+        self._recent = deque(state.recent, RECENT)
+        self._chains = dict(state.chains)
         self._answers: dict[str, _Answer] = {}
         self._callers: dict[str, _Answer] = {}  # tool call id → the answer that made it
 
-    def place(self) -> Place:
+    def state(self) -> ReadingState:
         """Returns the current state, without incomplete answers."""
         chains = tuple(self._chains.items())
-        return Place(self._prompted, tuple(self._recent), chains, self._at, self.cwd, self.model)
+        return ReadingState(self._prompted, tuple(self._recent), chains, self._at, self.cwd, self.model)
 
     @property
     def waiting_since(self) -> int | None:
@@ -106,7 +107,7 @@ class Threads:
 
     def read(self, fields: Mapping[str, Any], start: int) -> list[Said]:
         """Returns the turns that this line, which begins at byte `start`, completes."""
-        self._at = parse_time(fields.get("timestamp")) or self._at
+        self._at = read_moment(fields.get("timestamp")) or self._at
         self.cwd = self.cwd or as_text(fields.get("cwd")) or None
         self.model = as_text(fields.get("model")) or self.model
         given = as_text(fields.get("uuid"))
