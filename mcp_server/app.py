@@ -41,13 +41,13 @@ from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.files import Files
 from mcp_server.storage.forgotten import ForgottenTexts
+from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.lexicon import LexiconFile
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState

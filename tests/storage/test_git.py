@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.repository import ask_git
 from tests.gitting import git as run
 from tests.gitting import write
 from tests.preloaded import python

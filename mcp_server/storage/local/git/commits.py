@@ -24,9 +24,10 @@ from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import FORGET, Admission
+from mcp_server.storage.git_process import Failed
 from mcp_server.storage.history_values import Committed
 from mcp_server.storage.local.git.objects import Objects
-from mcp_server.storage.local.git.repository import Failed, Repository, nul
+from mcp_server.storage.local.git.repository import Repository, nul
 
 _OURS = {
     "GIT_AUTHOR_NAME": "context-manager",
@@ -182,7 +183,7 @@ class Committer:
                     refused[path] = reason
         return refused
 
-    def signed(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+    def signed(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Runs a git command with a committer and a date: the user, or ours if git knows no user."""
         now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
         who = {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}

@@ -20,9 +20,10 @@ from pathlib import Path
 from mcp_server.checkpoints.document import parse, render, without_counts
 from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
+from mcp_server.storage.git_process import Failed, moment_of
 from mcp_server.storage.history_values import object_id
 from mcp_server.storage.local.git.objects import UNREPLACED, Objects, put, store, tree_entries
-from mcp_server.storage.local.git.repository import BUSY, Failed, Repository, entries_in, moment_of
+from mcp_server.storage.local.git.repository import BUSY, Repository, entries_in
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
 _WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")
@@ -453,12 +454,10 @@ class History:
 
     # ------------------------------------------------------------ running git
 
-    def _text(self, *arguments: str, stdin: bytes | None = None, fails: bool = False) -> str:
+    def _text(self, *arguments: str, stdin: bytes = b"", fails: bool = False) -> str:
         return self._git(*arguments, stdin=stdin, fails=fails).decode("utf-8", "surrogateescape").strip()
 
-    def _git(
-        self, *arguments: str, stdin: bytes | None = None, index: Path | None = None, fails: bool = False
-    ) -> bytes:
+    def _git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None, fails: bool = False) -> bytes:
         """Runs a git command and returns its output. `fails`: an error gives empty output."""
         try:
             return self._repository.run(*_QUIET, *arguments, stdin=stdin, index=index, who=UNREPLACED)

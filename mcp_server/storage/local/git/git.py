@@ -14,24 +14,16 @@ from pathlib import Path
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
+from mcp_server.storage.git_process import NEEDS_GIT, Failed, moment_of, version
 from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Occurrence, Version
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git import repository
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
 from mcp_server.storage.local.git.objects import GitTrees, Objects
 from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
-from mcp_server.storage.local.git.repository import (
-    NEEDS_GIT,
-    Failed,
-    Repository,
-    clean_path,
-    entries_in,
-    moment_of,
-    version,
-)
+from mcp_server.storage.local.git.repository import Repository, clean_path, entries_in
 from mcp_server.text.dates import moment
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
@@ -251,7 +243,7 @@ class Git(Repository):
 
     def version(self) -> str | None:
         """Returns git's version, such as `2.39.5`; None if it was not found."""
-        return repository.version()
+        return version()
 
     def init(self) -> bool:
         """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""

@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from mcp_server.storage.git_process import Failed
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.refs import NETWORK_SECONDS, Remote
-from mcp_server.storage.local.git.repository import Failed, Repository, nul
+from mcp_server.storage.local.git.repository import Repository, nul
 
 TRIAL = "refs/memory/trial"
 """The ref of a trial commit; it is deleted at once."""

@@ -19,7 +19,8 @@ from pathlib import Path
 from mcp_server import __version__
 from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import MOST_LINES, WARN_LINES
-from mcp_server.storage.local.git.repository import OPEN, Failed, Repository
+from mcp_server.storage.git_process import Failed
+from mcp_server.storage.local.git.repository import OPEN, Repository
 
 OURS = ("pre-commit", "commit-msg", "post-commit")
 STAMP = "# context-manager "

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mcp_server.errors import Conflict, Refused
+from mcp_server.storage.git_process import Failed
 from mcp_server.storage.history_values import Plan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import Failed, Repository, entries_in, nul
+from mcp_server.storage.local.git.repository import Repository, entries_in, nul
 
 _LINK, _MODULE = "120000", "160000"
 

@@ -17,8 +17,9 @@ from functools import cached_property
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.git_process import NEEDS_GIT, Failed, plain_environment
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, plain_environment
+from mcp_server.storage.local.git.repository import Repository
 
 REFS = "refs/memory/checkpoints/"
 PREFIX = "git:"

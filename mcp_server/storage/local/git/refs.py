@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Unavailable
+from mcp_server.storage.git_process import Failed, moment_of, plain_environment, run_git
 from mcp_server.storage.history_values import TAG_PREFIX, Branch, Tag
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import (
-    NEEDS_GIT,
-    Failed,
-    Repository,
-    clean_path,
-    moment_of,
-    plain_environment,
-)
+from mcp_server.storage.local.git.repository import Repository, clean_path
 
 NETWORK_SECONDS = 300.0
 """After so long a remote that does not answer is given up."""
@@ -170,13 +163,8 @@ class Worktrees:
     def _git(self, *arguments: str) -> None:
         """Runs git without the variables of `Repository.run`, which git would pass on to the new work tree and fill
         this one's index."""
-        command = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(self._repository.root), *arguments]
-        try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, env=plain_environment())
-        except FileNotFoundError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        except subprocess.CalledProcessError as error:
-            raise Failed(" ".join(arguments[:2]), error.stderr.decode("utf-8", "replace").strip()) from None
+        root = self._repository.root
+        run_git(root, "-c", "core.hooksPath=/dev/null", *arguments, environment=plain_environment())
 
 
 class Tags:

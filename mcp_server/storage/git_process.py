@@ -1,0 +1,89 @@
+"""Runs git as a process, in any folder of this machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mcp_server.errors import Unavailable
+
+NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
+_FIRST, _LAST = -62_000_000_000, 253_000_000_000
+"""Seconds since 1970, in the years 5 and 9987: in any time zone they are valid dates."""
+
+if sys.platform == "win32":  # otherwise Windows would run a git.exe in the working folder, which is a user's project
+    os.environ.setdefault("NoDefaultCurrentDirectoryInExePath", "1")
+
+
+class Failed(Unavailable):
+    """A git command failed. `said` is its stderr, `output` its stdout, `status` its exit code."""
+
+    def __init__(self, command: str, said: str, status: int = 128, output: str = "") -> None:
+        super().__init__(f"git {command} failed: {said}; `git fsck` in the repository says more")
+        self.said, self.status, self.output = said, status, output
+
+
+def run_git(
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str],
+    stdin: bytes = b"",
+    seconds: float | None = None,
+) -> bytes:
+    """Runs a git command in a folder and returns its output. `environment` is the whole environment of the process,
+    `seconds` a time limit.
+
+    Raises Failed if git refuses or exceeds the time limit, Unavailable if git is missing.
+    """
+    name = next((part for part in arguments if part[0] != "-" and "=" not in part), arguments[0])
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        )
+    except FileNotFoundError as error:
+        raise Unavailable(NEEDS_GIT) from error
+    except subprocess.TimeoutExpired as error:
+        raise Failed(name, f"it did not end within {seconds:.0f} seconds") from error
+    if done.returncode:
+        said, output = (stream.decode("utf-8", "replace") for stream in (done.stderr, done.stdout))
+        raise Failed(name, said.strip() or f"it ended with {done.returncode}", done.returncode, output)
+    return done.stdout
+
+
+def ask_git(folder: Path, *arguments: str) -> str | None:
+    """Returns git's output about any folder of this machine; None if it is empty, or if git fails or is missing."""
+    try:
+        said = run_git(folder, *arguments, environment=plain_environment(), seconds=10)
+    except (Unavailable, OSError, ValueError):
+        return None
+    return said.decode("utf-8", "replace").strip() or None
+
+
+@functools.cache
+def version() -> str | None:
+    """Returns git's version, such as `2.39.5`; None if it was not found."""
+    found = re.search(r"\bgit version (\d+(?:\.\d+)+)", ask_git(Path(__file__).parent, "--version") or "")
+    return found[1] if found else None
+
+
+def plain_environment() -> dict[str, str]:
+    """Returns this process's environment without git's variables, which a git hook sets for another repository."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+
+
+def moment_of(seconds: str) -> datetime:
+    """Returns a moment of git in UTC. A commit may have any date: one outside of the calendar is moved to its end."""
+    return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
