@@ -6,14 +6,14 @@ import hashlib
 import sqlite3
 
 from mcp_server.storage import ports
-from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED
 from mcp_server.storage.local.index.index import Index
+from mcp_server.storage.local.index.query_plan import COLUMNS, FILES, NAMED, STORED
 from mcp_server.storage.local.index.vectors import state
 from mcp_server.storage.postgres import candidates
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.index import TeamIndex
 
-_ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(id='i.id')}"
+_ALL = f"SELECT {COLUMNS} FROM {STORED}{FILES}"
 
 
 async def fingerprint(index: ports.Index) -> str:

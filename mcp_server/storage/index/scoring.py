@@ -95,8 +95,8 @@ SLACK = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, with `values` for its
-    placeholders.
+    """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, in the words of
+    `searching`, with `values` for its placeholders.
 
     `projects` and `without_session` are part of the condition, and separate for counting and for searching by meaning.
     `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched and
@@ -105,7 +105,7 @@ class Scope:
 
     condition: str
     values: tuple[Any, ...]
-    projects: tuple[Any, ...] | None
+    projects: list[Any] | None
     without_session: Any
     other: bool
     everything: bool

@@ -7,7 +7,7 @@ the caller's transaction; those that write need the row lock of the index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,26 +77,20 @@ def load(connection: Connection, kind: int, stems: Iterable[int]) -> dict[int, P
     return found
 
 
-def best(
-    postings: Mapping[int, Postings], words: Sequence[tuple[int, int]], passages: int, mean_words: float
-) -> NDArray[np.int64]:
-    """Returns the ids of all passages with one of these words, best first.
-
-    `words` are pairs of a stem and the number of passages that contain it; `passages` and `mean_words` are those of the
-    whole index.
-    """
+def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray[np.int64]:
+    """Returns the ids of all passages with one of these words, best first. `passages` and `mean_words` are those of the
+    whole index."""
     import numpy as np
 
-    known = [(postings[stem], frequency) for stem, frequency in words if stem in postings]
-    if not known:
+    if not words:
         return np.array([], dtype=np.int64)
-    ids, places = np.unique(np.concatenate([one.ids for one, _ in known]), return_inverse=True)
+    ids, places = np.unique(np.concatenate([one.ids for one in words]), return_inverse=True)
     total = np.zeros(len(ids))
     begin = 0
-    for one, frequency in known:
+    for one in words:
         # In FTS5's order of operations, so that rounding breaks no tie in another way.
         weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
-        total[places[begin : begin + len(one.ids)]] += idf(passages, frequency) * weight
+        total[places[begin : begin + len(one.ids)]] += idf(passages, len(one.ids)) * weight
         begin += len(one.ids)
     order: NDArray[np.int64] = ids[np.argsort(-total, kind="stable")]
     return order

@@ -21,15 +21,17 @@ _EMPTIED = "state emptied"
 """The counter that exists from `empty` to `completed`."""
 
 _TABLES = ("session", "turn_key", "access", "directory", "entry", "live_chunk")
-_WS = "current_setting('app.ws')::bigint"  # every transaction sets it
+WS = "current_setting('app.ws')::bigint"
+"""The workspace of the transaction, in SQL."""
+
 POSTGRES = Dialect(
     "%s",
     list,
     {
         **{name: name for name in _TABLES},
-        "here": f"ws = {_WS} AND ",
+        "here": f"ws = {WS} AND ",
         "ws_": "ws, ",
-        "ws": f"{_WS}, ",
+        "ws": f"{WS}, ",
         "among": "= ANY(?)",
         "same": "IS NOT DISTINCT FROM",
     },

@@ -1,9 +1,8 @@
 """Reads an open index: candidates, which may answer a query, with the raw values that the ranking needs; and what the
 index knows of a file or a session.
 
-Two connections work at once: one fetches by words (`query_plan`), the other by meaning (`vectors`). All of the some
-hundred passages are then scored by every word and by the exact cosine, however they were found. The thread of the first
-connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
+Two connections work at once: one fetches by words (`query_plan`), the other by meaning (`vectors`). The thread of the
+first connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
 thread to thread over the event loop takes milliseconds.
 """
 
@@ -14,26 +13,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.concurrency import both
 from mcp_server.model import Exchange
 from mcp_server.storage.index.file_reader import Row, Signals
-from mcp_server.storage.index.scoring import (
-    EXCHANGE_PARTS,
-    FILLING_PARTS,
-    Found,
-    QueryPlan,
-    Scope,
-    attach_lines,
-    best_rows,
-    exchanges_of,
-    passage_of,
-    score,
-)
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, Found, QueryPlan, exchanges_of, passage_of
 from mcp_server.storage.local.index.generations import Opened
-from mcp_server.storage.local.index.query_plan import fetch_by_words, in_scope, plan_query, scope_of
+from mcp_server.storage.local.index.query_plan import COLUMNS, FILES, STORED, LocalSearching, learn
 from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import UNFINISHED
 from mcp_server.storage.state import storable
@@ -45,9 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Vector = NDArray[np.float32] | None
-    Near = tuple[Vector, list[int]]
-    """The query's vector (None without one), and the nearest passages, nearest first."""
+    from mcp_server.storage.index.searching import Near, Vector
 
 T = TypeVar("T")
 
@@ -64,6 +49,10 @@ class Search:
     embed: Callable[[str], Vector] | None
     depth: Depth
 
+    def over(self, connection: sqlite3.Connection, names: dict[int, str]) -> LocalSearching:
+        """Returns the search over a connection."""
+        return LocalSearching(connection, names, self.opened.words.stems, self.text, self.filters, self.depth)
+
 
 async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
     """Returns `then(plan, vector, candidates)`."""
@@ -75,7 +64,11 @@ async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]]
         finally:
             near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
 
-    words = wanted.opened.words.database.read(lambda connection: then(*_by_words(connection, wanted, near)))
+    def by_words(connection: sqlite3.Connection) -> T:
+        searching = wanted.over(connection, wanted.opened.names)
+        return then(*searching.candidates(wanted.mode, lambda plan, scope: near.result()))
+
+    words = wanted.opened.words.database.read(by_words)
     if wanted.embed is None:
         near.set_result((None, []))
         return await words
@@ -87,105 +80,9 @@ def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
     kept = state(connection)
     if vector is None or int(kept["dimensions"]) != len(vector):
         return None, []
-    scope = scope_of(connection, wanted.filters)
-    if wanted.opened.near.loads_vectors and kept["vectors_stale"] == "0":
-        return vector, nearest(connection, vector, scope, wanted.depth.meaning)
-    return vector, wanted.opened.matrix.nearest(connection, vector, scope, wanted.depth.meaning)
-
-
-def _by_words(
-    connection: sqlite3.Connection, wanted: Search, near: Future[Near]
-) -> tuple[QueryPlan, Vector, list[Found]]:
-    names = wanted.opened.names
-    scope = scope_of(connection, wanted.filters)
-    plan = plan_query(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
-    if scope.lines and not plan.passages:  # an empty page
-        return plan, near.result()[0], []
-    ids = fetch_by_words(connection, plan, scope, wanted.depth) if wanted.mode != "vector" else []
-    rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
-    vector, by_meaning = near.result()
-
-    def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
-        return score(plan, rows, names, vector)
-
-    more = fetch_rows(connection, [number for number in by_meaning if number not in rows], names)
-    found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
-    of = sources(connection, found, scope)
-    if scope.lines:
-        held = {one.row_id for one in found}
-        found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
-    found = attach_lines(found, of)
-    if wanted.mode == "hybrid":
-        beside = neighbors_of_best(connection, plan, found, scope, wanted.depth.around)
-        found += scored(fetch_rows(connection, beside, names))
-    return plan, vector, found
-
-
-def neighbors_of_best(
-    connection: sqlite3.Connection, plan: QueryPlan, found: Sequence[Found], scope: Scope, best_units: int
-) -> list[int]:
-    """Returns the passages of the turns next to the `best_units` best units, at most two turns away, if not found yet.
-
-    An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
-    question are no candidates (`benchmarks retrieval`).
-    """
-    rows = connection.execute(
-        "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
-        "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
-        "WHERE n.mark <> b.mark AND n.session = b.session AND n.part < ?",
-        (json.dumps(best_rows(plan, found, best_units)), FILLING_PARTS),
-    )
-    known = {one.row_id for one in found}
-    return in_scope(connection, [row[0] for row in rows if row[0] not in known], scope)
-
-
-def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
-    """Returns the passages of the turns that derived lines among `found` come from, if they are in the scope."""
-    wanted = {source for one in found for source in one.sources[:1]}
-    if not wanted:
-        return {}
-    rows = connection.execute(
-        "SELECT f.path, m.mark, m.id FROM json_each(?) j "
-        "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
-        "CROSS JOIN knowledge_meta m ON m.file = f.id AND m.mark = json_extract(j.value, '$[1]') AND m.part = 0",
-        (json.dumps([(source.path, source.turn) for source in wanted]),),
-    ).fetchall()
-    kept = set(in_scope(connection, [row[2] for row in rows], scope))
-    return {Source(path, turn): number for path, turn, number in rows if number in kept}
-
-
-COLUMNS = (
-    "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, "
-    "m.session, p.turn, p.turn_id, p.role, m.speaker, m.at, "
-    "p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector"
-)
-JOINS = (
-    "CROSS JOIN knowledge_meta m ON m.id = {id} CROSS JOIN passages p ON p.id = m.id "
-    "CROSS JOIN files f ON f.id = m.file"
-)
-NAMED = (9, 10, 11, 15)
-"""The columns with numbers of names."""
-
-
-def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[int, str]) -> list[tuple[Any, ...]]:
-    """Returns the rows of these passages, ordered by id; deleted ones are left out. Adds new names to `names`."""
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}",
-        (json.dumps(sorted(set(ids))),),
-    ).fetchall()
-    learn(connection, rows, names)
-    return rows
-
-
-def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names: dict[int, str]) -> None:
-    """Adds the names in these rows to `names`. A number never gets another name."""
-    new = {row[column] for row in rows for column in NAMED} - names.keys()
-    if new:
-        names.update(
-            connection.execute(
-                "SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),)
-            )
-        )
+    searching = wanted.over(connection, {})
+    by_vec = wanted.opened.near.loads_vectors and kept["vectors_stale"] == "0"
+    return vector, (nearest if by_vec else wanted.opened.matrix.nearest)(searching, vector, searching.scope())
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +166,8 @@ def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: 
 
 def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
     """Returns passages that were written without an embedder: id and the text to embed."""
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}",
-        (most,),
-    ).fetchall()
+    waiting = "SELECT id FROM passages WHERE vector IS NULL LIMIT ?"
+    rows = connection.execute(f"SELECT {COLUMNS} FROM {STORED}{FILES} WHERE m.id IN ({waiting})", (most,)).fetchall()
     names: dict[int, str] = {}
     learn(connection, rows, names)
     return [(row[0], indexed_text(passage_of(row, names))) for row in rows]

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
     from mcp_server.storage.index.scoring import Found, QueryPlan
+    from mcp_server.storage.index.searching import Vector
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.candidates import Vector
     from mcp_server.storage.local.locks import Locks
     from mcp_server.text.entries import Source
 
