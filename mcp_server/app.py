@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.index.index import Index
+from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
@@ -279,7 +281,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
         lexicon=LexiconFile(storage.files.read_bytes, settings.advisor.lexicon).read,
-        index=storage.index,
+        index=partial(storage.index, scan=Scan),
         history=storage.history,
     )
 

@@ -174,6 +174,14 @@ class Index(Protocol):
     async def close(self) -> None: ...
 
 
+class Scan(Protocol):
+    """Searches the files of a workspace without an index, by keywords."""
+
+    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
+        """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
+        call it in a worker thread."""
+
+
 class Trees(Protocol):
     """Sets of files kept under a number, and given back byte for byte."""
 

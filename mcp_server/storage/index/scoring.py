@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -201,26 +201,26 @@ class Found:
     """A candidate with its passage, which is made only when it is asked for."""
 
     candidate: Candidate
-    _row: tuple[Any, ...] | Passage
-    _names: Mapping[int, str] = field(default_factory=dict)
+    _row: tuple[Any, ...]
+    _names: Mapping[int, str]
     sources: tuple[Source, ...] = ()
     """The turns that a derived line comes from; nothing for every other passage."""
     source: int | None = None
     """For a derived line: the number of the candidate passage that it comes from."""
 
     @property
-    def row_id(self) -> int | None:
-        """Returns the passage's number in this index; None if it was read from the files."""
-        return None if isinstance(self._row, Passage) else self._row[0]
+    def row_id(self) -> int:
+        """Returns the passage's number in this index."""
+        return int(self._row[0])
 
     @property
     def text(self) -> str:
-        return self._row.text if isinstance(self._row, Passage) else self._row[7]
+        return str(self._row[7])
 
     @property
     def passage(self) -> Passage:
-        """Returns the passage. Of some hundred candidates small are shown."""
-        return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
+        """Returns the passage. Of some hundred candidates only a few are shown."""
+        return passage_of(self._row, self._names)
 
 
 def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
@@ -256,7 +256,7 @@ def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found
     return together
 
 
-def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int | None]:
+def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int]:
     """Returns the number of a passage of each of the best `units`; of a derived line, the one that it comes from."""
     numbers = {id(one.candidate): one.source or one.row_id for one in found}
     return [numbers[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], units)]

@@ -67,7 +67,7 @@ class TeamIndex(Indexing):
                     return asked, [] if asked is None else searching.by_meaning(asked, planned, scope)
 
                 planned, _, found = searching.candidates(mode, near)
-            if not planned.all_passages and self._waiting(connection):
+            if self._scan and not planned.all_passages and self._waiting(connection):
                 return self._scan.search(text, filters, "missing")
             said = [*self._embedding.messages(), *messages]
             return as_candidates(planned, found, mode, asked is not None, "1", said)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio.to_thread import run_sync
 
+from mcp_server.storage.files import Files
 from mcp_server.storage.index.file_reader import (
     FileContent,
     IndexedFile,
     Plan,
     Row,
-    Scan,
     Signals,
     TranscriptPosition,
     mark_of,
@@ -32,7 +32,7 @@ from mcp_server.storage.index.file_reader import (
 )
 from mcp_server.storage.index.scoring import passage_of
 from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
-from mcp_server.storage.ports import Progress
+from mcp_server.storage.ports import Progress, Scan
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.candidates import COLUMNS, NAMES, as_vector
 from mcp_server.storage.postgres.database import Connection, Database
@@ -72,8 +72,13 @@ class _Planned:
     plan: Plan
 
 
+MakeScan = Callable[[Files, Callable[[str], FileContent]], Scan]
+"""(files, how to read one) → a scan of them."""
+
+
 class Indexing:
-    """Keeps the search index of one workspace current. `name` and `dimensions` describe an embedder that is missing."""
+    """Keeps the search index of one workspace current. `name` and `dimensions` describe an embedder that is missing,
+    `scan` searches the files while nothing is indexed."""
 
     def __init__(
         self,
@@ -82,10 +87,11 @@ class Indexing:
         embedder: Embedder | None = None,
         name: str | None = None,
         dimensions: int = 0,
+        scan: MakeScan | None = None,
     ) -> None:
         self._database = database
         self._files = files
-        self._scan = Scan(files, lambda path: self._read(path, None)[2])
+        self._scan = scan(files, lambda path: self._read(path, None)[2]) if scan else None
         self._embedding = Embedding(embedder, name, dimensions)
         self._stems: Stems | None = None
         self._stemming = threading.Lock()

@@ -252,3 +252,9 @@ async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> 
     assert await scanned("walrus", Filters(exclude_session="s1", category="conversation")) == {"a walrus, blue"}
     assert await scanned("walrus", Filters(exclude_session="s1", exclude_from=99)) == await scanned("walrus")
     assert await scanned("zebra") == set()
+    ws.say("s1", "an otter")
+    ws.write("knowledge/people/w.md", "otter expert")
+    assert await scanned("otter") == {"an otter", "otter expert"}
+    assert await scanned("walrus") == {"a blue walrus", "a walrus, blue"}
+    (ws.root / "knowledge/people/w.md").unlink()
+    assert await scanned("otter") == {"an otter"}

@@ -15,13 +15,14 @@ from anyio import Lock, current_time, move_on_after, sleep, to_thread
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.index.file_reader import FileContent, Row, Scan, Signals, plan, signals_of
+from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan, signals_of
 from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
 from mcp_server.storage.local.index import candidates as reading
 from mcp_server.storage.local.index.candidates import Search, search
 from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
+from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
