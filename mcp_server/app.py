@@ -440,7 +440,7 @@ def _created(
             WorkspaceFiles(root).write_atomic(MACHINE_FILE, machine_document(), new=True)
     try:
         if git.init():
-            git.commit([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
+            git.commit_files([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
     except ContextManagerError as error:
         problems.append(str(error))
     settings = settings_of(root, environ)

@@ -29,6 +29,7 @@ from mcp_server.settings import Settings
 from mcp_server.storage import logs
 from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import Event
+from mcp_server.text.prose import counted
 from mcp_server.topics.watch import fire
 
 log = logging.getLogger(__name__)
@@ -224,7 +225,7 @@ async def _weekly(memory: Memory) -> str:
 
 async def _condensed(period: Period, memory: Memory) -> str:
     done = await condense(memory, period)
-    return "; ".join((f"{len(done.files)} file{'' if len(done.files) == 1 else 's'} changed", *done.notes))
+    return "; ".join((f"{counted(len(done.files), 'file')} changed", *done.notes))
 
 
 JOBS: Mapping[str, Job] = {

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from mcp_server.errors import Unavailable
 
@@ -41,7 +44,6 @@ def run_git(
 
     Raises Failed if git refuses or exceeds the time limit, Unavailable if git is missing.
     """
-    name = next((part for part in arguments if part[0] != "-" and "=" not in part), arguments[0])
     try:
         done = subprocess.run(
             ["git", *arguments],
@@ -56,11 +58,52 @@ def run_git(
     except FileNotFoundError as error:
         raise Unavailable(NEEDS_GIT) from error
     except subprocess.TimeoutExpired as error:
-        raise Failed(name, f"it did not end within {seconds:.0f} seconds") from error
+        raise Failed(_name(arguments), f"it did not end within {seconds:.0f} seconds") from error
     if done.returncode:
         said, output = (stream.decode("utf-8", "replace") for stream in (done.stderr, done.stdout))
-        raise Failed(name, said.strip() or f"it ended with {done.returncode}", done.returncode, output)
+        raise Failed(_name(arguments), said.strip() or f"it ended with {done.returncode}", done.returncode, output)
     return done.stdout
+
+
+@contextlib.contextmanager
+def running_git(
+    folder: Path, *arguments: str, environment: Mapping[str, str], stdout: IO[bytes] | int = subprocess.PIPE
+) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Yields stdin and stdout of a git process. Raises as `run_git` does, at the end of the block."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(
+                ["git", *arguments],
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=stdout,
+                stderr=said,
+                env=environment,
+            )
+        except FileNotFoundError as error:
+            raise Unavailable(NEEDS_GIT) from error
+        assert process.stdin is not None
+        ended = False
+        try:
+            with contextlib.suppress(BrokenPipeError):  # its exit code tells
+                yield process.stdin, process.stdout or process.stdin
+                ended = True
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            if process.stdout is not None:
+                process.stdout.close()
+            if not ended:
+                process.kill()
+            status = process.wait()
+        if status:
+            said.seek(0)
+            raise Failed(_name(arguments), said.read().decode("utf-8", "replace").strip())
+
+
+def _name(arguments: Sequence[str]) -> str:
+    """Returns the command, such as `commit-tree`."""
+    return next((part for part in arguments if part[0] != "-" and "=" not in part), arguments[0])
 
 
 def ask_git(folder: Path, *arguments: str) -> str | None:

@@ -10,15 +10,14 @@ import contextlib
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from mcp_server.errors import Invalid, Unavailable
-from mcp_server.storage.git_process import NEEDS_GIT, Failed, moment_of, plain_environment, run_git
+from mcp_server.errors import Invalid
+from mcp_server.storage.git_process import Failed, moment_of, plain_environment, run_git, running_git
 from mcp_server.storage.state import KEY_COLUMNS, SESSION_COLUMNS
 from mcp_server.storage.values import CHUNK_COLUMNS, LOCAL
 
@@ -263,40 +262,11 @@ def _fields(stream: IO[bytes]) -> Iterator[bytes]:
         yield held
 
 
-@contextlib.contextmanager
 def _running(
     folder: Path, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE
-) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Yields stdin and stdout of a git process. Raises Failed if it fails."""
-    with tempfile.TemporaryFile() as said:
-        try:
-            process = subprocess.Popen(
-                ["git", *_PLAIN, *arguments],
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=stdout,
-                stderr=said,
-                env=_environment(),
-            )
-        except OSError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        assert process.stdin is not None
-        ended = False
-        try:
-            with contextlib.suppress(BrokenPipeError):  # its exit code tells
-                yield process.stdin, process.stdout or process.stdin
-                ended = True
-        finally:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-            if process.stdout is not None:
-                process.stdout.close()
-            if not ended:
-                process.kill()
-            status = process.wait()
-        if status:
-            said.seek(0)
-            raise Failed(arguments[0], said.read().decode("utf-8", "replace").strip())
+) -> contextlib.AbstractContextManager[tuple[IO[bytes], IO[bytes]]]:
+    """Yields stdin and stdout of a git process in a repository."""
+    return running_git(folder, *_PLAIN, *arguments, environment=_environment(), stdout=stdout)
 
 
 def _environment() -> dict[str, str]:

@@ -82,10 +82,6 @@ class TeamHistory:
         """Does nothing: each write has stored its version."""
         return Committed(None, tuple(paths))
 
-    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
-        """Does nothing: each write has stored its version."""
-        return None
-
     # There is no git repository. Callers that work without one ask these first.
 
     def available(self) -> bool:

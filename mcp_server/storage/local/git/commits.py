@@ -26,7 +26,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import FORGET, Admission
 from mcp_server.storage.git_process import Failed
 from mcp_server.storage.history_values import Committed
-from mcp_server.storage.local.git.objects import Objects
+from mcp_server.storage.local.git.objects import Objects, objects_of
 from mcp_server.storage.local.git.repository import Repository, nul
 
 _OURS = {
@@ -175,7 +175,7 @@ class Committer:
         """Returns the paths that must not be committed as they are `now`, each with the reason."""
         changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
         refused: dict[str, str] = {}
-        with Objects(self._repository.root) as objects:
+        with objects_of(self._repository.root) as objects:
             for path in changed:
                 texts = [_text_of(objects, entries.get(path, "")) for entries in (now, before)]
                 reason = admission.refusal(path, *texts)

@@ -22,7 +22,7 @@ from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
 from mcp_server.storage.git_process import Failed, moment_of
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.objects import UNREPLACED, Objects, put, store, tree_entries
+from mcp_server.storage.local.git.objects import UNREPLACED, Objects, objects_of, put, store, tree_entries
 from mcp_server.storage.local.git.repository import BUSY, Repository, entries_in
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
@@ -254,7 +254,7 @@ class History:
         """Returns which commits, tags, stashes and reflogs contain a request's text."""
         if not self._folder.is_dir():
             return Survey(0)
-        with Objects(self._root) as objects:
+        with objects_of(self._root) as objects:
             writer = Rewriter(objects, request, None)
             order = self._commits(objects)
             for commit in order:
@@ -271,7 +271,7 @@ class History:
         """Yields hash and text of every blob, commit and tag, also of unreachable ones."""
         if not self._folder.is_dir():
             return
-        with Objects(self._root, every=True) as objects:
+        with objects_of(self._root, every=True) as objects:
             for oid, kind, data in objects.all():
                 if kind != "tree":
                     yield oid, data.decode("utf-8", "surrogateescape")
@@ -323,7 +323,7 @@ class History:
         """Removes a request's text from all history. Returns the objects (hashes) and files that still contain it.
         Raises Refused as `check` does, Unavailable if git fails."""
         self.check()
-        with Objects(self._root) as objects:
+        with objects_of(self._root) as objects:
             writer = Rewriter(objects, request, self._folder / "objects")
             for commit in self._commits(objects):
                 writer.commit(commit)
@@ -437,7 +437,7 @@ class History:
 
     def _left(self, request: Forgotten) -> Iterator[str]:
         """Yields what still contains the text: objects of a kept pack, files in git's folder."""
-        with Objects(self._root, every=True) as objects:
+        with objects_of(self._root, every=True) as objects:
             for oid, kind, data in objects.all():
                 if kind == "tree":
                     names = "\n".join(os.fsdecode(name) for _, name, _ in tree_entries(data, len(oid) // 2))

@@ -21,7 +21,7 @@ from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
-from mcp_server.storage.local.git.objects import GitTrees, Objects
+from mcp_server.storage.local.git.objects import GitTrees, Objects, objects_of
 from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
 from mcp_server.storage.local.git.repository import Repository, clean_path, entries_in
 from mcp_server.text.dates import moment
@@ -72,7 +72,7 @@ class Past:
         log = self._repository.run("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
         found: list[Occurrence] = []
         needle = text.lower()
-        with Objects(self._repository.root) as objects:
+        with objects_of(self._repository.root) as objects:
             for commit, (_, old, new, path) in _raw(log):
                 before, after = (self._text(objects, path, blob) for blob in (old, new))
                 was, now = before.lower().count(needle), after.lower().count(needle)
@@ -252,10 +252,6 @@ class Git(Repository):
         self.run("-c", "init.defaultBranch=main", "init", "--quiet")
         return True
 
-    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
-        """Commits as `commit_files` does. Returns the commit's id, None if nothing changed."""
-        return self.commit_files(paths, message, redacted=redacted).commit
-
     def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Commits these files as they are now, missing ones as deleted.
 
@@ -316,7 +312,7 @@ class Git(Repository):
             return dict.fromkeys(paths)
         entries = self.entries_of(commit, paths)
         blobs = {path: entry.split(" ")[1] for path, entry in entries.items() if entry.startswith("100")}
-        with Objects(self.root) as objects:
+        with objects_of(self.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
 
     def check_free(self) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.git_process import NEEDS_GIT, Failed, plain_environment
+from mcp_server.storage.git_process import Failed, plain_environment, running_git
 from mcp_server.storage.history_values import object_id
 from mcp_server.storage.local.git.repository import Repository
 
@@ -66,7 +66,7 @@ class GitTrees:
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
         names = self.names(tree)
         wanted = {path: names[path] for path in paths if path in names}
-        with Objects(self._repository.root) as objects:
+        with objects_of(self._repository.root) as objects:
             found = {path: objects.read(name) for path, name in wanted.items()}
         if lost := [path for path, (kind, _) in found.items() if kind == "missing"]:
             raise Unavailable(
@@ -110,44 +110,32 @@ class GitTrees:
             return self._repository.text(*_ON_DISK, "write-tree", index=index)
 
 
+@contextlib.contextmanager
+def objects_of(root: Path, *, every: bool = False) -> Iterator[Objects]:
+    """Opens the objects of the repository in `root/.git`. With `every`, only `all` may be called."""
+    which = ("--batch-all-objects", "--unordered") if every else ()
+    environment = plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED
+    with running_git(root, "cat-file", "--batch", *which, environment=environment) as (ask, answers):
+        yield Objects(ask, answers)
+
+
 class Objects:
     """Objects by their hash, from one `cat-file` that stays open."""
 
-    def __init__(self, root: Path, every: bool = False) -> None:
-        which = ("--batch-all-objects", "--unordered") if every else ()
-        try:
-            self._process = subprocess.Popen(
-                ["git", "cat-file", "--batch", *which],
-                cwd=root,
-                env=plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except FileNotFoundError as error:
-            raise Unavailable(NEEDS_GIT) from error
+    def __init__(self, ask: IO[bytes], answers: IO[bytes]) -> None:
+        self._ask = ask
+        self._answers = answers
         self._kinds: dict[str, str] = {}
-
-    def __enter__(self) -> Objects:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        self._process.wait()
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """Returns kind and bytes of an object; ("missing", b"") if it does not exist."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(oid.encode() + b"\n")
-        self._process.stdin.flush()
+        self._ask.write(oid.encode() + b"\n")
+        self._ask.flush()
         found = self._next()
         return ("missing", b"") if found is None else found[1:]
 
     def all(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yields all objects; only if opened with `every`."""
+        """Yields all objects."""
         while (found := self._next()) is not None:
             yield found
 
@@ -169,14 +157,12 @@ class Objects:
         return None
 
     def _next(self) -> tuple[str, str, bytes] | None:
-        stream = self._process.stdout
-        assert stream is not None
-        about = stream.readline().decode().split()
+        about = self._answers.readline().decode().split()
         if len(about) != 3:
             return None
         oid, kind, size = about
-        data = stream.read(int(size))
-        stream.read(1)
+        data = self._answers.read(int(size))
+        self._answers.read(1)
         return oid, kind, data
 
 

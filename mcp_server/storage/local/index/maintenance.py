@@ -102,10 +102,7 @@ class Maintenance:
                     small.append(path)
                     room -= size
             filling = Indexer(writing.words, self._files, self._embedding)
-            changed = await filling.run(small, known)
-            if self._long:
-                self._long.taken.update(small)
-            return changed, left
+            return await filling.run(small, known), left
 
         done = await self._with_live(work)
         changed, left = (0, list(paths)) if done is None else done

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -66,7 +66,7 @@ class Indexer:
     """Writes files into one index file.
 
     `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
-    `held` (read, but not yet written completely), and add the finished ones to `taken`.
+    `held` (read, but not yet written completely).
     """
 
     to: Connected
@@ -74,7 +74,6 @@ class Indexer:
     embedding: Embedding
     pause: Callable[[], Awaitable[None]] | None = None
     held: frozenset[str] = frozenset()
-    taken: set[str] = field(default_factory=set)
 
     @property
     def _most(self) -> int:
@@ -120,8 +119,6 @@ class Indexer:
         looks: list[FileContent] = []
         passages = 0
         for path in paths:
-            if path in self.taken:
-                continue
             found = read_file(self.files, path, known.get(path))
             looks.append(found)
             passages += len(found.passages)
