@@ -31,7 +31,7 @@ from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
 from mcp_server.storage.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.journal import ForgetIntent, ForgetIntents
-from mcp_server.storage.local.git.forget_history import History, Survey
+from mcp_server.storage.local.git.forget_history import RepositoryHistory, Survey
 from mcp_server.storage.values import Change
 from mcp_server.storage.whole import BUNDLE
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
@@ -107,7 +107,7 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
     """
     request, found, rows, similar = await _look(memory, target)
     has_git = await run_sync(memory.git.available)
-    survey = await run_sync(History(memory.disk.root).survey, request) if has_git else Survey(0)
+    survey = await run_sync(RepositoryHistory(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
     return Receipt(request.id, False, found, rows, survey, similar=similar, versions=versions)
 
@@ -131,7 +131,7 @@ async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False)
     async with _alone(memory):
         await _resume(memory)
         if history and memory.disk.here:
-            await run_sync(History(memory.disk.root).check)
+            await run_sync(RepositoryHistory(memory.disk.root).check)
         request, found, rows, similar = await _look(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
@@ -226,7 +226,7 @@ async def _perform(memory: Memory, intent: ForgetIntent, *, again: bool = False)
             break
     left = [f"{copy.path}: {copy.stuck or 'found again'}" for copy in found]
     left += [kept] if kept else []
-    left += [f".local/index/{name}: in use by another process, which deletes it when it lets go" for name in used]
+    left += [f".local/index/{name}: in use by another process, which deletes it when it closes it" for name in used]
     left += await _named_so(memory, request)
     if memory.disk.here:
         log.info("forget: git")
@@ -345,14 +345,14 @@ async def _in_git(memory: Memory, intent: ForgetIntent, left: list[str]) -> Rece
     commit: str | None = None
     backup: str | None = None
     if not memory.git.available():
-        left.append("git is not installed here: nothing was committed, and what a .git folder holds was not looked at")
+        left.append("git is not installed here: nothing was committed, and a .git folder was not searched")
         return Receipt(request.id, True, (), 0, Survey(0), left=tuple(left))
     async with memory.locks.git():
         try:
             commit = await _committed(memory, intent, left)
         except ContextManagerError as error:
             left.append(f"not committed: {error}. Commit it yourself with the line `Forget: {request.id}`")
-        past = History(memory.disk.root)
+        past = RepositoryHistory(memory.disk.root)
         rewritten = False
         if intent.history:
             place = backup_place(memory.disk.root, request.id)

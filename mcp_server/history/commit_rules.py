@@ -165,13 +165,13 @@ def _type_of(change: FileChange, archives: bool) -> Type:
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
     """Returns a whole commit message, never empty, without secrets."""
     every = sorted(changes, key=lambda change: change.path)
-    told = [change for change in every if not REPEATING.fullmatch(change.path)] or every
-    compared = [(change, _changed_lines(change)) for change in told]
-    compared += [(change, _changed_lines(change)) for change in every if change not in told]
-    labels = [label(_printable(change.path)) for change in told]
-    if len(told) == 1 and kind == "conversation":
+    described = [change for change in every if not REPEATING.fullmatch(change.path)] or every
+    compared = [(change, _changed_lines(change)) for change in described]
+    compared += [(change, _changed_lines(change)) for change in every if change not in described]
+    labels = [label(_printable(change.path)) for change in described]
+    if len(described) == 1 and kind == "conversation":
         subject = labels[0]
-    elif len(told) == 1:
+    elif len(described) == 1:
         change, lines = compared[0]
         subject = f"{labels[0]}: {_summary(change, lines)}"
     else:
@@ -180,7 +180,7 @@ def message(kind: Type, changes: Sequence[FileChange]) -> str:
         subject = ", ".join(labels[:kept]) + more
     body: list[str] = []
     for place, (change, lines) in enumerate(compared[:MOST_FILES]):
-        body += _file_lines(change, lines, place < len(told))
+        body += _file_lines(change, lines, place < len(described))
     body += [f"- and {len(compared) - MOST_FILES} more files"] if len(compared) > MOST_FILES else []
     text = "\n".join([_cut(f"{kind}: {subject}", SUBJECT), "", *body, *trailers(changes)])
     return redact(text).text

@@ -26,7 +26,7 @@ from mcp_server.history.committing import commit_changes
 from mcp_server.history.merging import refuse_staged, resolver, retried
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.history_values import BlamedLine, Commit, Plan
+from mcp_server.storage.history_values import BlamedLine, Commit, MergePlan
 from mcp_server.storage.templates import BEGINNING
 from mcp_server.storage.values import Change
 from mcp_server.text.dates import moment
@@ -233,7 +233,7 @@ def _verb(before: int, after: int) -> str:
         return "came into"
     if not after:
         return "went from"
-    return "stands once more in" if after > before else "stands less often in"
+    return "is more often in" if after > before else "is less often in"
 
 
 def _signed(count: int, sign: str) -> str:
@@ -341,17 +341,17 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
         )
     _check(memory, plan, caller)
     diff = memory.forgotten.clean(git.past.between(head, plan.tree, ())) if plan.changed else ""
-    told = Reverted(commit.id, memory.forgotten.clean(commit.subject), tuple(sorted(plan.changed)), diff)
+    reverted = Reverted(commit.id, memory.forgotten.clean(commit.subject), tuple(sorted(plan.changed)), diff)
     if not apply or not plan.changed:
-        return told
+        return reverted
     refuse_staged(memory, plan)
     message = f'maintenance: revert "{commit.subject}"\n\nThis reverts commit {commit.id}.'
     merger.apply(plan, resolve)
     made = merger.commit(plan, [head], message)
-    return None if made is None else replace(told, commit=made)
+    return None if made is None else replace(reverted, commit=made)
 
 
-def _check(memory: Memory, plan: Plan, caller: Caller) -> None:
+def _check(memory: Memory, plan: MergePlan, caller: Caller) -> None:
     """Raises Refused if the caller may not change one of the files, or if the revert brings forgotten text back."""
     for path, (_, new) in plan.changed.items():
         if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(path):

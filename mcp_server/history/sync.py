@@ -18,7 +18,7 @@ from mcp_server.history.commit_rules import label
 from mcp_server.history.committing import Swept, commit_changes
 from mcp_server.history.merging import TRIES, Joined, join
 from mcp_server.memory import Memory
-from mcp_server.storage.history_values import Plan
+from mcp_server.storage.history_values import MergePlan
 from mcp_server.storage.templates import SETTINGS as SETTINGS_FILE
 from mcp_server.text.prose import counted
 
@@ -136,7 +136,7 @@ async def push_if_wanted(memory: Memory) -> str:
     return ""
 
 
-def _message(remote: str, plan: Plan) -> str:
+def _message(remote: str, plan: MergePlan) -> str:
     """Returns the merge's message; it names the files that both sides changed."""
     both = sorted(plan.both)
     subject = f"memory: sync with {remote}" + (f": {', '.join(map(label, both[:2]))}" if both else "")

@@ -52,7 +52,7 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
     """Returns the latest planned moment at or before `now`, in UTC.
 
     `expression` is a cron expression with five fields (`0 8 * * *`), `timezone` an IANA name. Raises Invalid if the
-    expression is invalid or never comes true.
+    expression is invalid or never matches.
     """
     from cronsim import CronSim, CronSimError
 
@@ -64,7 +64,7 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
         return next(moments).astimezone(UTC)
     except (CronSimError, StopIteration) as error:
         raise Invalid(
-            f"{expression!r} is no cron expression that comes true; five fields, as in '0 8 * * *'"
+            f"{expression!r} is no cron expression that ever matches; give five fields, as in '0 8 * * *'"
         ) from error
 
 

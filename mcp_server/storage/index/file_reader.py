@@ -112,7 +112,8 @@ def read_content(
         problem = f"{path}: byte {error.start} is not UTF-8; it is searched with � in its place. Save the file as UTF-8"
     if (line := marked_line(text)) is not None:
         return replace(
-            seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
+            seen,
+            problem=f"{path}: line {line} begins an unresolved conflict; it is not searched until you resolve it",
         )
     return _read_document(seen, text.replace("\r\n", "\n"), problem)
 
@@ -124,8 +125,8 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
     try:
         fields = markdown.load(found.raw, seen.path, 2) if found.raw else {}
     except ContextManagerError as error:
-        problem = f"{error}. Its text is searched all the same"
-        body, line = text, 1  # what was meant as front matter stays findable
+        problem = f"{error}. Its text is searched nevertheless"
+        body, line = text, 1  # the broken front matter is searched, too
     return replace(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
@@ -137,7 +138,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
         whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, markdown.load)
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-        problem = f"{error}. Its text is searched all the same"
+        problem = f"{error}. Its text is searched nevertheless"
         return replace(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
     head = whole.head
     so_far = TranscriptPosition(

@@ -207,7 +207,7 @@ class Alarm:
                     while not self._over.is_set():
                         for notice in connection.notifies(timeout=ALARM_SECONDS, stop_after=1):
                             self._wake(notice.payload)
-            except psycopg.Error:  # those who wait look from time to time, and report what is wrong
+            except psycopg.Error:  # listeners also poll the table, and report the problem
                 self._over.wait(ALARM_SECONDS)
 
     def _wake(self, ws: str) -> None:

@@ -57,10 +57,10 @@ from mcp_server.storage.whole import (
 )
 
 IMPORTED = ("git", "imported")
-"""The entry about `BUNDLE`: its branch, the server's time at the import, and the digest of what was forgotten."""
+"""The entry about `BUNDLE`: its branch, the server's time at the import, and the digest of the requests to forget."""
 
 EXPORTED = ("git", "exported")
-"""The entry about the repository: its last commit, and the digest of what was forgotten."""
+"""The entry about the repository: its last commit, and the digest of the requests to forget."""
 
 IN_GIT = "in git"
 """The namespace of the exported versions: path → number of the last version; of a conversation, its time in ns."""

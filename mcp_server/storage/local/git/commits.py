@@ -107,7 +107,7 @@ class Committer:
             if self._repository.head() == old and not self._locks():
                 raise
             return False
-        self._finish_pending(commit, {path: entries[1] for path, entries in changed.items()})
+        self._finish_pending()
         return True
 
     def tree_of(self, paths: Sequence[str]) -> str:
@@ -202,11 +202,8 @@ class Committer:
         fresh.write_text(json.dumps(old_entries), "utf-8")
         fresh.replace(self._pending_file())
 
-    def _finish_pending(self, commit: str | None = None, entries: Mapping[str, str] | None = None) -> None:
-        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since.
-
-        `entries` are those of `commit`; they save a git command if HEAD is still there.
-        """
+    def _finish_pending(self) -> None:
+        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since."""
         try:
             pending = json.loads(self._pending_file().read_text("utf-8"))
         except FileNotFoundError:
@@ -216,7 +213,7 @@ class Committer:
         head = self._repository.head()
         paths = sorted(pending)
         if head and paths:
-            now = entries if entries is not None and head == commit else self._repository.entries_of(head, paths)
+            now = self._repository.entries_of(head, paths)
             staged = self._repository.staged(paths)
             lines = [
                 f"{now.get(path) or '0 ' + '0' * len(head)}\t{path}"

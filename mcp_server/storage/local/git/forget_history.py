@@ -242,7 +242,7 @@ class Survey:
     remotes: tuple[str, ...] = ()
 
 
-class History:
+class RepositoryHistory:
     """The history of the repository in `root/.git`."""
 
     def __init__(self, root: Path) -> None:

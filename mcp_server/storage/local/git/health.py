@@ -87,7 +87,7 @@ class Health:
         return "git-lfs is not installed: attachments are kept in git itself; install it, then `git lfs install`"
 
     def repair(self) -> list[str]:
-        """Repairs what it can without loss, and returns sentences about what was done.
+        """Repairs what it can without loss, and returns a sentence for each repair.
 
         Raises Unavailable if git refuses a step; the steps before it are complete.
         """

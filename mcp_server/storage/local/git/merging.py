@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mcp_server.errors import Conflict, Refused
 from mcp_server.storage.git_process import Failed
-from mcp_server.storage.history_values import Plan, Resolve
+from mcp_server.storage.history_values import MergePlan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.repository import Repository, entries_in, nul
@@ -46,7 +46,7 @@ class Merger:
         theirs: str,
         resolve: Resolve,
         keep: Callable[[str], bool] = lambda path: False,
-    ) -> Plan:
+    ) -> MergePlan:
         """Plans the merge of the commit or tree `theirs` into the commit `old`, with the merge base `base`, if any.
 
         Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
@@ -62,9 +62,9 @@ class Merger:
                 self._repository.set_entries(index, kept)
                 tree = self._repository.text("write-tree", index=index)
                 changed = {path: entries for path, entries in changed.items() if path not in kept}
-        return Plan(old, tree, changed, tuple(path for path in both if path in changed))
+        return MergePlan(old, tree, changed, tuple(path for path in both if path in changed))
 
-    def replaced(self, plan: Plan, contents: Mapping[str, bytes | None]) -> Plan:
+    def replaced(self, plan: MergePlan, contents: Mapping[str, bytes | None]) -> MergePlan:
         """Returns the plan with these contents instead; None removes a file."""
         if not contents:
             return plan
@@ -74,7 +74,7 @@ class Merger:
             }
             self._repository.set_entries(index, entries)
             tree = self._repository.text("write-tree", index=index)
-        return Plan(plan.old, tree, self._changed(plan.old, tree), plan.both)
+        return MergePlan(plan.old, tree, self._changed(plan.old, tree), plan.both)
 
     def content(self, path: str, entry: str) -> bytes | None:
         """Returns a file's content by its entry, after git's filters; None if the entry is not a plain file."""
@@ -82,12 +82,12 @@ class Merger:
             return None
         return self._repository.opened(path, entry.split(" ")[1])
 
-    def staged_by_user(self, plan: Plan) -> list[str]:
+    def staged_by_user(self, plan: MergePlan) -> list[str]:
         """Returns the paths of the plan whose staged version differs from the old commit."""
         staged = self._repository.staged(list(plan.changed))
         return [path for path, (old, _) in plan.changed.items() if staged.get(path, "") != old]
 
-    def apply(self, plan: Plan, resolve: Resolve, held: frozenset[str] = frozenset()) -> list[str]:
+    def apply(self, plan: MergePlan, resolve: Resolve, held: frozenset[str] = frozenset()) -> list[str]:
         """Updates the work tree from the old commit to the plan's tree and returns the written paths.
 
         Files that differ from the old commit are merged, files in `held` are kept. Raises Conflict if a file changes
@@ -129,7 +129,7 @@ class Merger:
 
     def commit(
         self,
-        plan: Plan,
+        plan: MergePlan,
         parents: Sequence[str],
         message: str,
         forward: str | None = None,

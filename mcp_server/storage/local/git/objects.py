@@ -75,7 +75,7 @@ class GitTrees:
         return {path: data for path, (_, data) in found.items()}
 
     def remove(self, number: str) -> None:
-        """Lets go of what is kept under a number; git clears it away when it cleans up."""
+        """Deletes the ref of the tree under a number; git deletes its objects when it cleans up."""
         self._repository.run("update-ref", "-d", REFS + number)
 
     def numbers(self) -> frozenset[str]:
@@ -87,18 +87,18 @@ class GitTrees:
 
     @cached_property
     def _empty(self) -> str:
-        """The id of an empty file, which tells the repository's hash function."""
+        """The id of an empty file. Its length shows the repository's hash function."""
         return self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
 
     def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
-        """Writes blobs: many at once from their files, and what was changed there meanwhile from what was read."""
+        """Writes blobs: from their files, many at once, or from the bytes read before if a file has changed since."""
         if not missing:
             return
         write = (*_ON_DISK, "hash-object", "-w", "--no-filters")
         paths = b"".join(os.fsencode(path) + b"\n" for path in missing)
         try:
             written = self._repository.text(*write, "--stdin-paths", stdin=paths).split()
-        except Failed:  # one of them is gone by now
+        except Failed:  # one of the files was deleted meanwhile
             written = []
         for name, data in missing.values():
             if name not in written:
@@ -125,7 +125,6 @@ class Objects:
     def __init__(self, ask: IO[bytes], answers: IO[bytes]) -> None:
         self._ask = ask
         self._answers = answers
-        self._kinds: dict[str, str] = {}
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """Returns kind and bytes of an object; ("missing", b"") if it does not exist."""
@@ -141,11 +140,7 @@ class Objects:
 
     def exists(self, oid: str) -> bool:
         """Returns whether an object exists."""
-        if not oid.strip("0"):
-            return False
-        if oid not in self._kinds:
-            self._kinds[oid] = self.read(oid)[0]
-        return self._kinds[oid] != "missing"
+        return bool(oid.strip("0")) and self.read(oid)[0] != "missing"
 
     def commit_of(self, oid: str) -> str | None:
         """Returns the commit of an object, or of the tag that it is; None for a tree, a blob or a missing object."""
@@ -176,7 +171,7 @@ def tree_entries(data: bytes, size: int) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def put(file: Path, data: bytes, mode: int | None = None) -> None:
-    temporary = file.with_name(f"tmp_obj_{secrets.token_hex(8)}")  # a name that `git prune` clears away
+    temporary = file.with_name(f"tmp_obj_{secrets.token_hex(8)}")  # `git prune` deletes files of such names
     try:
         with temporary.open("xb") as stream:
             stream.write(data)

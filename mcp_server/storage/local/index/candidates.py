@@ -72,7 +72,7 @@ async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]]
     if wanted.embed is None:
         near.set_result((None, []))
         return await words
-    return (await both(look_near(), words))[1]  # in this order: what is waited for has begun
+    return (await both(look_near(), words))[1]  # in this order, because the second waits for the first
 
 
 def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:

@@ -32,15 +32,15 @@ TABLES = """
 -- not load sqlite-vec).
 CREATE TABLE index_state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
--- One row: how many passages, and how many words they have together (BM25 wants the mean); and the same of lines that
--- an extractor derived from turns: they say again what is counted already.
+-- One row: the number of passages and of their words (for the mean length in BM25), and the same of lines that an
+-- extractor derived from turns. The lines are counted apart, because they repeat the text of turns.
 CREATE TABLE totals (
     passages INTEGER NOT NULL, words INTEGER NOT NULL, lines INTEGER NOT NULL, line_words INTEGER NOT NULL
 );
 INSERT INTO totals VALUES (0, 0, 0, 0);
 
--- Every file that was looked at, as it was then. so_far (JSON) says how far a transcript was read; problem is a
--- sentence for status.
+-- Every file that was read, as it was then. so_far (JSON) is the position up to which a transcript was parsed; problem
+-- is a sentence for status.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,
@@ -68,7 +68,7 @@ CREATE TABLE knowledge_meta (
     session INTEGER NOT NULL,
     category INTEGER NOT NULL,
     speaker INTEGER NOT NULL,
-    at REAL,                            -- seconds since 1970; NULL: the file does not say, its mtime stands in
+    at REAL,                            -- seconds since 1970; NULL: the file has no date, its mtime is used
     words INTEGER NOT NULL,             -- length of the indexed text
     digest BLOB NOT NULL,               -- of the whole unit; empty in part 0 until the last part is written
     derived INTEGER NOT NULL            -- 1: a line that an extractor wrote
@@ -93,7 +93,7 @@ CREATE TABLE passages (
     tells_time INTEGER NOT NULL,
     first_person INTEGER NOT NULL,
     ends_with_question INTEGER NOT NULL, -- the unit
-    -- CRC-32 of each word's stem in order, little-endian: rescoring needs no second look at the text
+    -- CRC-32 of each word's stem in order, little-endian: so that scoring does not read the text again
     stems BLOB NOT NULL,
     vector BLOB                         -- float16; NULL: not embedded (yet)
 );
