@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -106,9 +107,8 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
 
 async def where(memory: Memory, what: str) -> list[Origin]:
     """Returns who wrote the lines with a text, of a file, or of `PATH:LINE`. Raises NotFound if no line has it."""
-    path, ranges = await run_sync(_file_and_lines, memory, what)
-    if path is not None:
-        return await blame(memory, path, ranges[0][0] if ranges else None, ranges[0][1] if ranges else None)
+    if place := await run_sync(_file_and_lines, memory, what):
+        return await blame(memory, *place)
     places = await run_sync(_lines_saying, memory, what)
     if not places:
         raise NotFound(f"no line of knowledge says {what!r}; `search` finds what says it in other words")
@@ -196,17 +196,17 @@ def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
     return tuple(marked) or (commit.sessions if commit else ())
 
 
-def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[int, int]]]:
-    """Returns the file that `PATH` or `PATH:LINE` names, and its line numbers; (None, []) if `what` is not a path."""
-    place = _PLACE.fullmatch(what)
-    for path, lines in ((what, None), (place[1], place) if place else ("", None)):
-        try:
-            if path and "\n" not in path and memory.files.exists(path) and not memory.files.is_folder(path):
-                first = int(lines[2]) if lines else 0
-                return memory.files.relative(path), [(first, int(lines[3] or first))] if lines else []
-        except ContextManagerError:
-            continue
-    return None, []
+def _file_and_lines(memory: Memory, what: str) -> tuple[str, int | None, int | None] | None:
+    """Returns the file that `PATH` or `PATH:LINE` names, and its first and last line if it names any; None if `what` is
+    not a path."""
+    named: list[tuple[str, int | None, int | None]] = [(what, None, None)]
+    if place := _PLACE.fullmatch(what):
+        named.append((place[1], int(place[2]), int(place[3] or place[2])))
+    for path, first, last in named:
+        with suppress(ContextManagerError):
+            if "\n" not in path and memory.files.exists(path) and not memory.files.is_folder(path):
+                return memory.files.relative(path), first, last
+    return None
 
 
 def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:

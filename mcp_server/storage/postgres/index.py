@@ -13,9 +13,9 @@ from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
-from mcp_server.storage.postgres.candidates import TeamSearching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
+from mcp_server.storage.postgres.searching import TeamSearching
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 from mcp_server.text.entries import Source
 

@@ -31,6 +31,10 @@ SAID, LINES = 0, 1
 """The kinds of passages: what people said and wrote, and lines that an extractor derived from turns."""
 
 
+_BY_STEM = "stem, " + ", ".join(f"array_agg({column} ORDER BY passage)" for column in ("passage", "tf", "len"))
+"""A stem, and the columns of its postings, ordered by passage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Postings:
     """The passages of one stem, ordered by id, with term frequencies and lengths in words."""
@@ -53,19 +57,15 @@ def load(connection: Connection, kind: int, stems: Iterable[int]) -> dict[int, P
         *(kind, wanted),
     )
     fresh = connection.rows(
-        "SELECT stem, passage, tf, len FROM posting_delta WHERE ws = %s AND kind = %s AND stem = ANY(%s) "
-        "ORDER BY stem, passage",
+        f"SELECT {_BY_STEM} FROM posting_delta WHERE ws = %s AND kind = %s AND stem = ANY(%s) GROUP BY stem",
         *(kind, wanted),
     )
     gone = np.array(_gone(connection, kind), dtype=np.int64)
     parts: dict[int, list[tuple[Any, Any, Any]]] = {}
     for stem, *packed in blocks:
         parts.setdefault(stem, []).append(_unpacked(*packed))
-    rows: dict[int, list[tuple[int, int, int]]] = {}
-    for stem, passage, tf, length in fresh:
-        rows.setdefault(stem, []).append((passage, tf, length))
-    for stem, listed in rows.items():
-        parts.setdefault(stem, []).append(_columns(listed))
+    for stem, *columns in fresh:
+        parts.setdefault(stem, []).append(_arrays(*columns))
     found: dict[int, Postings] = {}
     for stem, listed_parts in parts.items():
         ids, tfs, lens = (np.concatenate(arrays) for arrays in zip(*listed_parts, strict=True))
@@ -177,23 +177,21 @@ def _merge(connection: Connection, kind: int, last: int) -> None:
     """Moves the postings of all passages up to `last` into blocks."""
     import numpy as np
 
-    rows = connection.rows(
-        "DELETE FROM posting_delta WHERE ws = %s AND kind = %s AND passage <= %s RETURNING stem, passage, tf, len",
+    fresh = connection.rows(
+        "WITH moved AS (DELETE FROM posting_delta WHERE ws = %s AND kind = %s AND passage <= %s "
+        f"RETURNING stem, passage, tf, len) SELECT {_BY_STEM} FROM moved GROUP BY stem ORDER BY stem",
         *(kind, last),
     )
-    fresh: dict[int, list[tuple[int, int, int]]] = {}
-    for stem, *posting in sorted(rows):
-        fresh.setdefault(stem, []).append((posting[0], posting[1], posting[2]))
     open_blocks = connection.rows(
         "DELETE FROM posting_block b USING (SELECT stem, max(first) AS first FROM posting_block WHERE ws = %s "
         "AND kind = %s AND stem = ANY(%s) GROUP BY stem) l WHERE b.ws = %s AND b.kind = %s AND b.stem = l.stem "
         "AND b.first = l.first AND b.n < %s RETURNING b.stem, b.ids, b.tfs, b.lens",
-        *(kind, sorted(fresh), connection.ws, kind, BLOCK),
+        *(kind, [stem for stem, *_ in fresh], connection.ws, kind, BLOCK),
     )
     before = {stem: _unpacked(*packed) for stem, *packed in open_blocks}
     blocks: list[tuple[int, Any, Any, Any]] = []
-    for stem, listed in fresh.items():
-        ids, tfs, lens = _columns(listed)
+    for stem, *columns in fresh:
+        ids, tfs, lens = _arrays(*columns)
         if stem in before:
             ids, tfs, lens = (np.concatenate(pair) for pair in zip(before[stem], (ids, tfs, lens), strict=True))
         for at in range(0, len(ids), BLOCK):
@@ -253,10 +251,9 @@ def _unpacked(ids: bytes, tfs: bytes, lens: bytes) -> tuple[Any, Any, Any]:
     return np.frombuffer(ids, dtype="<i8"), np.frombuffer(tfs, dtype="<i4"), np.frombuffer(lens, dtype="<i4")
 
 
-def _columns(listed: Sequence[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
+def _arrays(ids: list[int], tfs: list[int], lens: list[int]) -> tuple[Any, Any, Any]:
     import numpy as np
 
-    ids, tfs, lens = zip(*listed, strict=True)
     return np.array(ids, dtype=np.int64), np.array(tfs, dtype=np.int32), np.array(lens, dtype=np.int32)
 
 

@@ -23,7 +23,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
-from mcp_server.history.commit_rules import FORGET, Admission
+from mcp_server.history.commit_rules import FORGET, refusal
 from mcp_server.storage.git_process import Failed
 from mcp_server.storage.history_values import Committed
 from mcp_server.storage.local.git.objects import Objects, objects_of
@@ -58,7 +58,7 @@ class Committer:
             _remove_stale(self._repository.folder().glob("context-manager-*.index*"))
             self._finish_pending()
             for attempt in range(_TRIES):
-                done = self._try_commit(wanted, message, Admission(forgetting, redacted))
+                done = self._try_commit(wanted, message, forgetting=forgetting, redacted=redacted)
                 if done is not None:
                     return done
                 _remove_stale(self._locks())
@@ -118,8 +118,8 @@ class Committer:
 
     # ------------------------------------------------------------ one commit
 
-    def _try_commit(self, wanted: Sequence[str], message: str, admission: Admission) -> Committed | None:
-        """Tries to commit once. Returns None if HEAD moved meanwhile or is locked."""
+    def _try_commit(self, wanted: Sequence[str], message: str, **rules: bool) -> Committed | None:
+        """Tries to commit once. Returns None if HEAD moved meanwhile or is locked. `rules` are those of `refusal`."""
         old = self._repository.head()
         before = self._repository.entries_of(old, wanted) if old else {}
         staged = self._repository.staged(wanted)
@@ -133,7 +133,7 @@ class Committer:
         with self._repository.index_of(old) as index:
             left_out = self._take_in(paths, index)
             now = self._repository.staged(paths, index)
-            left_out |= self._refused(paths, before, now, admission)
+            left_out |= self._refused(paths, before, now, **rules)
             self._repository.set_entries(index, {path: before.get(path, "") for path in left_out})
             tree = self._repository.text("write-tree", index=index)
         changed = {path: (before.get(path, ""), now.get(path, "")) for path in paths if path not in left_out}
@@ -170,15 +170,15 @@ class Committer:
         return {path: f"git ignores it ({where})" for path, where in found.items()}
 
     def _refused(
-        self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], admission: Admission
+        self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], **rules: bool
     ) -> dict[str, str]:
         """Returns the paths that must not be committed as they are `now`, each with the reason."""
         changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
         refused: dict[str, str] = {}
         with objects_of(self._repository.root) as objects:
             for path in changed:
-                texts = [_text_of(objects, entries.get(path, "")) for entries in (now, before)]
-                reason = admission.refusal(path, *texts)
+                after, earlier = (_text_of(objects, entries.get(path, "")) for entries in (now, before))
+                reason = refusal(path, after, earlier, **rules)
                 if reason is not None:
                     refused[path] = reason
         return refused

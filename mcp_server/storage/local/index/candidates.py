@@ -1,7 +1,7 @@
 """Reads an open index: candidates, which may answer a query, with the raw values that the ranking needs; and what the
 index knows of a file or a session.
 
-Two connections work at once: one fetches by words (`query_plan`), the other by meaning (`vectors`). The thread of the
+Two connections work at once: one fetches by words (`searching`), the other by meaning (`vectors`). The thread of the
 first connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
 thread to thread over the event loop takes milliseconds.
 """
@@ -20,9 +20,10 @@ from mcp_server.model import Exchange
 from mcp_server.storage.index.file_reader import Row, Signals
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, Found, QueryPlan, exchanges_of, passage_of
 from mcp_server.storage.local.index.generations import Opened
-from mcp_server.storage.local.index.query_plan import COLUMNS, FILES, STORED, LocalSearching, learn
+from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, LocalSearching, learn
 from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import UNFINISHED
+from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import storable
 from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.entries import Source
@@ -49,9 +50,9 @@ class Search:
     embed: Callable[[str], Vector] | None
     depth: Depth
 
-    def over(self, connection: sqlite3.Connection, names: dict[int, str]) -> LocalSearching:
-        """Returns the search over a connection."""
-        return LocalSearching(connection, names, self.opened.words.stems, self.text, self.filters, self.depth)
+    def over(self, connection: sqlite3.Connection, stems: Stems, names: dict[int, str]) -> LocalSearching:
+        """Returns the search over a connection, whose stems these are."""
+        return LocalSearching(connection, names, stems, self.text, self.filters, self.depth)
 
 
 async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
@@ -65,7 +66,7 @@ async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]]
             near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
 
     def by_words(connection: sqlite3.Connection) -> T:
-        searching = wanted.over(connection, wanted.opened.names)
+        searching = wanted.over(connection, wanted.opened.words.stems, wanted.opened.names)
         return then(*searching.candidates(wanted.mode, lambda plan, scope: near.result()))
 
     words = wanted.opened.words.database.read(by_words)
@@ -80,8 +81,9 @@ def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
     kept = state(connection)
     if vector is None or int(kept["dimensions"]) != len(vector):
         return None, []
-    searching = wanted.over(connection, {})
-    by_vec = wanted.opened.near.loads_vectors and kept["vectors_stale"] == "0"
+    near = wanted.opened.near
+    searching = wanted.over(connection, near.stems, {})
+    by_vec = near.loads_vectors and kept["vectors_stale"] == "0"
     return vector, (nearest if by_vec else wanted.opened.matrix.nearest)(searching, vector, searching.scope())
 
 

@@ -15,7 +15,7 @@ from mcp_server.storage.files import Files
 from mcp_server.storage.index.file_reader import FileContent, plan, signals_of
 from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import import_numpy
-from mcp_server.storage.local.index.query_plan import LocalSearching
+from mcp_server.storage.local.index.searching import LocalSearching
 from mcp_server.storage.local.index.vectors import create
 from mcp_server.storage.local.index.writer import Piece, known_units, write
 from mcp_server.storage.sqlite import Stems, driver

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.storage.index.scoring import Scope
 from mcp_server.storage.index.vectors import ENOUGH, LEADING, in_bytes
-from mcp_server.storage.local.index.query_plan import LocalSearching
+from mcp_server.storage.local.index.searching import LocalSearching
 
 SCHEMA = 7
 
