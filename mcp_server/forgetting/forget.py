@@ -220,7 +220,7 @@ async def _perform(memory: Memory, intent: ForgetIntent, *, again: bool = False)
         if not memory.disk.here:
             log.info("forget: versions")
             versions += await run_sync(_erase_versions, memory, request)
-        # What another process had read before, it may have written since.
+        # Another process may have written back a text that it had read before.
         found = await run_sync(lambda: list(copies.find(request)))
         if all(copy.stuck for copy in found) and not await memory.state.held(request):
             break
@@ -244,7 +244,7 @@ async def _clean_transcripts(memory: Memory, request: Forgotten, again: bool) ->
     for session in await run_sync(_sessions_of, memory, request, again):
         async with memory.locks.transcript(session):
             paths = await run_sync(memory.transcripts.find, session)
-            # The intent knows the new names: once a file is clean, its words no longer tell.
+            # Before the files are cleaned, because the new names follow from their words.
             wanted = {path: await run_sync(copies.new_name, path, request) for path in paths}
             changed = [path for path in paths if await run_sync(copies.clean, path, request)]
             names = {path: await run_sync(_renamed, memory, path, wanted[path]) for path in paths}
@@ -278,7 +278,7 @@ def _sessions_of(memory: Memory, request: Forgotten, again: bool) -> list[str]:
             data = memory.files.read_bytes(path)
             if path in stale or MARK.encode() in data or f"-{NAME}" in path:
                 found[memory.transcripts.read(path).head.session_id] = None
-        except ContextManagerError:  # a broken one is cleaned as a file among files
+        except ContextManagerError:  # a broken transcript is cleaned with the other files
             continue
     return list(found)
 

@@ -135,7 +135,7 @@ async def diff(memory: Memory, since: str = "1 week ago", until: str | None = No
     now = memory.clock().astimezone(ZoneInfo(memory.timezone))
     begun = moment(since, now, end=False)
     old = await run_sync(memory.git.past.at, begun) if begun else await run_sync(memory.git.commit_at, since)
-    if old is None:  # from the beginning: the files that every memory begins with were not learned
+    if old is None:  # from the beginning, without the files that every memory begins with
         old = await run_sync(memory.git.past.beginning, BEGINNING)
     new = await run_sync(memory.git.commit_at, until) if until else await run_sync(memory.git.tree_now, KNOWLEDGE)
     about = f"{since} to {until or 'now'}"

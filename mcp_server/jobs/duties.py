@@ -91,7 +91,7 @@ async def keep_house(memory: Memory) -> None:
     await notes.forget_old(memory)
     await listing.forget_old(memory)
     await metered.enter_embeddings(memory)
-    await sessions.close_idle(memory)  # last: it raises if a transcript is broken
+    await sessions.close_idle(memory)  # comes last, because it raises if a transcript is broken
 
 
 async def keep_briefs(memory: Memory) -> None:
@@ -107,7 +107,7 @@ def concerns_briefs(change: Change) -> bool:
     """Returns whether a brief may be different after this change."""
     if change.kind == "file":
         return change.path is None or change.path.startswith(BRIEF_SOURCES)
-    return change.kind == "session"  # a pause, a project of another name
+    return change.kind == "session"  # such as a pause, or a renamed project
 
 
 async def keep_live(memory: Memory) -> None:

@@ -60,7 +60,8 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
     try:
         if len(expression.split()) != 5:
             raise CronSimError("wrong number of fields")
-        moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)  # a second on: the minute counts
+        # Plus a second, so that the present minute counts.
+        moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)
         return next(moments).astimezone(UTC)
     except (CronSimError, StopIteration) as error:
         raise Invalid(

@@ -85,7 +85,7 @@ def running_git(
         assert process.stdin is not None
         ended = False
         try:
-            with contextlib.suppress(BrokenPipeError):  # its exit code tells
+            with contextlib.suppress(BrokenPipeError):  # the exit code tells why
                 yield process.stdin, process.stdout or process.stdin
                 ended = True
         finally:

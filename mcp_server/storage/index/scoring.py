@@ -4,13 +4,13 @@ candidates: BM25 as in FTS5 of every word, and the exact cosine, however a candi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp_server.model import Category, Exchange, Passage
-from mcp_server.search.query import Query, weigh
+from mcp_server.search.query import Query
 from mcp_server.search.ranking import Candidate, matching_best
 from mcp_server.storage.values import Candidates, Mode
 from mcp_server.text.entries import Source, sources_of, without_sources
@@ -140,56 +140,6 @@ class QueryPlan:
     fetching: tuple[Fetching, ...]
     of_lines: tuple[Fetching, ...]
     small: SmallScope | None
-
-
-def planned(
-    asked: Query,
-    numbers: tuple[int, ...],
-    everywhere: tuple[int, ...],
-    totals: tuple[int, int],
-    scope: Scope,
-    passages: int,
-    small: SmallScope | None,
-    counted: Callable[[int], int],
-    postings: int,
-) -> QueryPlan:
-    """Returns the plan of a query. `totals` are the passages and words of the whole index; `counted` returns how many
-    passages of the scope contain the word at a place of `asked.lookup`.
-
-    The rarest word always fetches, then the next ones, while all together occur in at most `postings` passages.
-    """
-    all_passages, total_words = totals
-    share = passages / all_passages if all_passages else 0.0
-
-    def frequency(place: int) -> int:
-        known = everywhere[place]
-        if not known or scope.everything:
-            return known
-        if known > COUNTED:
-            return max(1, round(known * share))
-        return small.holding(numbers[place]) if small else counted(place)
-
-    frequencies = tuple(map(frequency, range(len(everywhere))))
-    fetching: list[Fetching] = []
-    of_lines: list[Fetching] = []
-    for known, word, stem in sorted(zip(everywhere, asked.words, numbers, strict=False)):
-        if known and (not fetching or known <= postings) and len(fetching) < FETCHING_WORDS:
-            fetching.append(Fetching(word, stem, known))
-            postings -= known
-        elif not known and len(of_lines) < FETCHING_WORDS:
-            of_lines.append(Fetching(word, stem, known))
-    return QueryPlan(
-        asked=weigh(asked, frequencies, passages),
-        numbers=numbers,
-        frequencies=frequencies,
-        passages=passages,
-        everywhere=everywhere,
-        all_passages=all_passages,
-        mean_words=total_words / all_passages if all_passages else 1.0,
-        fetching=tuple(fetching),
-        of_lines=tuple(of_lines),
-        small=None if scope.lines else small,  # the lines have a keyword index of their own
-    )
 
 
 FILLING_PARTS = 8

@@ -13,8 +13,10 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import GLOBAL
-from mcp_server.search.query import read_query
+from mcp_server.search.query import read_query, weigh
 from mcp_server.storage.index.scoring import (
+    COUNTED,
+    FETCHING_WORDS,
     FILLING_PARTS,
     SLACK,
     SMALL_SCOPE,
@@ -25,7 +27,6 @@ from mcp_server.storage.index.scoring import (
     SmallScope,
     attach_lines,
     best_rows,
-    planned,
     score,
 )
 from mcp_server.storage.sqlite import Stems
@@ -224,21 +225,48 @@ class Searching(ABC):
         speakers = self.rows(f"{{speakers}}{' AND m.project {among}' if projects else ''} ORDER BY 1", *projects)
         asked = read_query(self.text, [name for (name,) in speakers])
         everywhere, of_lines = self.documents(asked.lookup)
-        all_passages, words, lines, line_words = self.totals()
+        all_passages, all_words, lines, line_words = self.totals()
         if scope.lines:
             everywhere = tuple(map(add, everywhere, of_lines))
-            all_passages, words = all_passages + lines, words + line_words
+            all_passages, all_words = all_passages + lines, all_words + line_words
         passages = all_passages if scope.everything else self.count(scope, all_passages)
         small = None
         if not scope.everything and passages <= SMALL_SCOPE:
             small = SmallScope.of(self.stored(scope, "stems"))
-        numbers = tuple(self.stems.numbers(asked.lookup))
 
-        def counted(place: int) -> int:
-            return self.holding(asked.lookup[place], scope)
+        def frequency(word: str, stem: int, known: int) -> int:
+            if not known or scope.everything:
+                return known
+            if known > COUNTED:
+                return max(1, round(known * passages / all_passages))
+            return small.holding(stem) if small else self.holding(word, scope)
 
-        totals = all_passages, words
-        return planned(asked, numbers, everywhere, totals, scope, passages, small, counted, self.depth.postings)
+        stems = tuple(self.stems.numbers(asked.lookup))
+        frequencies = tuple(map(frequency, asked.lookup, stems, everywhere))
+        words = [Fetching(*word) for word in zip(asked.words, stems, everywhere, strict=False)]
+        return QueryPlan(
+            asked=weigh(asked, frequencies, passages),
+            numbers=stems,
+            frequencies=frequencies,
+            passages=passages,
+            everywhere=everywhere,
+            all_passages=all_passages,
+            mean_words=all_words / all_passages if all_passages else 1.0,
+            fetching=self._fetching(words),
+            of_lines=tuple(sorted(word for word in words if not word.frequency)[:FETCHING_WORDS]),
+            small=None if scope.lines else small,  # the lines have a keyword index of their own
+        )
+
+    def _fetching(self, words: Sequence[Fetching]) -> tuple[Fetching, ...]:
+        """Returns the words that fetch passages: the rarest one always, then the next ones, while all together occur in
+        at most `depth.postings` passages."""
+        found: list[Fetching] = []
+        postings = self.depth.postings
+        for word in sorted(words, key=lambda word: (word.frequency, word)):
+            if word.frequency and (not found or word.frequency <= postings) and len(found) < FETCHING_WORDS:
+                found.append(word)
+                postings -= word.frequency
+        return tuple(found)
 
     def _by_words(self, plan: QueryPlan, scope: Scope) -> list[int]:
         """Returns the passages of the scope that match the fetching words best, then derived lines."""

@@ -322,7 +322,7 @@ class WorkspaceFiles(Files):
     def missing(self, path: str) -> NotFound:
         try:
             return super().missing(path)
-        except (OSError, ContextManagerError):  # no path of ours, or a folder that cannot be listed
+        except (OSError, ContextManagerError):  # not a path in the workspace, or a folder that cannot be listed
             return NotFound(f"no file {path!r}; search finds what is stored")
 
     @contextlib.contextmanager

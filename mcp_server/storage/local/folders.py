@@ -86,7 +86,7 @@ class ProjectFolders:
 
     def _ask_git(self, folder: Path) -> tuple[str, ...]:
         if not any((place / ".git").exists() for place in (folder, *folder.parents)):
-            return ()  # spares the start of a process
+            return ()  # saves the start of a process
         top = ask_git(folder, "rev-parse", "--show-toplevel")
         if not top or self._is_nobodys(Path(os.path.realpath(top))):
             return ()
@@ -161,7 +161,8 @@ def _is_free(root: Path) -> bool:
         if above == Path():
             if ".git" in {*folders, *names}:
                 return False
-            folders[:] = [name for name in folders if name != LOCAL]  # hooks queue there before a server creates
+            # Hooks write a queue there before a server creates the workspace.
+            folders[:] = [name for name in folders if name != LOCAL]
         for name in names:
             known = (above / name).as_posix() in templates() or name in _DESKTOP or TEMPORARY.fullmatch(name)
             if not known:

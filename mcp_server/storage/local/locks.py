@@ -37,7 +37,7 @@ class Held:
     """A lock that is held until `release`, at the latest until the process ends."""
 
     def __init__(self, handle: int | None, path: Path) -> None:
-        self.lost = False  # the operating system takes no lock from a living process
+        self.lost = False  # the operating system takes no lock away from a living process
         self._handle = handle
         self._path = path
 

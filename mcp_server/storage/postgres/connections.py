@@ -41,7 +41,7 @@ def parse(text: str) -> Address:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its message may have a part of the password
+    except ValueError:  # the message of this error may have a part of the password
         raise Invalid(f"the address of the memory is malformed; {_FORM}") from None
     options = dict(parse_qsl(parts.query))
     workspace = options.pop("workspace", DEFAULT_WORKSPACE)

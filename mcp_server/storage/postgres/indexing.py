@@ -244,7 +244,7 @@ class Indexing:
                 if self._known(connection, planned.look.path) == one.known:
                     mine = vectors[offset:end] if vectors is not None and embeds else None
                     self._write_file(connection, one, cuts[offset:end], stems[offset:end], mine)
-                    # A call that writes this file at this moment has the row: then its change is indexed next.
+                    # Skips the row if a call is writing the file now: that change is indexed next.
                     connection.run(
                         "DELETE FROM unindexed u USING (SELECT path FROM unindexed WHERE ws = %s AND path = %s "
                         "AND changes = %s FOR UPDATE SKIP LOCKED) AS free WHERE u.ws = %s AND u.path = free.path",

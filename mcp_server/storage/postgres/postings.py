@@ -88,7 +88,7 @@ def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray
     total = np.zeros(len(ids))
     begin = 0
     for one in words:
-        # In FTS5's order of operations, so that rounding breaks no tie in another way.
+        # In FTS5's order of operations, so that rounding gives the same ties.
         weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
         total[places[begin : begin + len(one.ids)]] += idf(passages, len(one.ids)) * weight
         begin += len(one.ids)

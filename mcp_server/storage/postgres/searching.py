@@ -168,7 +168,7 @@ class TeamSearching(Searching):
             return self._nearest(wanted, scope, literal)
         every = max(1, plan.all_passages)
         if scope.other and not self.is_small(scope):
-            # As the embedded engine does: first those that a project and a session leave.
+            # As the embedded engine does: first the nearest passages of the projects without the session.
             where, values = list[str](), list[Any]()
             if scope.projects is not None:
                 where.append("m.project {among}")

@@ -74,7 +74,7 @@ class TeamState(State):
         self._complete = False
 
     def _locked(self, transaction: Transaction, places: Sequence[Place]) -> dict[Place, Any]:
-        # A missing value gets a row, which no other transaction sees: only rows can be locked.
+        # Only rows can be locked, so a missing value gets a row, which no other transaction sees.
         row = "INSERT INTO entry ({ws_}namespace, key, value) VALUES ({ws}?, ?, 'null') ON CONFLICT DO NOTHING"
         transaction.each(row, places)
         stored = state.read_entries(transaction, places, " FOR UPDATE")

@@ -354,7 +354,7 @@ def _check_empty(connection: Connection, name: str) -> None:
 def _load_rows(connection: Connection, source: Source) -> None:
     for table, rows in itertools.groupby(source.rows(), key=lambda row: row[0]):
         names = TABLES[table]
-        # SQLite has no such key; the order of equal accesses does not matter.
+        # SQLite has no such column; the order of equal accesses does not matter.
         numbered = (*names, "id") if table == "access" else names
         marks = ", ".join(["%s"] * (len(numbered) + 1))
         statement = f"INSERT INTO {table} (ws, {', '.join(numbered)}) VALUES ({marks})"

@@ -92,7 +92,7 @@ class Rewriter:
         if own:
             self.holding[oid] = list(dict.fromkeys(self._met)) or ["its message"]
         if changed or own:
-            # A signature is of the old bytes; it would be wrong.
+            # A signature would be wrong: it is of the old bytes.
             lines = [line for line in lines if not line.startswith((b"gpgsig", b"mergetag "))]
             new = self._write("commit", b"\n".join(lines) + b"\n\n" + said, oid)
         else:
@@ -111,7 +111,7 @@ class Rewriter:
         entries: list[tuple[int, bytes, bytes]] = []
         taken: set[bytes] = set()
         size = len(oid) // 2
-        # Conversations first: what else names them by the words of their files then knows the new ones.
+        # Conversations first, because other files name them and need their new names.
         for mode, raw, child in sorted(tree_entries(data, size), key=lambda entry: bool(prefix) or entry[1] != b"raw"):
             path = prefix + os.fsdecode(raw)
             old: str = child.hex()
@@ -414,7 +414,7 @@ class RepositoryHistory:
             self._git("read-tree", "--empty", index=fresh)
             self._git("update-index", "-z", "--index-info", stdin=given, index=fresh)
             try:
-                os.link(fresh, lock)  # the way git takes its lock
+                os.link(fresh, lock)  # git takes this lock in the same way
             except FileExistsError:
                 raise Unavailable("another git command holds the index (.git/index.lock); run this again") from None
             lock.replace(self._folder / "index")

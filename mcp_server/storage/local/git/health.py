@@ -109,7 +109,8 @@ class Health:
         except Failed as error:
             said = f"{error.output}\n{error.said}"
         objects = self._repository.common_folder() / "objects"
-        empty = [place for place in objects.glob("[0-9a-f][0-9a-f]/*") if place.stat().st_size == 0]  # fsck finds some
+        # fsck finds only some of these.
+        empty = [place for place in objects.glob("[0-9a-f][0-9a-f]/*") if place.stat().st_size == 0]
         damaged = {name.split("objects/")[1] for name in _DAMAGED.findall(said)}
         damaged |= {f"{place.parent.name}/{place.name}" for place in empty}
         gone = {name.replace("/", "") for name in damaged}

@@ -102,7 +102,7 @@ class Merger:
             with self._repository.index_of(plan.tree) as index:
                 paths, prefix = nul([path for path, (_, new) in wanted.items() if new]), f"--prefix={fresh}{os.sep}"
                 self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=paths)
-            written += self._relinked(wanted, fresh)  # first: a folder may replace a link
+            written += self._relinked(wanted, fresh)  # before the files, because a folder may replace a link
             wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
             places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
             live = {path: _read(place) for path, place in places.items()}

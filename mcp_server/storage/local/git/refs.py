@@ -138,12 +138,12 @@ class Worktrees:
         """Deletes a branch and its folder with all content, also what a kill left of creating them."""
         place = place or self._places(half_made=True).get(branch)
         if place is not None and place.exists():
-            try:  # twice: git locks a work tree while it is made, and a kill leaves it locked
+            try:  # --force twice: git locks a work tree while it makes it, and a kill leaves it locked
                 self._git("worktree", "remove", "--force", "--force", str(place))
             except Unavailable:
                 shutil.rmtree(place, ignore_errors=True)
         if place is not None:
-            with contextlib.suppress(Unavailable):  # nor is a locked one pruned
+            with contextlib.suppress(Unavailable):  # `prune` skips a locked work tree
                 self._git("worktree", "unlock", str(place))
         self._git("worktree", "prune")
         if self._repository.text("for-each-ref", f"refs/heads/{branch}"):
@@ -216,6 +216,6 @@ class Tags:
         said = self._repository.text(
             "log", "--format=%H %ct", f"--since={moment.isoformat()}", "--", *map(clean_path, paths)
         )
-        # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
+        # Git lists the newest first. Reversed, so that commits of the same second stay in their order.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])

@@ -91,7 +91,7 @@ async def open_writer(generation: Generation) -> Opened:
     try:
         if to.loads_vectors:
             await to.database.write(vectors.refill)
-    except BaseException:  # also if it is cancelled: a connection that nobody has is never closed
+    except BaseException:  # also if it is cancelled: otherwise nobody would close the connection
         await to.database.close()
         raise
     return Opened(generation, inode, to, to)

@@ -1,90 +1,26 @@
-"""Reads an open index: candidates, which may answer a query, with the raw values that the ranking needs; and what the
-index knows of a file or a session.
-
-Two connections work at once: one fetches by words (`searching`), the other by meaning (`vectors`). The thread of the
-first connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
-thread to thread over the event loop takes milliseconds.
-"""
+"""What an open index knows of files, sessions and passages."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from mcp_server.concurrency import both
 from mcp_server.model import Exchange
 from mcp_server.storage.index.file_reader import Row, Signals
-from mcp_server.storage.index.scoring import EXCHANGE_PARTS, Found, QueryPlan, exchanges_of, passage_of
-from mcp_server.storage.local.index.generations import Opened
-from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, LocalSearching, learn
-from mcp_server.storage.local.index.vectors import nearest, state
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, exchanges_of, passage_of
+from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, learn
+from mcp_server.storage.local.index.vectors import state
 from mcp_server.storage.local.index.writer import UNFINISHED
-from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import storable
-from mcp_server.storage.values import Depth, Filters, Mode
 from mcp_server.text.entries import Source
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from mcp_server.storage.index.searching import Near, Vector
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """A search in an open index. `embed` returns the query's vector, on the second connection's thread; None for a
-    search by words alone."""
-
-    opened: Opened
-    text: str
-    filters: Filters
-    mode: Mode
-    embed: Callable[[str], Vector] | None
-    depth: Depth
-
-    def over(self, connection: sqlite3.Connection, stems: Stems, names: dict[int, str]) -> LocalSearching:
-        """Returns the search over a connection, whose stems these are."""
-        return LocalSearching(connection, names, stems, self.text, self.filters, self.depth)
-
-
-async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
-    """Returns `then(plan, vector, candidates)`."""
-    near: Future[Near] = Future()
-
-    async def look_near() -> None:
-        try:
-            await wanted.opened.near.database.read(lambda connection: near.set_result(_nearest(connection, wanted)))
-        finally:
-            near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
-
-    def by_words(connection: sqlite3.Connection) -> T:
-        searching = wanted.over(connection, wanted.opened.words.stems, wanted.opened.names)
-        return then(*searching.candidates(wanted.mode, lambda plan, scope: near.result()))
-
-    words = wanted.opened.words.database.read(by_words)
-    if wanted.embed is None:
-        near.set_result((None, []))
-        return await words
-    return (await both(look_near(), words))[1]  # in this order, because the second waits for the first
-
-
-def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
-    vector = wanted.embed(wanted.text) if wanted.embed else None
-    kept = state(connection)
-    if vector is None or int(kept["dimensions"]) != len(vector):
-        return None, []
-    near = wanted.opened.near
-    searching = wanted.over(connection, near.stems, {})
-    by_vec = near.loads_vectors and kept["vectors_stale"] == "0"
-    return vector, (nearest if by_vec else wanted.opened.matrix.nearest)(searching, vector, searching.scope())
 
 
 @dataclass(frozen=True, slots=True)
