@@ -170,7 +170,7 @@ def _connect(
 ) -> sqlite3.Connection:
     """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
     # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     deadline = time.monotonic() + busy_seconds
     while True:
         # check_same_thread: aiosqlite uses the connection on one thread only, but may finalize it on another.

@@ -158,7 +158,7 @@ class Locks:
         return Held(handle, path)
 
     def _opened(self, path: Path) -> int:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
