@@ -24,7 +24,7 @@ if sys.platform == "win32":  # otherwise Windows would run a git.exe in the work
     os.environ.setdefault("NoDefaultCurrentDirectoryInExePath", "1")
 
 
-class Failed(Unavailable):
+class GitFailed(Unavailable):
     """A git command failed. `said` is its stderr, `output` its stdout, `status` its exit code."""
 
     def __init__(self, command: str, said: str, status: int = 128, output: str = "") -> None:
@@ -42,7 +42,7 @@ def run_git(
     """Runs a git command in a folder and returns its output. `environment` is the whole environment of the process,
     `seconds` a time limit.
 
-    Raises Failed if git refuses or exceeds the time limit, Unavailable if git is missing.
+    Raises GitFailed if git refuses or exceeds the time limit, Unavailable if git is missing.
     """
     try:
         done = subprocess.run(
@@ -58,10 +58,10 @@ def run_git(
     except FileNotFoundError as error:
         raise Unavailable(NEEDS_GIT) from error
     except subprocess.TimeoutExpired as error:
-        raise Failed(_name(arguments), f"it did not end within {seconds:.0f} seconds") from error
+        raise GitFailed(_name(arguments), f"it did not end within {seconds:.0f} seconds") from error
     if done.returncode:
         said, output = (stream.decode("utf-8", "replace") for stream in (done.stderr, done.stdout))
-        raise Failed(_name(arguments), said.strip() or f"it ended with {done.returncode}", done.returncode, output)
+        raise GitFailed(_name(arguments), said.strip() or f"it ended with {done.returncode}", done.returncode, output)
     return done.stdout
 
 
@@ -98,7 +98,7 @@ def running_git(
             status = process.wait()
         if status:
             said.seek(0)
-            raise Failed(_name(arguments), said.read().decode("utf-8", "replace").strip())
+            raise GitFailed(_name(arguments), said.read().decode("utf-8", "replace").strip())
 
 
 def _name(arguments: Sequence[str]) -> str:

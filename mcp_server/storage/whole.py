@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from mcp_server.errors import Invalid
-from mcp_server.storage.git_process import Failed, moment_of, plain_environment, run_git, running_git
+from mcp_server.storage.git_process import GitFailed, moment_of, plain_environment, run_git, running_git
 from mcp_server.storage.state import KEY_COLUMNS, SESSION_COLUMNS
 from mcp_server.storage.values import CHUNK_COLUMNS, LOCAL
 
@@ -138,7 +138,7 @@ class NewCommit:
 
 
 def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Returns git's output in a repository. Raises Failed if git refuses, Unavailable without git."""
+    """Returns git's output in a repository. Raises GitFailed if git refuses, Unavailable without git."""
     return run_git(folder, *_PLAIN, *arguments, environment=_environment(), stdin=stdin)
 
 
@@ -186,7 +186,7 @@ def read_bundle(bundle: Path, folder: Path, branch: str, *, bare: bool = False) 
     try:
         wanted = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
         git(folder, "fetch", "--quiet", "--update-head-ok", "--no-tags", str(bundle), *wanted)
-    except Failed as error:
+    except GitFailed as error:
         raise Invalid(f"the history in the export is damaged: {error.said}") from None
 
 

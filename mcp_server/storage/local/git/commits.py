@@ -24,7 +24,7 @@ from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import FORGET, refusal
-from mcp_server.storage.git_process import Failed
+from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.history_values import Committed
 from mcp_server.storage.local.git.objects import Objects, objects_of
 from mcp_server.storage.local.git.repository import Repository, nul
@@ -63,7 +63,7 @@ class Committer:
                     return done
                 _remove_stale(self._locks())
                 time.sleep(0.01 * 2**attempt)
-        except Failed as error:
+        except GitFailed as error:
             raise Unavailable(
                 f"git could not commit: {error.said}; nothing is lost, it is tried again later"
             ) from error
@@ -102,7 +102,7 @@ class Committer:
         self._note_pending({path: entries[0] for path, entries in changed.items()})
         try:
             self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
-        except Failed:
+        except GitFailed:
             self._pending_file().unlink(missing_ok=True)
             if self._repository.head() == old and not self._locks():
                 raise
@@ -152,7 +152,7 @@ class Committer:
         """Adds these files to a private index. Returns those that git could not add, each with the reason."""
         try:
             self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
-        except Failed as error:
+        except GitFailed as error:
             if any(said in error.said for said in _NO_WAY):
                 raise
             if len(paths) == 1:  # an unreadable file, or a missing filter
@@ -165,7 +165,7 @@ class Committer:
         """Returns new files that git ignores, each with the place of the rule. A broken .gitignore ignores nothing."""
         try:
             found = self._repository.ignored(paths)
-        except Failed:
+        except GitFailed:
             return {}
         return {path: f"git ignores it ({where})" for path, where in found.items()}
 
@@ -189,7 +189,7 @@ class Committer:
         who = {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
         try:
             return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
-        except Failed:  # git knows no user; for another error the second try fails, too
+        except GitFailed:  # git knows no user; for another error the second try fails, too
             return self._repository.run(*arguments, stdin=stdin, who=_OURS | who)
 
     # ------------------------------------------------------------ the user's index
@@ -222,7 +222,7 @@ class Committer:
             ]
             if lines and not self._update_index(nul(lines)):
                 return  # the index is locked; the next commit tries again
-            with contextlib.suppress(Failed):  # otherwise git shows them as changed at first
+            with contextlib.suppress(GitFailed):  # otherwise git shows them as changed at first
                 self._repository.run("update-index", "-q", "--refresh")
         self._pending_file().unlink(missing_ok=True)
 
@@ -230,7 +230,7 @@ class Committer:
         for attempt in range(_TRIES):
             try:
                 self._repository.run("update-index", "-z", "--index-info", stdin=info)
-            except Failed:
+            except GitFailed:
                 if not (self._repository.folder() / "index.lock").exists():
                     raise
                 _remove_stale(self._locks())
@@ -242,7 +242,7 @@ class Committer:
     def _locks(self) -> list[Path]:
         folder = self._repository.folder()
         names = [folder / "index.lock", folder / "HEAD.lock"]
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(GitFailed):
             names.append(folder / (self._repository.text("symbolic-ref", "--quiet", "HEAD") + ".lock"))
         return [name for name in names if name.exists()]
 

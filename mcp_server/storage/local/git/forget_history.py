@@ -20,7 +20,7 @@ from pathlib import Path
 from mcp_server.checkpoints.document import parse, render, without_counts
 from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
-from mcp_server.storage.git_process import Failed, moment_of
+from mcp_server.storage.git_process import GitFailed, moment_of
 from mcp_server.storage.history_values import object_id
 from mcp_server.storage.local.git.objects import UNREPLACED, Objects, objects_of, put, store, tree_entries
 from mcp_server.storage.local.git.repository import BUSY, Repository, entries_in
@@ -461,7 +461,7 @@ class RepositoryHistory:
         """Runs a git command and returns its output. `fails`: an error gives empty output."""
         try:
             return self._repository.run(*_QUIET, *arguments, stdin=stdin, index=index, who=UNREPLACED)
-        except Failed:
+        except GitFailed:
             if fails:
                 return b""
             raise

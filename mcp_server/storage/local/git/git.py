@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
-from mcp_server.storage.git_process import NEEDS_GIT, Failed, moment_of, version
+from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
 from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Occurrence, Version
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
@@ -44,9 +44,9 @@ class Past:
         self._need_history()
         try:
             if not _REVISION.fullmatch(revision):
-                raise Failed("rev-parse", "it is no revision")
+                raise GitFailed("rev-parse", "it is no revision")
             return self._repository.text("rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
-        except Failed as error:
+        except GitFailed as error:
             raise NotFound(
                 f"no commit, tag or date {revision!r}; give a date as YYYY-MM-DD or a commit's id"
             ) from error
@@ -90,7 +90,7 @@ class Past:
         where = [f"-L{first},{last}" for first, last in ranges]
         try:
             said = self._repository.run("blame", "--porcelain", *where, "--", path)
-        except Failed as error:
+        except GitFailed as error:
             raise NotFound(
                 f"{path} has no history with these lines ({error.said}); `read` shows it as it is"
             ) from error

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from mcp_server.errors import Conflict, Refused
-from mcp_server.storage.git_process import Failed
+from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.history_values import MergePlan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
@@ -36,7 +36,7 @@ class Merger:
         """Returns the merge base of two commits, or None."""
         try:
             return self._repository.text("merge-base", ours, theirs).split("\n")[0] or None
-        except Failed:
+        except GitFailed:
             return None
 
     def plan(

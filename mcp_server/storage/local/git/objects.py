@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.git_process import Failed, plain_environment, running_git
+from mcp_server.storage.git_process import GitFailed, plain_environment, running_git
 from mcp_server.storage.history_values import object_id
 from mcp_server.storage.local.git.repository import Repository
 
@@ -56,7 +56,7 @@ class GitTrees:
         number = tree.removeprefix(PREFIX)
         try:
             entries = self._repository.entries_of(REFS + number, [])
-        except Failed as error:
+        except GitFailed as error:
             raise Unavailable(
                 f"the knowledge of checkpoint {number} is not in this repository; it was made on another machine, or "
                 f"was deleted ({error})"
@@ -98,7 +98,7 @@ class GitTrees:
         paths = b"".join(os.fsencode(path) + b"\n" for path in missing)
         try:
             written = self._repository.text(*write, "--stdin-paths", stdin=paths).split()
-        except Failed:  # one of the files was deleted meanwhile
+        except GitFailed:  # one of the files was deleted meanwhile
             written = []
         for name, data in missing.values():
             if name not in written:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Unavailable
-from mcp_server.storage.git_process import Failed, moment_of, plain_environment, run_git
+from mcp_server.storage.git_process import GitFailed, moment_of, plain_environment, run_git
 from mcp_server.storage.history_values import TAG_PREFIX, Branch, Tag
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.commits import Committer
@@ -48,14 +48,14 @@ class Remote:
         """Fetches from the remote. Raises Unavailable with the message of git."""
         try:
             self._repository.run("fetch", "--quiet", name, seconds=NETWORK_SECONDS)
-        except Failed as error:
+        except GitFailed as error:
             raise Unavailable(f"{name} could not be fetched: {_short(error)}; what is here is committed") from error
 
     def tip(self, name: str, branch: str) -> str | None:
         """Returns the commit of the remote's branch when it was last fetched; None if there is none."""
         try:
             return self._repository.text("rev-parse", "--quiet", "--verify", f"refs/remotes/{name}/{branch}^{{commit}}")
-        except Failed:
+        except GitFailed:
             return None
 
     def counterpart(self, name: str, branch: str) -> str:
@@ -71,7 +71,7 @@ class Remote:
         try:
             where = f"HEAD:refs/heads/{branch}"
             self._repository.run("push", "--quiet", "--no-signed", name, where, seconds=NETWORK_SECONDS)
-        except Failed as error:
+        except GitFailed as error:
             if any(said in error.said for said in _BEHIND):
                 return "behind"
             raise Unavailable(f"{name} could not be pushed to: {_short(error)}; what is here is committed") from error
@@ -87,7 +87,7 @@ class Remote:
         return int(ahead), int(behind)
 
 
-def _short(error: Failed) -> str:
+def _short(error: GitFailed) -> str:
     lines = [line for line in error.said.splitlines() if line.strip()]
     return " ".join(" ".join(lines[-3:]).split())[:300]
 
@@ -192,7 +192,7 @@ class Tags:
         """Creates a tag. Raises Invalid for an invalid name, Conflict if it is the tag of another commit."""
         try:
             self._repository.run("check-ref-format", f"refs/tags/{name}")
-        except Failed as error:
+        except GitFailed as error:
             raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'") from error
         known = {tag.name: tag for tag in self.all(name)}
         if name in known:

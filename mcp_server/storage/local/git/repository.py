@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mcp_server.errors import Refused
-from mcp_server.storage.git_process import Failed, run_git
+from mcp_server.storage.git_process import GitFailed, run_git
 
 BUSY = {
     "MERGE_HEAD": "merge",
@@ -36,7 +36,7 @@ _MANY = 200  # paths on one command line; for more, the whole index is listed
 class Repository:
     """The repository in `root/.git`, also if the workspace is inside another repository.
 
-    Methods raise Failed, which is an Unavailable, if git refuses, and Unavailable if git is missing.
+    Methods raise GitFailed, which is an Unavailable, if git refuses, and Unavailable if git is missing.
     """
 
     def __init__(self, root: Path) -> None:
@@ -52,7 +52,7 @@ class Repository:
             return None
         try:
             return self.text("rev-parse", "--quiet", "--verify", "HEAD^{commit}") or None
-        except Failed:
+        except GitFailed:
             return None
 
     def branch(self) -> str | None:
@@ -65,7 +65,7 @@ class Repository:
                 return said.removeprefix(_ON_BRANCH)
         try:
             return self.text("symbolic-ref", "--quiet", "--short", "HEAD") or None
-        except Failed:
+        except GitFailed:
             return None
 
     def head_is_garbage(self) -> bool:
@@ -140,7 +140,7 @@ class Repository:
         plain = {"GIT_LITERAL_PATHSPECS": "0"}  # only this command refuses it
         try:
             said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=given, who=plain).split(b"\0")
-        except Failed as error:
+        except GitFailed as error:
             if error.status == 1:  # none of them
                 return {}
             raise

@@ -300,9 +300,7 @@ class Index(Maintenance):
         await self.close()
         until = current_time() + RENEW_SECONDS
         while True:
-            await to_thread.run_sync(self._generations.sweep)
-            left = [self._generations.path(number).name for number in self._generations.left()]
-            left += await to_thread.run_sync(self._generations.sweep_others)
+            left = await to_thread.run_sync(lambda: self._generations.sweep(others=True))
             if not left or current_time() > until:
                 return tuple(left)
             await sleep(0.05)
