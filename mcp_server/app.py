@@ -42,14 +42,15 @@ from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.files import Files
 from mcp_server.storage.forgotten import ForgottenTexts
+from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.lexicon import LexiconFile
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
+from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
@@ -280,7 +281,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
         lexicon=LexiconFile(storage.files.read_bytes, settings.advisor.lexicon).read,
-        index=storage.index,
+        index=partial(storage.index, scan=Scan),
         history=storage.history,
     )
 
@@ -439,7 +440,7 @@ def _created(
             WorkspaceFiles(root).write_atomic(MACHINE_FILE, machine_document(), new=True)
     try:
         if git.init():
-            git.commit([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
+            git.commit_files([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
     except ContextManagerError as error:
         problems.append(str(error))
     settings = settings_of(root, environ)

@@ -228,7 +228,7 @@ async def _commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint
             tagged = head is not None and not await run_sync(memory.git.tags.all, tag)
             if head is not None and tagged:
                 await run_sync(memory.git.tags.create, tag, head)
-            commit = await run_sync(memory.git.commit, sorted(known), message)
+            commit = (await run_sync(memory.git.commit_files, sorted(known), message)).commit
             if commit is None and tagged:
                 await run_sync(memory.git.tags.remove, tag)
         except ContextManagerError as error:

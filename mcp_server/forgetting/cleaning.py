@@ -333,8 +333,10 @@ def _blocks(text: str, whole: Transcript, request: Forgotten) -> str:
         if fresh:
             _put(lines, block.start, block.end, fresh.removeprefix("\n").removesuffix("\n").split("\n"))
         previous = at
-    first = placed[0].start if placed else len(lines) + 1
-    return _rest(lines, split_front_matter(text).body_line, first, request)
+    # A person may have written between the front matter and the first block.
+    start, first = split_front_matter(text).body_line - 1, placed[0].start - 1 if placed else len(lines)
+    lines[start:first] = request.clean("\n".join(lines[start:first])).split("\n")
+    return "\n".join(lines)
 
 
 def _put(lines: list[str], start: int, end: int, fresh: list[str]) -> None:
@@ -346,11 +348,3 @@ def _put(lines: list[str], start: int, end: int, fresh: list[str]) -> None:
         lines[start - 1 : end] = [*fresh, *[""] * (room - len(fresh))]
     else:
         lines[start - 1 : end] = [*fresh[: room - 1], " ".join(fresh[room - 1 :])]
-
-
-def _rest(lines: list[str], body_line: int, first_block: int, request: Forgotten) -> str:
-    """Cleans the lines between front matter and first turn, which a person wrote, except the title."""
-    between = lines[body_line - 1 : first_block - 1]
-    cleaned_lines = request.clean("\n".join(between)).split("\n")
-    lines[body_line - 1 : first_block - 1] = cleaned_lines
-    return "\n".join(lines)

@@ -10,9 +10,10 @@ names of renamed files; it is overwritten and deleted at the end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anyio.to_thread import run_sync
@@ -30,7 +31,7 @@ from mcp_server.storage.checkpoint_files import CheckpointFiles, CheckpointTrees
 from mcp_server.storage.copies import UNNAMED, Copies, Copy
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.journal import ForgetIntent, ForgetIntents
-from mcp_server.storage.local.git.forget_history import History, Survey
+from mcp_server.storage.local.git.forget_history import RepositoryHistory, Survey
 from mcp_server.storage.values import Change
 from mcp_server.storage.whole import BUNDLE
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
@@ -42,7 +43,7 @@ COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attac
 ROUNDS = 3
 """Times that all files are searched again: another process may write what it had read before."""
 
-Step = Callable[[str], None]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +97,6 @@ class Receipt:
         }
 
 
-@dataclass(slots=True)
-class _Run:
-    """One request while it is carried out."""
-
-    memory: Memory
-    intent: ForgetIntent
-    request: Forgotten
-    step: Step
-    copies: Copies = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.copies = Copies(self.memory.files)
-
-
 async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
     """Returns every copy and what would happen to it. Writes nothing.
 
@@ -120,7 +107,7 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
     """
     request, found, rows, similar = await _look(memory, target)
     has_git = await run_sync(memory.git.available)
-    survey = await run_sync(History(memory.disk.root).survey, request) if has_git else Survey(0)
+    survey = await run_sync(RepositoryHistory(memory.disk.root).survey, request) if has_git else Survey(0)
     versions = None if memory.disk.here else len(await run_sync(Copies(memory.files).stale_versions, request))
     return Receipt(request.id, False, found, rows, survey, similar=similar, versions=versions)
 
@@ -135,34 +122,31 @@ async def _look(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[
     return request, found, sum(rows.values()), similar
 
 
-async def forget(
-    memory: Memory, target: ForgetTarget, *, history: bool = False, step: Step = lambda _: None
-) -> Receipt:
-    """Deletes every copy and returns the receipt. `step` is called with the name of each step.
+async def forget(memory: Memory, target: ForgetTarget, *, history: bool = False) -> Receipt:
+    """Deletes every copy and returns the receipt. Logs the name of each step.
 
     With `history`, git's history is rewritten after a backup beside the workspace. Raises as `plan_forget` does, and
     Refused, before anything has changed, if the history cannot be rewritten.
     """
     async with _alone(memory):
-        await _resume(memory, step)
+        await _resume(memory)
         if history and memory.disk.here:
-            await run_sync(History(memory.disk.root).check)
-        step("looking for copies")
+            await run_sync(RepositoryHistory(memory.disk.root).check)
         request, found, rows, similar = await _look(memory, target)
         paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
         intent = ForgetIntent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
         await run_sync(ForgetIntents(memory.files).write, intent)
-        done = await _perform(_Run(memory, intent, request, step))
+        done = await _perform(memory, intent)
         return replace(done, copies=found, state_rows=rows, similar=similar)
 
 
-async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
+async def finish(memory: Memory) -> list[Receipt]:
     """Completes requests that a crash interrupted. Does nothing while another process forgets."""
     if not await run_sync(ForgetIntents(memory.files).all):
         return []
     try:
         async with _alone(memory):
-            return await _resume(memory, step)
+            return await _resume(memory)
     except Conflict:
         return []
 
@@ -184,12 +168,8 @@ async def _alone(memory: Memory) -> AsyncIterator[None]:
         yield
 
 
-async def _resume(memory: Memory, step: Step) -> list[Receipt]:
-    done: list[Receipt] = []
-    for intent in await run_sync(ForgetIntents(memory.files).all):
-        step(f"carrying on {intent.request.id}, which was interrupted")
-        done.append(await _perform(_Run(memory, intent, intent.request, step), again=True))
-    return done
+async def _resume(memory: Memory) -> list[Receipt]:
+    return [await _perform(memory, intent, again=True) for intent in await run_sync(ForgetIntents(memory.files).all)]
 
 
 # ---------------------------------------------------------------- finding
@@ -217,8 +197,8 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 # ---------------------------------------------------------------- doing
 
 
-async def _perform(run: _Run, again: bool = False) -> Receipt:
-    memory, request = run.memory, run.request
+async def _perform(memory: Memory, intent: ForgetIntent, *, again: bool = False) -> Receipt:
+    request, copies = intent.request, Copies(memory.files)
     async with memory.locks.files():
         await run_sync(memory.forgotten.add, replace(request, cuts=frozenset(), renames=()))
     await sessions.ready(memory)
@@ -227,47 +207,47 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
     versions = 0
     found: list[Copy] = []
     for number in range(ROUNDS):
-        run.step("transcripts")
-        await _clean_transcripts(run, again and number == 0)
-        run.step("files")
+        log.info("forget: transcripts")
+        await _clean_transcripts(memory, request, again and number == 0)
+        log.info("forget: files")
         await extract.retract(memory)
-        await _clean_files(run)
-        await run_sync(_clean_trees, run)
-        run.step("state")
+        await _clean_files(memory, request)
+        await run_sync(_clean_trees, memory, request)
+        log.info("forget: state")
         kept = await memory.state.scrub(request)
-        run.step("index")
+        log.info("forget: index")
         used = await memory.index.renew()
         if not memory.disk.here:
-            run.step("versions")
-            versions += await run_sync(_erase_versions, run)
-        # What another process had read before, it may have written since.
-        found = await run_sync(lambda: list(run.copies.find(request)))
+            log.info("forget: versions")
+            versions += await run_sync(_erase_versions, memory, request)
+        # Another process may have written back a text that it had read before.
+        found = await run_sync(lambda: list(copies.find(request)))
         if all(copy.stuck for copy in found) and not await memory.state.held(request):
             break
     left = [f"{copy.path}: {copy.stuck or 'found again'}" for copy in found]
     left += [kept] if kept else []
-    left += [f".local/index/{name}: in use by another process, which deletes it when it lets go" for name in used]
+    left += [f".local/index/{name}: in use by another process, which deletes it when it closes it" for name in used]
     left += await _named_so(memory, request)
     if memory.disk.here:
-        run.step("git")
-        receipt = await _in_git(run, left)
+        log.info("forget: git")
+        receipt = await _in_git(memory, intent, left)
     else:
         receipt = Receipt(request.id, True, (), 0, Survey(0), left=tuple(left), versions=versions)
-    await run_sync(ForgetIntents(memory.files).erase, run.intent)
+    await run_sync(ForgetIntents(memory.files).erase, intent)
     memory.changes.publish(Change("index"))
     return receipt
 
 
-async def _clean_transcripts(run: _Run, again: bool) -> None:
+async def _clean_transcripts(memory: Memory, request: Forgotten, again: bool) -> None:
     """Cleans every conversation with a copy under its lock: its files, its row and its source keys."""
-    memory = run.memory
-    for session in await run_sync(_sessions_of, run, again):
+    copies = Copies(memory.files)
+    for session in await run_sync(_sessions_of, memory, request, again):
         async with memory.locks.transcript(session):
             paths = await run_sync(memory.transcripts.find, session)
-            # The intent knows the new names: once a file is clean, its words no longer tell.
-            wanted = {path: await run_sync(run.copies.new_name, path, run.request) for path in paths}
-            changed = [path for path in paths if await run_sync(run.copies.clean, path, run.request)]
-            names = {path: await run_sync(_renamed, run, path, wanted[path]) for path in paths}
+            # Before the files are cleaned, because the new names follow from their words.
+            wanted = {path: await run_sync(copies.new_name, path, request) for path in paths}
+            changed = [path for path in paths if await run_sync(copies.clean, path, request)]
+            names = {path: await run_sync(_renamed, memory, path, wanted[path]) for path in paths}
             moved = {old: new for old, new in names.items() if old != new}
             if not changed and not moved and not again:
                 continue
@@ -287,61 +267,61 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
                     await memory.state.remove(PENDING_COMMITS, old)
 
 
-def _sessions_of(run: _Run, again: bool) -> list[str]:
+def _sessions_of(memory: Memory, request: Forgotten, again: bool) -> list[str]:
     """Returns the conversations to clean; after a crash also clean ones, whose state may be outdated."""
     found: dict[str, None] = {}
-    stale = {copy.path for copy in run.copies.find(run.request)}
-    for path in run.memory.transcripts.all():
+    stale = {copy.path for copy in Copies(memory.files).find(request)}
+    for path in memory.transcripts.all():
         if path not in stale and not again:
             continue
         try:
-            data = run.memory.files.read_bytes(path)
+            data = memory.files.read_bytes(path)
             if path in stale or MARK.encode() in data or f"-{NAME}" in path:
-                found[run.memory.transcripts.read(path).head.session_id] = None
-        except ContextManagerError:  # a broken one is cleaned as a file among files
+                found[memory.transcripts.read(path).head.session_id] = None
+        except ContextManagerError:  # a broken transcript is cleaned with the other files
             continue
     return list(found)
 
 
-def _renamed(run: _Run, path: str, new: str) -> str:
+def _renamed(memory: Memory, path: str, new: str) -> str:
     """Renames a file whose name has forgotten words; returns its present path."""
     if new == path:
         return path
-    new = run.copies.free_name(new, set())
-    run.memory.files.move(path, new)
-    run.memory.files.remove_empty(path.rpartition("/")[0])
+    new = Copies(memory.files).free_name(new, set())
+    memory.files.move(path, new)
+    memory.files.remove_empty(path.rpartition("/")[0])
     return new
 
 
-async def _clean_files(run: _Run) -> None:
-    memory = run.memory
-    for copy in await run_sync(lambda: list(run.copies.find(run.request))):
+async def _clean_files(memory: Memory, request: Forgotten) -> None:
+    copies = Copies(memory.files)
+    for copy in await run_sync(lambda: list(copies.find(request))):
         if copy.stuck == UNNAMED or (copy.stuck and not copy.places):
             continue
         async with memory.locks.files():
-            new = await run_sync(run.copies.new_name, copy.path, run.request)
-            await run_sync(run.copies.clean, copy.path, run.request)
+            new = await run_sync(copies.new_name, copy.path, request)
+            await run_sync(copies.clean, copy.path, request)
             if await run_sync(memory.files.exists, copy.path):
-                await run_sync(_renamed, run, copy.path, new)
+                await run_sync(_renamed, memory, copy.path, new)
 
 
-def _erase_versions(run: _Run) -> int:
+def _erase_versions(memory: Memory, request: Forgotten) -> int:
     """Deletes the earlier versions with a copy. Returns their number."""
-    stale = run.copies.stale_versions(run.request)
-    run.memory.files.erase_versions(stale)
-    run.memory.files.erase(BUNDLE)  # the commits in it may contain the text
+    stale = Copies(memory.files).stale_versions(request)
+    memory.files.erase_versions(stale)
+    memory.files.erase(BUNDLE)  # the commits in it may contain the text
     return len(stale)
 
 
-def _clean_trees(run: _Run) -> None:
+def _clean_trees(memory: Memory, request: Forgotten) -> None:
     """Cleans the parts of checkpoints for programs, and their knowledge trees in git; trees that are copies are cleaned
     as files."""
 
     def clean(path: str, data: bytes) -> bytes | None:
-        return cleaned(path, data, run.request).data
+        return cleaned(path, data, request).data
 
-    trees = CheckpointTrees(run.memory.files, run.memory.git)
-    files = CheckpointFiles(run.memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
+    files = CheckpointFiles(memory.files)
     for head in files.heads():
         files.clean(head.path, clean)
         trees.clean(head.id, clean)
@@ -360,38 +340,37 @@ async def _named_so(memory: Memory, request: Forgotten) -> list[str]:
 # ---------------------------------------------------------------- git
 
 
-async def _in_git(run: _Run, left: list[str]) -> Receipt:
-    memory, request, intent = run.memory, run.request, run.intent
+async def _in_git(memory: Memory, intent: ForgetIntent, left: list[str]) -> Receipt:
+    request = intent.request
     commit: str | None = None
     backup: str | None = None
     if not memory.git.available():
-        left.append("git is not installed here: nothing was committed, and what a .git folder holds was not looked at")
+        left.append("git is not installed here: nothing was committed, and a .git folder was not searched")
         return Receipt(request.id, True, (), 0, Survey(0), left=tuple(left))
     async with memory.locks.git():
         try:
-            commit = await _committed(run, left)
+            commit = await _committed(memory, intent, left)
         except ContextManagerError as error:
             left.append(f"not committed: {error}. Commit it yourself with the line `Forget: {request.id}`")
-        past = History(memory.disk.root)
+        past = RepositoryHistory(memory.disk.root)
         rewritten = False
         if intent.history:
             place = backup_place(memory.disk.root, request.id)
-            run.step("backup of the history")
+            log.info("forget: backup of the history")
             await run_sync(past.back_up, place)
-            run.step("rewriting the history")
+            log.info("forget: rewriting the history")
             left += [f"git still holds it in {what}" for what in await run_sync(past.rewrite, request)]
             backup, rewritten = str(place), True
         survey = await run_sync(past.survey, request)
     return Receipt(request.id, True, (), 0, survey, rewritten, backup, commit, left=tuple(left))
 
 
-async def _committed(run: _Run, left: list[str]) -> str | None:
-    memory, request = run.memory, run.request
+async def _committed(memory: Memory, intent: ForgetIntent, left: list[str]) -> str | None:
     if not memory.settings.git.auto_commit:
         raise Refused("git.auto_commit is off")
     still_open = {row.path for row in await memory.state.sessions(open_only=True)}
-    paths = [path for path in (*run.intent.paths, FORGOTTEN) if path not in still_open]
-    message = f"maintenance: forgotten on request\n\n{len(paths) - 1} files.\n\nForget: {request.id}"
+    paths = [path for path in (*intent.paths, FORGOTTEN) if path not in still_open]
+    message = f"maintenance: forgotten on request\n\n{len(paths) - 1} files.\n\nForget: {intent.request.id}"
     done = await run_sync(memory.git.commit_files, paths, message)
     left += [f"{path} was left out of the commit: {reason}" for path, reason in done.left_out.items()]
     return done.commit

@@ -14,7 +14,7 @@ from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.model import KnowledgeChange
 from mcp_server.storage.copies import Copies
-from mcp_server.storage.local.git.forget_history import History
+from mcp_server.storage.local.git.forget_history import RepositoryHistory
 from mcp_server.storage.values import LOCAL
 from mcp_server.text import redaction
 from mcp_server.text.entries import entries
@@ -260,7 +260,7 @@ def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
                 yield found
     if not memory.git.available():
         return
-    for oid, data in History(memory.disk.root).texts():
+    for oid, data in RepositoryHistory(memory.disk.root).texts():
         for found in _in_text(f"git object {oid[:10]}", data, lines=False):
             if found.words not in known:
                 known.add(found.words)

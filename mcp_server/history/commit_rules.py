@@ -32,26 +32,22 @@ FORGET = "Forget:"
 _ENDED = re.compile(r"^ended: *(?!null\b|~)\S", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """The rules of one commit. `forgetting`: its message has the trailer that allows changes of closed conversations.
-    `redacted`: its files were just written without secrets and are not searched again."""
+def refusal(
+    path: str, after: str | None, before: str | None, *, forgetting: bool = False, redacted: bool = False
+) -> str | None:
+    """Returns why a file may not change from `before` to `after` (None: no file) in a commit; None if it may.
 
-    forgetting: bool = False
-    redacted: bool = False
-
-    def refusal(self, path: str, after: str | None, before: str | None) -> str | None:
-        """Returns why a file may not change from `before` to `after` (None: no file); None if it may."""
-        if is_sealed(path, before) and after != before and not self.forgetting:
-            did = "deleted" if after is None else "changed"
-            return (
-                f"a sealed conversation was {did}; `git restore` brings it back, `context-manager forget` is for this"
-            )
-        if after is None:
-            return None
-        if before is None and secrets(path):
-            return "its name holds a secret; give it another one"
-        return (None if self.redacted else _secret(after, before)) or _broken(path, after)
+    With `forgetting`, the commit's message has the trailer that allows changes of closed conversations. With
+    `redacted`, the file was just written without secrets and is not searched again.
+    """
+    if is_sealed(path, before) and after != before and not forgetting:
+        did = "deleted" if after is None else "changed"
+        return f"a sealed conversation was {did}; `git restore` brings it back, `context-manager forget` is for this"
+    if after is None:
+        return None
+    if before is None and secrets(path):
+        return "its name holds a secret; give it another one"
+    return (None if redacted else _secret(after, before)) or _broken(path, after)
 
 
 def _secret(after: str, before: str | None) -> str | None:
@@ -165,13 +161,13 @@ def _type_of(change: FileChange, archives: bool) -> Type:
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
     """Returns a whole commit message, never empty, without secrets."""
     every = sorted(changes, key=lambda change: change.path)
-    told = [change for change in every if not REPEATING.fullmatch(change.path)] or every
-    compared = [(change, _changed_lines(change)) for change in told]
-    compared += [(change, _changed_lines(change)) for change in every if change not in told]
-    labels = [label(_printable(change.path)) for change in told]
-    if len(told) == 1 and kind == "conversation":
+    described = [change for change in every if not REPEATING.fullmatch(change.path)] or every
+    compared = [(change, _changed_lines(change)) for change in described]
+    compared += [(change, _changed_lines(change)) for change in every if change not in described]
+    labels = [label(_printable(change.path)) for change in described]
+    if len(described) == 1 and kind == "conversation":
         subject = labels[0]
-    elif len(told) == 1:
+    elif len(described) == 1:
         change, lines = compared[0]
         subject = f"{labels[0]}: {_summary(change, lines)}"
     else:
@@ -180,7 +176,7 @@ def message(kind: Type, changes: Sequence[FileChange]) -> str:
         subject = ", ".join(labels[:kept]) + more
     body: list[str] = []
     for place, (change, lines) in enumerate(compared[:MOST_FILES]):
-        body += _file_lines(change, lines, place < len(told))
+        body += _file_lines(change, lines, place < len(described))
     body += [f"- and {len(compared) - MOST_FILES} more files"] if len(compared) > MOST_FILES else []
     text = "\n".join([_cut(f"{kind}: {subject}", SUBJECT), "", *body, *trailers(changes)])
     return redact(text).text

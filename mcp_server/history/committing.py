@@ -1,7 +1,7 @@
 """Committing: commits changed files at intervals, with messages that describe the change.
 
 `closed_sessions.commit_pending` commits a closed conversation at once. All other changes are committed every
-`lifecycle.commit_interval_minutes` and when a server ends. Files that `Admission` refuses are left out and named in
+`lifecycle.commit_interval_minutes` and when a server ends. Files that `refusal` rejects are left out and named in
 `status` until they are corrected. A failed commit is retried.
 
 Tags name states of the memory. Days and weeks are tagged automatically when they are over:
@@ -28,12 +28,12 @@ from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.history import merging
 from mcp_server.history.commit_rules import (
     ANSWER_TOKENS,
-    Admission,
     FileChange,
     Type,
     group_by_type,
     message,
     read_answer,
+    refusal,
     request,
     warning,
 )
@@ -128,8 +128,7 @@ async def _swept(memory: Memory, ask: bool) -> Swept:
         return Swept()
     written_in: Mapping[str, str] = await memory.state.entries(WRITTEN_IN)
     found = [FileChange(one.path, one.before, one.after, written_in.get(one.path)) for one in found]
-    admission = Admission()
-    left_out = {one.path: reason for one in found if (reason := admission.refusal(one.path, one.after, one.before))}
+    left_out = {one.path: reason for one in found if (reason := refusal(one.path, one.after, one.before))}
     warned = {one.path: said for one in found if (said := warning(one.path, one.after))}
     commits: list[str] = []
     waiting: list[str] = []

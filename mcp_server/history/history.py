@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -26,7 +27,7 @@ from mcp_server.history.committing import commit_changes
 from mcp_server.history.merging import refuse_staged, resolver, retried
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.history_values import BlamedLine, Commit, Plan
+from mcp_server.storage.history_values import BlamedLine, Commit, MergePlan
 from mcp_server.storage.templates import BEGINNING
 from mcp_server.storage.values import Change
 from mcp_server.text.dates import moment
@@ -106,9 +107,8 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
 
 async def where(memory: Memory, what: str) -> list[Origin]:
     """Returns who wrote the lines with a text, of a file, or of `PATH:LINE`. Raises NotFound if no line has it."""
-    path, ranges = await run_sync(_file_and_lines, memory, what)
-    if path is not None:
-        return await blame(memory, path, ranges[0][0] if ranges else None, ranges[0][1] if ranges else None)
+    if place := await run_sync(_file_and_lines, memory, what):
+        return await blame(memory, *place)
     places = await run_sync(_lines_saying, memory, what)
     if not places:
         raise NotFound(f"no line of knowledge says {what!r}; `search` finds what says it in other words")
@@ -135,7 +135,7 @@ async def diff(memory: Memory, since: str = "1 week ago", until: str | None = No
     now = memory.clock().astimezone(ZoneInfo(memory.timezone))
     begun = moment(since, now, end=False)
     old = await run_sync(memory.git.past.at, begun) if begun else await run_sync(memory.git.commit_at, since)
-    if old is None:  # from the beginning: the files that every memory begins with were not learned
+    if old is None:  # from the beginning, without the files that every memory begins with
         old = await run_sync(memory.git.past.beginning, BEGINNING)
     new = await run_sync(memory.git.commit_at, until) if until else await run_sync(memory.git.tree_now, KNOWLEDGE)
     about = f"{since} to {until or 'now'}"
@@ -196,17 +196,17 @@ def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
     return tuple(marked) or (commit.sessions if commit else ())
 
 
-def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[int, int]]]:
-    """Returns the file that `PATH` or `PATH:LINE` names, and its line numbers; (None, []) if `what` is not a path."""
-    place = _PLACE.fullmatch(what)
-    for path, lines in ((what, None), (place[1], place) if place else ("", None)):
-        try:
-            if path and "\n" not in path and memory.files.exists(path) and not memory.files.is_folder(path):
-                first = int(lines[2]) if lines else 0
-                return memory.files.relative(path), [(first, int(lines[3] or first))] if lines else []
-        except ContextManagerError:
-            continue
-    return None, []
+def _file_and_lines(memory: Memory, what: str) -> tuple[str, int | None, int | None] | None:
+    """Returns the file that `PATH` or `PATH:LINE` names, and its first and last line if it names any; None if `what` is
+    not a path."""
+    named: list[tuple[str, int | None, int | None]] = [(what, None, None)]
+    if place := _PLACE.fullmatch(what):
+        named.append((place[1], int(place[2]), int(place[3] or place[2])))
+    for path, first, last in named:
+        with suppress(ContextManagerError):
+            if "\n" not in path and memory.files.exists(path) and not memory.files.is_folder(path):
+                return memory.files.relative(path), first, last
+    return None
 
 
 def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
@@ -233,7 +233,7 @@ def _verb(before: int, after: int) -> str:
         return "came into"
     if not after:
         return "went from"
-    return "stands once more in" if after > before else "stands less often in"
+    return "is more often in" if after > before else "is less often in"
 
 
 def _signed(count: int, sign: str) -> str:
@@ -341,17 +341,17 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
         )
     _check(memory, plan, caller)
     diff = memory.forgotten.clean(git.past.between(head, plan.tree, ())) if plan.changed else ""
-    told = Reverted(commit.id, memory.forgotten.clean(commit.subject), tuple(sorted(plan.changed)), diff)
+    reverted = Reverted(commit.id, memory.forgotten.clean(commit.subject), tuple(sorted(plan.changed)), diff)
     if not apply or not plan.changed:
-        return told
+        return reverted
     refuse_staged(memory, plan)
     message = f'maintenance: revert "{commit.subject}"\n\nThis reverts commit {commit.id}.'
     merger.apply(plan, resolve)
     made = merger.commit(plan, [head], message)
-    return None if made is None else replace(told, commit=made)
+    return None if made is None else replace(reverted, commit=made)
 
 
-def _check(memory: Memory, plan: Plan, caller: Caller) -> None:
+def _check(memory: Memory, plan: MergePlan, caller: Caller) -> None:
     """Raises Refused if the caller may not change one of the files, or if the revert brings forgotten text back."""
     for path, (_, new) in plan.changed.items():
         if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(path):

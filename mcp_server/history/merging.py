@@ -18,7 +18,7 @@ from mcp_server.errors import Conflict, ContextManagerError, NotFound, Refused, 
 from mcp_server.history.three_way import merged
 from mcp_server.memory import Memory
 from mcp_server.settings import machine_settings
-from mcp_server.storage.history_values import Plan, Resolve
+from mcp_server.storage.history_values import MergePlan, Resolve
 from mcp_server.storage.journal import Pending, Proposal, hash_of
 from mcp_server.storage.templates import SETTINGS
 from mcp_server.storage.values import LOCAL, Change
@@ -40,12 +40,12 @@ def held_paths(memory: Memory) -> frozenset[str]:
     return frozenset(one.path for one in Pending(memory.files).all() if is_incoming(one))
 
 
-def of_this_machine(memory: Memory, plan: Plan) -> list[str]:
+def of_this_machine(memory: Memory, plan: MergePlan) -> list[str]:
     """Returns the paths of a plan that are in `.local/`; other machines must not write there."""
     return sorted(path for path in plan.changed if _real(memory, path).split("/")[0].casefold() == LOCAL)
 
 
-def hold(memory: Memory, plan: Plan, remote: str) -> frozenset[str]:
+def hold(memory: Memory, plan: MergePlan, remote: str) -> frozenset[str]:
     """Writes a proposal for each file of the plan whose change must wait, and returns the files' paths.
 
     Call it under `locks.files()`.
@@ -182,7 +182,7 @@ class Joined:
 async def join(
     memory: Memory,
     theirs: str,
-    message: Callable[[Plan], str],
+    message: Callable[[MergePlan], str],
     begun: str | None = None,
     *,
     remote: str | None = None,
@@ -218,7 +218,7 @@ async def retried(memory: Memory, work: Callable[[], T | None]) -> T:
 
 
 def _joined(
-    memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None, remote: str | None
+    memory: Memory, theirs: str, message: Callable[[MergePlan], str], begun: str | None, remote: str | None
 ) -> tuple[Joined | None, list[str]] | None:
     """Returns (the result, the written files), or None if HEAD moved meanwhile."""
     git, merger = memory.git, memory.git.merging
@@ -285,7 +285,7 @@ def resolver(
     return resolve
 
 
-def refuse_staged(memory: Memory, plan: Plan) -> None:
+def refuse_staged(memory: Memory, plan: MergePlan) -> None:
     """Raises Refused if the user has staged changes of files that the plan changes."""
     staged = memory.git.merging.staged_by_user(plan)
     if staged:
@@ -295,7 +295,7 @@ def refuse_staged(memory: Memory, plan: Plan) -> None:
         )
 
 
-def _forgotten(memory: Memory, plan: Plan) -> dict[str, bytes | None]:
+def _forgotten(memory: Memory, plan: MergePlan) -> dict[str, bytes | None]:
     """Returns the files of the plan that contain forgotten words, without those words."""
     cleaned: dict[str, bytes | None] = {}
     if not memory.forgotten.requests():

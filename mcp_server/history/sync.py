@@ -18,8 +18,9 @@ from mcp_server.history.commit_rules import label
 from mcp_server.history.committing import Swept, commit_changes
 from mcp_server.history.merging import TRIES, Joined, join
 from mcp_server.memory import Memory
-from mcp_server.storage.history_values import Plan
+from mcp_server.storage.history_values import MergePlan
 from mcp_server.storage.templates import SETTINGS as SETTINGS_FILE
+from mcp_server.text.prose import counted
 
 
 async def take_in(memory: Memory) -> int:
@@ -70,8 +71,8 @@ class Synced:
     def markdown(self) -> str:
         """The result in words."""
         lines = [
-            f"{self.remote}/{self.branch}: {_count(len(self.committed), 'commit')} made, "
-            f"{_count(self.received, 'commit')} received, {_count(len(self.changed), 'file')} changed here, "
+            f"{self.remote}/{self.branch}: {counted(len(self.committed), 'commit')} made, "
+            f"{counted(self.received, 'commit')} received, {counted(len(self.changed), 'file')} changed here, "
             f"{'pushed' if self.pushed else 'nothing to push'}"
         ]
         lines += [f"- {path}: edited on both sides; the file contains both versions" for path in self.contested]
@@ -102,13 +103,13 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
         branch = await run_sync(git.remote.counterpart, name, branch)
         tip = await run_sync(git.remote.tip, name, branch)
         if tip is not None:
-            counted = await run_sync(git.remote.ahead_behind, name, branch)
-            received += counted[1] if counted else 0
+            apart = await run_sync(git.remote.ahead_behind, name, branch)
+            received += apart[1] if apart else 0
             done = await join(memory, tip, lambda plan: _message(name, plan), remote=f"{name}/{branch}")
             joined += [done] if done else []
             await take_in(memory)
-        counted = await run_sync(git.remote.ahead_behind, name, branch)
-        if counted is not None and counted[0] == 0:
+        apart = await run_sync(git.remote.ahead_behind, name, branch)
+        if apart is not None and apart[0] == 0:
             return await _synced(memory, name, branch, swept, received, joined, pushed=False)
         if await run_sync(git.remote.push, name, branch) == "pushed":
             return await _synced(memory, name, branch, swept, received, joined, pushed=True)
@@ -127,15 +128,15 @@ async def push_if_wanted(memory: Memory) -> str:
     if own is None:
         return ""
     branch = await run_sync(memory.git.remote.counterpart, name, own)
-    counted = await run_sync(memory.git.remote.ahead_behind, name, branch)
-    if counted is not None and counted[0] == 0:
+    apart = await run_sync(memory.git.remote.ahead_behind, name, branch)
+    if apart is not None and apart[0] == 0:
         return ""
     if await run_sync(memory.git.remote.push, name, branch) == "behind":
         return f"{name} has commits that are not here; `context-manager sync` brings both together"
     return ""
 
 
-def _message(remote: str, plan: Plan) -> str:
+def _message(remote: str, plan: MergePlan) -> str:
     """Returns the merge's message; it names the files that both sides changed."""
     both = sorted(plan.both)
     subject = f"memory: sync with {remote}" + (f": {', '.join(map(label, both[:2]))}" if both else "")
@@ -158,7 +159,3 @@ async def _synced(
     asked = tuple(f"{one.path}: context-manager approve {one.id}" for one in waiting)
     paths = tuple(sorted(changed)), tuple(sorted(contested))
     return Synced(name, branch, swept.commits, received, *paths, pushed, left_out, asked, tuple(refused))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -67,7 +67,7 @@ async def keep_in_order(memory: Memory) -> None:
 
     `status` shows a failure to finish them; it is not tried again.
     """
-    await attempt("forgetting what was to be forgotten", lambda: forget.finish(memory))
+    await attempt("finishing an interrupted `forget`", lambda: forget.finish(memory))
     await attempt("finishing a recovery", lambda: restore.finish(memory))
     while True:
         await attempt("housekeeping", lambda: keep_house(memory))
@@ -91,7 +91,7 @@ async def keep_house(memory: Memory) -> None:
     await notes.forget_old(memory)
     await listing.forget_old(memory)
     await metered.enter_embeddings(memory)
-    await sessions.close_idle(memory)  # last: it raises if a transcript is broken
+    await sessions.close_idle(memory)  # comes last, because it raises if a transcript is broken
 
 
 async def keep_briefs(memory: Memory) -> None:
@@ -107,7 +107,7 @@ def concerns_briefs(change: Change) -> bool:
     """Returns whether a brief may be different after this change."""
     if change.kind == "file":
         return change.path is None or change.path.startswith(BRIEF_SOURCES)
-    return change.kind == "session"  # a pause, a project of another name
+    return change.kind == "session"  # such as a pause, or a renamed project
 
 
 async def keep_live(memory: Memory) -> None:
@@ -219,11 +219,11 @@ async def look(memory: Memory) -> None:
     """
     if not await run_sync(memory.git.available):
         return
-    await attempt("looking at a commit", lambda: _after_foreign_commit(memory))
+    await attempt("committing after a commit by hand", lambda: _after_foreign_commit(memory))
     await attempt("committing what changed", lambda: committing.commit_if_due(memory))
     await attempt("tagging", lambda: committing.tag_days(memory))
     for kind in (explore.EXPLORATIONS, RECONSTRUCTIONS):
-        await attempt(f"clearing away half a {kind.noun}", partial(kind.clear, memory))
+        await attempt(f"deleting an unfinished {kind.noun}", partial(kind.clear, memory))
     await attempt("dropping old explorations", lambda: explore.drop_old(memory))
     await attempt("pushing", lambda: _pushed(memory))
 

@@ -192,7 +192,8 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
                         wanted.add(None)
                     for path in paths:  # `_listen` adds them to `wanted`
                         memory.changes.publish(Change("file", path))
-            except (OSError, RuntimeError, ValueError) as error:  # too many watches, no events, a name that is no text
+            # Too many watches, no events, or a name that is not text.
+            except (OSError, RuntimeError, ValueError) as error:
                 log.warning("watching the files failed; they are compared every two seconds instead: %s", error)
                 await anyio.sleep(SCAN_UNWATCHED_SECONDS)
                 wanted.add(None)

@@ -29,6 +29,7 @@ from mcp_server.settings import Settings
 from mcp_server.storage import logs
 from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import Event
+from mcp_server.text.prose import counted
 from mcp_server.topics.watch import fire
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
     """Returns the latest planned moment at or before `now`, in UTC.
 
     `expression` is a cron expression with five fields (`0 8 * * *`), `timezone` an IANA name. Raises Invalid if the
-    expression is invalid or never comes true.
+    expression is invalid or never matches.
     """
     from cronsim import CronSim, CronSimError
 
@@ -59,11 +60,12 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
     try:
         if len(expression.split()) != 5:
             raise CronSimError("wrong number of fields")
-        moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)  # a second on: the minute counts
+        # Plus a second, so that the present minute counts.
+        moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)
         return next(moments).astimezone(UTC)
     except (CronSimError, StopIteration) as error:
         raise Invalid(
-            f"{expression!r} is no cron expression that comes true; five fields, as in '0 8 * * *'"
+            f"{expression!r} is no cron expression that ever matches; give five fields, as in '0 8 * * *'"
         ) from error
 
 
@@ -224,7 +226,7 @@ async def _weekly(memory: Memory) -> str:
 
 async def _condensed(period: Period, memory: Memory) -> str:
     done = await condense(memory, period)
-    return "; ".join((f"{len(done.files)} file{'' if len(done.files) == 1 else 's'} changed", *done.notes))
+    return "; ".join((f"{counted(len(done.files), 'file')} changed", *done.notes))
 
 
 JOBS: Mapping[str, Job] = {

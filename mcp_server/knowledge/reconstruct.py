@@ -308,7 +308,7 @@ async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
     paths = await run_sync(copied)
     if paths:
         async with memory.locks.git():
-            await run_sync(git.commit, paths, f"extract: what was not committed yet when {name} was begun")
+            await run_sync(git.commit_files, paths, f"extract: what was not committed yet when {name} was begun")
     return str(await run_sync(git.head))
 
 

@@ -120,7 +120,7 @@ async def recover(
     if what.startswith(KEPT_PREFIX) and (record := await run_sync(_kept_record, memory, what)):
         return await _chunk_again(memory, what, record, apply)
     if not apply:
-        return _told(what, await run_sync(_planned, memory, what, caller))
+        return _recovery(what, await run_sync(_planned, memory, what, caller))
     async with memory.locks.files():
         recovery = await run_sync(despite_editors, partial(_carried_out, memory, what, caller))
     for path in recovery.paths if recovery.applied else ():
@@ -189,7 +189,7 @@ def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
 def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
     plan = _planned(memory, what, caller)
     if not plan.edits:
-        return _told(what, plan)
+        return _recovery(what, plan)
     kept = KeptCopies(memory.files)
     undo = kept.keep({edit.path: edit.before for edit in plan.edits}, what, memory.clock())
     # Recovered content is on disk before anything is removed: a crash in between loses nothing.
@@ -200,10 +200,10 @@ def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
             raise Conflict(f"{edit.path} was changed by another program meanwhile; try again")
         else:
             memory.files.remove(edit.path)
-    return _told(what, plan, undo)
+    return _recovery(what, plan, undo)
 
 
-def _told(what: str, plan: _Plan, undo: str | None = None) -> Recovery:
+def _recovery(what: str, plan: _Plan, undo: str | None = None) -> Recovery:
     diff = "\n".join(_diff(edit) for edit in plan.edits)
     return Recovery(what, plan.kind, tuple(edit.path for edit in plan.edits), diff, undo is not None, undo, plan.notes)
 

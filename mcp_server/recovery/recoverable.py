@@ -186,7 +186,7 @@ def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
 def _reverted(memory: Memory) -> Iterator[_Listed]:
     for commit in reverted_commits(memory):
         said = memory.forgotten.clean(commit.message)
-        summary = f"what was taken back: {said.partition(chr(10))[0]}"
+        summary = f"the reverted commit: {said.partition(chr(10))[0]}"
         yield Recoverable(commit.id[:10], "commit", "", commit.at.isoformat(), _short(summary)), said.splitlines()
 
 

@@ -110,12 +110,13 @@ def _planned(memory: Memory) -> Reset:
             "live state",
             STATE,
             state,
-            "conversations, live sets and Clarity are made again from transcripts and cold storage; gone for good: how "
-            "often files were read, how far imports have read, what hooks have pushed, copies of damaged files",
+            "conversations, live sets and Clarity are made again from transcripts and cold storage; deleted "
+            "permanently: how often files were read, how far imports have read, what hooks have pushed, copies of "
+            "damaged files",
         ),
         _part("advisor's state", ADVISOR, memory.files.walk(ADVISOR), "gone; it begins again with the next message"),
-        _part("logs", LOGS, memory.files.walk(LOGS), "gone for good"),
-        _part("expired cold records", COLD, map(memory.files.stat, expired), "gone for good; their time is over"),
+        _part("logs", LOGS, memory.files.walk(LOGS), "deleted permanently"),
+        _part("expired cold records", COLD, map(memory.files.stat, expired), "deleted permanently; they have expired"),
     )
     return Reset(parts)
 

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: their pages and their state, and the knowledge of their moment.
+"""Checkpoints on disk: their pages, their state, and the knowledge files as they were then.
 
 `checkpoints/{session}/{id}.md` is a page for people. A checkpoint exists if its page does. All of it, for restoring, is
 in `.local/checkpoints/{id}.xz`, which is written before the page. A checkpoint of the previous format has everything in
@@ -177,7 +177,7 @@ class CheckpointTrees:
             try:
                 trees.remove(number)
             except Unavailable as error:
-                log.warning("the tree of %s was not cleared away: %s", number, error)
+                log.warning("the tree of %s was not deleted: %s", number, error)
 
     def sweep(self, kept: frozenset[str]) -> int:
         """Deletes all trees except those of these checkpoints. Returns how many. Only for a process that is alone with
@@ -189,7 +189,7 @@ class CheckpointTrees:
                     trees.remove(number)
                     stale += 1
             except Unavailable as error:  # a broken repository: the copies are still deleted
-                log.warning("trees without a checkpoint were not cleared away: %s", error)
+                log.warning("trees without a checkpoint were not deleted: %s", error)
         self._copies.sweep()
         return stale
 

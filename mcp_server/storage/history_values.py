@@ -120,7 +120,7 @@ Resolve = Callable[[str, bytes | None, bytes, bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MergePlan:
     """A planned merge from the commit `old` to `tree`.
 
     `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both

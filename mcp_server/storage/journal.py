@@ -51,7 +51,7 @@ class KeptCopies:
             if text is not None:
                 self._files.write_atomic(f"{KEPT}/{number}/files/{path}", text)
         about = {"at": at.isoformat(), "why": why, "files": {path: text is not None for path, text in before.items()}}
-        # Written last: without it the copy is not there.
+        # Written last: the copy exists only with this file.
         self._files.write_atomic(f"{KEPT}/{number}/about.json", json.dumps(about, ensure_ascii=False), new=True)
         for old in self.all()[MOST_KEPT:]:
             self._files.remove_folder(f"{KEPT}/{old.id}")

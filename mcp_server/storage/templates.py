@@ -26,8 +26,8 @@ def templates() -> Mapping[str, str]:
 
 
 def is_untouched_template(path: str, text: str) -> bool:
-    """Returns True if `text` equals the shipped file of that path, ignoring line ends, or has only headings and
-    comments, as the shipped files of earlier versions: it was not filled in."""
+    """Returns True if the user has not filled in a shipped file: `text` equals it, ignoring line ends, or has only
+    headings and comments, as the files of earlier versions."""
     shipped = templates().get(path)
     return shipped is not None and (_plain(shipped) == _plain(text) or _is_bare(text))
 

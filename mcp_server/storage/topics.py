@@ -228,7 +228,7 @@ class TopicFiles:
         try:
             found = self._files.walk(folder)
             return [(stat.path, (stat.size, stat.mtime_ns)) for stat in found if stat.path.endswith(".md")]
-        except (OSError, ContextManagerError):  # a folder that leads elsewhere, or cannot be looked into
+        except (OSError, ContextManagerError):  # a link out of the workspace, or an unreadable folder
             return []
 
     def _one(self, path: str, stamp: tuple[int, int]) -> _Read:

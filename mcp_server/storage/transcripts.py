@@ -111,7 +111,7 @@ class Transcripts:
         data = self._files.read_bytes(path)
         header = f" — system ({name})\n".encode()
         at = data.rfind(header)
-        while at >= 0:  # a line of a message that looks like a header has a backslash before it
+        while at >= 0:  # in a message, a line that looks like a header begins with a backslash
             line = data.rfind(b"\n", 0, at) + 1
             number = _FIRST_NUMBER.match(data, at + len(header))
             if number and data.startswith(b"## ", line):

@@ -10,14 +10,14 @@ import contextlib
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from mcp_server.errors import Invalid, Unavailable
+from mcp_server.errors import Invalid
+from mcp_server.storage.git_process import GitFailed, moment_of, plain_environment, run_git, running_git
 from mcp_server.storage.state import KEY_COLUMNS, SESSION_COLUMNS
 from mcp_server.storage.values import CHUNK_COLUMNS, LOCAL
 
@@ -106,19 +106,8 @@ _PLAIN = tuple(
     for name in ("core.quotePath=false", "pack.threads=1", "pack.useBitmaps=false", "log.showRoot=true", "gc.auto=0")
     for part in ("-c", name)
 )
-NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com)"
-LAST_SECOND = 253_000_000_000
-"""Seconds since 1970 in the year 9987: a commit may have any date, and a later one is no date of Python's."""
 MOST_NAMED = 20
 """Files that a commit message names."""
-
-
-class GitFailed(Unavailable):
-    """A git command failed. `said` is its stderr."""
-
-    def __init__(self, command: str, said: bytes) -> None:
-        self.said = said.decode("utf-8", "replace").strip()
-        super().__init__(f"git {command} failed: {self.said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +139,7 @@ class NewCommit:
 
 def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     """Returns git's output in a repository. Raises GitFailed if git refuses, Unavailable without git."""
-    try:
-        done = subprocess.run(
-            ["git", *_PLAIN, *arguments], cwd=folder, input=stdin, capture_output=True, check=False, env=_environment()
-        )
-    except OSError as error:
-        raise Unavailable(NEEDS_GIT) from error
-    if done.returncode:
-        raise GitFailed(arguments[0], done.stderr)
-    return done.stdout
+    return run_git(folder, *_PLAIN, *arguments, environment=_environment(), stdin=stdin)
 
 
 def refs(folder: Path) -> list[tuple[str, str]]:
@@ -224,7 +205,7 @@ def versions(folder: Path, branch: str, wanted: Callable[[str], bool]) -> Iterat
         for field in fields:
             text = field.strip()
             if re.fullmatch(rb"\d+", text):
-                at = datetime.fromtimestamp(min(int(text), LAST_SECOND), UTC)
+                at = moment_of(text.decode())
                 continue
             if not text.startswith(b":"):
                 continue
@@ -281,46 +262,15 @@ def _fields(stream: IO[bytes]) -> Iterator[bytes]:
         yield held
 
 
-@contextlib.contextmanager
 def _running(
     folder: Path, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE
-) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Yields stdin and stdout of a git process. Raises GitFailed if it fails."""
-    with tempfile.TemporaryFile() as said:
-        try:
-            process = subprocess.Popen(
-                ["git", *_PLAIN, *arguments],
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=stdout,
-                stderr=said,
-                env=_environment(),
-            )
-        except OSError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        assert process.stdin is not None
-        ended = False
-        try:
-            with contextlib.suppress(BrokenPipeError):  # its exit code tells
-                yield process.stdin, process.stdout or process.stdin
-                ended = True
-        finally:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-            if process.stdout is not None:
-                process.stdout.close()
-            if not ended:
-                process.kill()
-            status = process.wait()
-        if status:
-            said.seek(0)
-            raise GitFailed(arguments[0], said.read())
+) -> contextlib.AbstractContextManager[tuple[IO[bytes], IO[bytes]]]:
+    """Yields stdin and stdout of a git process in a repository."""
+    return running_git(folder, *_PLAIN, *arguments, environment=_environment(), stdout=stdout)
 
 
 def _environment() -> dict[str, str]:
-    # A git hook sets variables of git for another repository.
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    return {**plain, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
+    return plain_environment() | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def message(paths: Sequence[str]) -> str:

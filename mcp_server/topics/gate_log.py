@@ -205,7 +205,9 @@ async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str
         memory.changes.publish(Change("file", path, None))
     async with memory.locks.git():
         with contextlib.suppress(Unavailable):  # without git the files are still changed
-            await run_sync(memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `topics tune`")
+            await run_sync(
+                memory.git.commit_files, list(thresholds), "maintenance: thresholds of topics\n\nBy `topics tune`"
+            )
     return tuple(thresholds)
 
 

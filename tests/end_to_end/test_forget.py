@@ -29,20 +29,25 @@ pytestmark = pytest.mark.anyio
 
 FACT = "The vault's code is 47-11 Zephyr"
 KILLED = """
-import os, signal, sys
+import logging, os, signal, sys
 import anyio
 from pathlib import Path
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.app import open_memory
 
-def step(at):
-    if at == sys.argv[2]:
-        os.kill(os.getpid(), signal.SIGKILL)
+class Kill(logging.Handler):
+    def emit(self, record):
+        if record.getMessage() == "forget: " + sys.argv[2]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+steps = logging.getLogger("mcp_server.forgetting.forget")
+steps.setLevel(logging.INFO)
+steps.addHandler(Kill())
 
 async def main():
     async with open_memory(Path(sys.argv[1]), os.environ) as memory:
-        await forget(memory, ForgetTarget(text="the vaults code is 4711 zephyr"), history=True, step=step)
+        await forget(memory, ForgetTarget(text="the vaults code is 4711 zephyr"), history=True)
 
 anyio.run(main)
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 import sys
@@ -184,12 +185,17 @@ async def test_what_was_interrupted_is_carried_on(memory: Memory, place: Path | 
     if isinstance(place, str) and stage in ("git", "backup of the history"):
         stage = "versions"
 
-    def stop(at: str) -> None:
-        if at == stage:
-            raise KeyboardInterrupt
+    class Stop(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == f"forget: {stage}":
+                raise KeyboardInterrupt
 
+    steps = logging.getLogger("mcp_server.forgetting.forget")
+    steps.setLevel(logging.INFO)
+    steps.addHandler(stop := Stop())
     with pytest.raises(KeyboardInterrupt):
-        await forget(memory, ForgetTarget(text=FACT), history=True, step=stop)
+        await forget(memory, ForgetTarget(text=FACT), history=True)
+    steps.removeHandler(stop)
     (said,) = unfinished_sentences(memory)
     assert said in (await status(memory)).problems
     (done,) = await finish(memory)

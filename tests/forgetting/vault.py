@@ -66,7 +66,7 @@ async def filled(memory: Memory, source: ImportedSession = CONVERSATION) -> None
     await memory.state.put("notes", f"key {FACT}", {"said": [FACT, "č"]})
     await memory.state.put("notes", "other", "kept")
     await commit_pending(memory)
-    memory.git.commit(
+    memory.git.commit_files(
         [
             "knowledge/memory/MEMORY.md",
             "knowledge/people/ana.md",

@@ -15,7 +15,7 @@ from mcp_server.conversations.read import read
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
 from mcp_server.history import committing
-from mcp_server.history.commit_rules import Admission, is_sealed, warning
+from mcp_server.history.commit_rules import is_sealed, refusal, warning
 from mcp_server.history.committing import commit_changes, commit_if_due, tag, tag_days, tags
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.llm import LlmUnavailable
@@ -429,7 +429,7 @@ MARKED = "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> other\n"
 
 
 def refused(path: str, after: str | None, before: str | None = None, **rules: bool) -> str:
-    return Admission(**rules).refusal(path, after, before) or ""
+    return refusal(path, after, before, **rules) or ""
 
 
 @pytest.mark.parametrize(
@@ -476,5 +476,5 @@ def test_only_a_transcript_with_an_end_is_sealed() -> None:
 
 def test_a_name_that_is_a_secret_is_not_committed() -> None:
     path = f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"
-    assert "name" in (Admission().refusal(path, "x\n", None) or "")
-    assert Admission().refusal(path, "y\n", "x\n") is None, "git has it already"
+    assert "name" in (refusal(path, "x\n", None) or "")
+    assert refusal(path, "y\n", "x\n") is None, "git has it already"

@@ -62,7 +62,7 @@ async def test_when_a_thing_was_learned_changed_and_forgotten(memory: Memory, cl
 
     assert [(one.what, one.path, one.at.day if one.at else None) for one in found] == [
         ("came into", ANA, 16),
-        ("stands once more in", ANA, 17),
+        ("is more often in", ANA, 17),
         ("went from", ANA, 18),
         ("came into", "knowledge/people/bo.md", None),
     ]

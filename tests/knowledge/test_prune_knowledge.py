@@ -148,7 +148,7 @@ async def test_a_file_that_says_nothing_of_its_age_is_as_old_as_its_last_commit(
     memory: Memory, workspace: Path, clock: Clock
 ) -> None:
     await aged(memory, workspace, clock, kept="# Kept\n", broken="---\nupdated: [\n---\n# Broken\n")
-    memory.git.commit(["knowledge/reference/kept.md"], "memory: a file")  # now, by the machine's own clock
+    memory.git.commit_files(["knowledge/reference/kept.md"], "memory: a file")  # now, by the machine's own clock
     assert gone(await asked(memory, "files")) == ["broken.md"]
 
 

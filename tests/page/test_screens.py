@@ -263,7 +263,7 @@ async def test_old_days_are_listed_and_earlier_ones_are_a_click_away(
 async def test_a_days_commit_shows_its_difference(site: httpx2.AsyncClient, memory: Memory) -> None:
     from mcp_server.history.committing import commit_if_due
 
-    memory.git.commit([GENERAL], "memory: a rule")
+    memory.git.commit_files([GENERAL], "memory: a rule")
     await commit_if_due(memory)
     commit = links((await site.get("/days")).text, "/days/commit/")[0]
     shown = (await site.get(commit)).text

@@ -44,7 +44,7 @@ NOTES = "knowledge/reference/notes.md"
 def committed(memory: Memory, text: str, path: str = NOTES) -> str:
     """Writes a file and commits it; the commit's id."""
     memory.files.write_atomic(path, text)
-    commit = memory.git.commit([path], "memory: notes", redacted=True)
+    commit = memory.git.commit_files([path], "memory: notes", redacted=True).commit
     assert commit is not None
     return commit
 
@@ -101,7 +101,7 @@ async def test_an_earlier_version_comes_back_and_its_undo_takes_it_back(memory: 
 async def test_a_deleted_file_comes_back_and_undoing_deletes_it_again(memory: Memory) -> None:
     commit = committed(memory, "kept in git\n")
     memory.files.remove(NOTES)
-    memory.git.commit([NOTES], "memory: gone")
+    memory.git.commit_files([NOTES], "memory: gone")
     done = await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
     assert memory.files.read_text(NOTES) == "kept in git\n"
     assert done.undo is not None

@@ -6,14 +6,14 @@ import hashlib
 import sqlite3
 
 from mcp_server.storage import ports
-from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED
 from mcp_server.storage.local.index.index import Index
+from mcp_server.storage.local.index.searching import COLUMNS, FILES, NAMED, STORED
 from mcp_server.storage.local.index.vectors import state
-from mcp_server.storage.postgres import candidates
+from mcp_server.storage.postgres import searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.index import TeamIndex
 
-_ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(id='i.id')}"
+_ALL = f"SELECT {COLUMNS} FROM {STORED}{FILES}"
 
 
 async def fingerprint(index: ports.Index) -> str:
@@ -62,7 +62,7 @@ def _local(connection: sqlite3.Connection) -> str:
 def _team(connection: Connection) -> str:
     digest = hashlib.sha256()
     for statement in (
-        f"SELECT {candidates.COLUMNS}, m.kind, m.words, m.digest FROM passage m WHERE m.ws = %s "
+        f"SELECT {searching.COLUMNS}, m.kind, m.words, m.digest FROM passage m WHERE m.ws = %s "
         "ORDER BY m.path, m.mark, m.part",
         "SELECT m.path, m.mark, m.part, v.vector::text FROM passage_vector v JOIN passage m ON m.ws = v.ws "
         "AND m.id = v.id WHERE v.ws = %s ORDER BY 1, 2, 3",

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.repository import ask_git
 from tests.gitting import git as run
 from tests.gitting import write
 from tests.preloaded import python
@@ -38,7 +38,7 @@ def test_the_first_commit_makes_the_repository_and_has_an_author_of_ours(root: P
     assert git.head() is None
     write(root, "raw/a.md", "one\n")
 
-    commit = git.commit(["raw/a.md"], "conversation: čaj\n\nSession: raw/a.md")
+    commit = git.commit_files(["raw/a.md"], "conversation: čaj\n\nSession: raw/a.md").commit
 
     assert commit == git.head() == run(root, "rev-parse", "HEAD")
     assert (
@@ -62,7 +62,7 @@ def test_a_hook_that_started_us_does_not_mislead_us(
     monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(other / ".git" / "objects"))
     write(root, "a.md", "one\n")
 
-    Git(root).commit(["a.md"], "memory: a")
+    Git(root).commit_files(["a.md"], "memory: a")
     said = ask_git(root, "rev-parse", "--show-toplevel")
 
     monkeypatch.undo()
@@ -77,7 +77,7 @@ def test_the_users_identity_is_used(root: Path) -> None:
     run(root, "config", "user.name", "Ana")
     run(root, "config", "user.email", "ana@example.org")
     write(root, "a.md", "one\n")
-    git.commit(["a.md"], "memory: a")
+    git.commit_files(["a.md"], "memory: a")
 
     assert run(root, "log", "-1", "--format=%an %ae %cn") == "Ana ana@example.org Ana"
 
@@ -87,11 +87,11 @@ def test_a_file_is_read_as_it_was(root: Path) -> None:
     with pytest.raises(NotFound, match="nothing was committed yet"):
         git.show("a.md", "HEAD")
     write(root, "a.md", "one\r\ndva č\n")
-    first = git.commit(["a.md"], "memory: a")
+    first = git.commit_files(["a.md"], "memory: a").commit
     assert first is not None
     write(root, "a.md", "two\n")
     (root / "b.bin").write_bytes(b"\0\xff")
-    git.commit(["a.md", "b.bin"], "memory: b")
+    git.commit_files(["a.md", "b.bin"], "memory: b")
     run(root, "tag", "memory/milestone/x", first)
     old = run(root, "commit-tree", f"{first}^{{tree}}", "-m", "old", GIT_COMMITTER_DATE="2020-05-01T12:00:00")
     tree = "HEAD^{tree}"
@@ -115,7 +115,7 @@ def test_a_file_is_read_as_it_was(root: Path) -> None:
 
 def test_another_commit_in_between_is_not_lost(root: Path) -> None:
     write(root, "a.md", "one\n")
-    Git(root).commit(["a.md"], "memory: a")
+    Git(root).commit_files(["a.md"], "memory: a")
     write(root, "theirs.md", "theirs\n")
     done: list[str] = []
 
@@ -128,7 +128,7 @@ def test_another_commit_in_between_is_not_lost(root: Path) -> None:
 
     git = Git(root, meanwhile)
     write(root, "a.md", "two\n")
-    git.commit(["a.md"], "memory: ours")
+    git.commit_files(["a.md"], "memory: ours")
 
     assert run(root, "log", "--format=%s").split("\n") == ["memory: ours", "theirs", "memory: a"]
     assert run(root, "ls-tree", "--name-only", "HEAD").split() == ["a.md", "theirs.md"]
@@ -139,15 +139,15 @@ def test_an_index_that_somebody_holds_is_brought_up_later(root: Path, monkeypatc
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     git = Git(root)
     write(root, "a.md", "one\n")
-    git.commit(["a.md"], "memory: a")
+    git.commit_files(["a.md"], "memory: a")
     (root / ".git" / "index.lock").touch()
     write(root, "a.md", "two\n")
 
-    assert git.commit(["a.md"], "memory: b") is not None
+    assert git.commit_files(["a.md"], "memory: b").commit is not None
     (root / ".git" / "index.lock").unlink()
     assert run(root, "status", "--porcelain") != ""
     write(root, "b.md", "three\n")
-    git.commit(["b.md"], "memory: c")
+    git.commit_files(["b.md"], "memory: c")
 
     assert run(root, "status", "--porcelain") == ""
 
@@ -156,15 +156,15 @@ def test_locks_of_a_killed_git_are_removed_when_they_are_old(root: Path, monkeyp
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     git = Git(root)
     write(root, "a.md", "one\n")
-    git.commit(["a.md"], "memory: a")
+    git.commit_files(["a.md"], "memory: a")
     lock = root / ".git" / "refs" / "heads" / "main.lock"
     lock.touch()
     write(root, "a.md", "two\n")
     with pytest.raises(Unavailable, match="nothing is lost"):
-        git.commit(["a.md"], "memory: b")
+        git.commit_files(["a.md"], "memory: b")
     os.utime(lock, (1, 1))
 
-    assert git.commit(["a.md"], "memory: b") is not None
+    assert git.commit_files(["a.md"], "memory: b").commit is not None
     assert not list((root / ".git").glob("context-manager*"))
 
 
@@ -176,18 +176,18 @@ from mcp_server.storage.local.git.repository import Repository
 from tests.killing import die_at
 git = Git(Path(sys.argv[1]))
 die_at(int(sys.argv[2]), (Repository, "run"))
-print(git.commit(["a.md"], "memory: killed"), flush=True)
+print(git.commit_files(["a.md"], "memory: killed").commit, flush=True)
 """
 
 
 def test_a_kill_at_any_step_of_a_commit_is_mended_by_the_next(root: Path) -> None:
     git = Git(root)
     write(root, "a.md", "0\n")
-    git.commit(["a.md"], "memory: a")
+    git.commit_files(["a.md"], "memory: a")
     for step in range(1, 40):
         write(root, "a.md", f"{step}\n")
         done = subprocess.run(python("-c", KILLED, str(root), str(step)), capture_output=True, text=True, check=False)
-        git.commit(["a.md"], "memory: after")
+        git.commit_files(["a.md"], "memory: after")
         assert git.show("a.md", "HEAD") == f"{step}\n"
         assert run(root, "status", "--porcelain") == ""
         if done.returncode == 0:
@@ -202,7 +202,7 @@ def test_many_files_are_one_commit(root: Path) -> None:
     for path in paths:
         write(root, path, path)
 
-    Git(root).commit(paths, "conversation: import")
+    Git(root).commit_files(paths, "conversation: import")
 
     assert len(run(root, "ls-tree", "-r", "--name-only", "HEAD").split()) == 600
     assert run(root, "status", "--porcelain") == ""

@@ -165,11 +165,11 @@ def test_a_commit_whose_editor_is_open_is_waited_for(root: Path, tmp_path: Path,
 
         try:
             with pytest.raises(Unavailable, match="in the middle of a commit; finish or abort it"):
-                Git(root).commit(["knowledge/ours.md"], "memory: ours")
+                Git(root).commit_files(["knowledge/ours.md"], "memory: ours")
         finally:
             written.write_text(said)
         assert theirs.wait() == ends
-    assert Git(root).commit(["knowledge/ours.md"], "memory: ours") is not None
+    assert Git(root).commit_files(["knowledge/ours.md"], "memory: ours").commit is not None
     assert subjects(root) == ["memory: ours", *(["by hand"] if said else []), "by hand"]
 
 

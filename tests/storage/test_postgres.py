@@ -21,6 +21,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, NotFound, Unavailable
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
+from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.postgres import locks, migrate, postings
 from mcp_server.storage.postgres.connections import CONNECTIONS, parse
 from mcp_server.storage.postgres.database import Connection
@@ -31,6 +32,7 @@ from mcp_server.storage.values import Change
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
 from tests.storage.fingerprint import fingerprint
+from tests.storage.index.conftest import HashEmbedder
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, tzinfo=UTC)
@@ -284,6 +286,26 @@ async def test_postings_are_merged_into_blocks_and_deleted_ones_leave_them(
     )
     assert rows[0][0] <= 4
     assert rows[1][1] < 3
+
+
+async def test_the_files_are_searched_before_they_are_indexed(storage: TeamStorage) -> None:
+    index = storage.index(None, "none", 0, scan=Scan)
+    storage.files.write_atomic("knowledge/a.md", "The crane.\n")
+    found = await index.candidates(parse_query("cranes", AT))
+    assert (found.used, [one.text for one in found.found]) == ("scan", ["The crane."])
+    await index.refresh()
+    assert (await index.candidates(parse_query("cranes", AT))).used == "keyword"
+
+
+async def test_passages_are_embedded_later_if_there_was_no_embedder(storage: TeamStorage) -> None:
+    storage.files.write_atomic("knowledge/a.md", "The crane.\n")
+    await storage.index(None, "hash", 32).refresh()
+    index = storage.index(HashEmbedder(), "hash", 32)
+    await index.refresh()
+    assert (await index.status()).not_embedded == 0
+    embedded = await fingerprint(index)
+    await index.rebuild()
+    assert await fingerprint(index) == embedded
 
 
 async def test_a_file_that_changed_while_it_was_indexed_is_indexed_again(storage: TeamStorage) -> None:

@@ -1,8 +1,7 @@
-"""Reads files for the index, from bytes to passages, and searches them without an index.
+"""Reads files for the index, from bytes to passages.
 
 Of a transcript that only grew, only the new part is parsed. Other files are parsed as a whole. A file that cannot be
-read gives a sentence about the problem. A search without an index ranks all files with rank-bm25: it is slow for many
-files, but always possible.
+read gives a sentence about the problem.
 
 `plan` compares the passages of a file with those that are indexed: what has to be written and deleted.
 """
@@ -11,158 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.model import GLOBAL, Passage, TranscriptHead
-from mcp_server.search import query, ranking
+from mcp_server.model import Passage, TranscriptHead
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
-from mcp_server.storage.files import Files
-from mcp_server.storage.index.scoring import Found
-from mcp_server.storage.index.vectors import import_numpy
-from mcp_server.storage.values import FOLDERS, USUAL, Candidates, Filters, is_indexed
 from mcp_server.text import markdown, transcript
-from mcp_server.text.entries import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_text
 from mcp_server.text.words import words
-
-MOST_BYTES = 64_000_000
-"""Bytes that a scan reads at most, newest files first."""
-
-
-@dataclass(slots=True)
-class Scan:
-    """Searches the files. The passages are cached while no file changes."""
-
-    files: Files
-    read_file: Callable[[str], FileContent]
-    _seen: tuple[tuple[str, int, int], ...] | None = None
-    _passages: tuple[Passage, ...] = ()
-    _words: tuple[tuple[str, ...], ...] = ()
-    _mtimes: dict[str, float] | None = None
-    _complete: bool = True
-
-    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
-        """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
-        call it in a worker thread."""
-        message = (
-            f"the search index is {absence}: the files were read instead, by keywords only. "
-            "The server rebuilds it, or `context-manager reset --index --apply`"
-        )
-        self._read()
-        mtimes = self._mtimes or {}
-        kept = [index for index, p in enumerate(self._passages) if _inside(p, filters, mtimes.get(p.path, 0.0))]
-        kept = _with_phrases(self._passages, self._words, kept, filters)
-        corpus = [self._words[index] for index in kept]
-        passages = [self._passages[index] for index in kept]
-        asked = query.read_query(text, sorted({p.speaker for p in passages if p.speaker}))
-        holding = [set(found).intersection(asked.lookup) for found in corpus]
-        frequencies = tuple(sum(word in held for held in holding) for word in asked.lookup)
-        asked = query.weigh(asked, frequencies, len(corpus))
-        keywords = set(asked.words)
-        matching = [i for i, held in enumerate(holding) if held & keywords]
-        found: tuple[Found, ...] = ()
-        if matching:
-            import_numpy()
-            from rank_bm25 import BM25Plus
-
-            scores = BM25Plus([list(each) or [""] for each in corpus]).get_scores(list(asked.words))
-            best = sorted(matching, key=lambda i: -scores[i])[: USUAL.words]
-            found = tuple(
-                self._candidate(asked, passages, corpus, i, float(scores[i]), holding[i]) for i in sorted(best)
-            )
-        if not self._complete:
-            message += "; the oldest files of this large workspace were left out"
-        return Candidates(asked, found, frequencies, len(corpus), "scan", "none", (message,))
-
-    def _read(self) -> None:
-        stats = [stat for folder in FOLDERS for stat in self.files.walk(folder) if is_indexed(stat.path)]
-        seen = tuple((stat.path, stat.size, stat.mtime_ns) for stat in stats)
-        if seen == self._seen:
-            return
-        passages: list[Passage] = []
-        size, self._complete = 0, True
-        for about in sorted(stats, key=lambda one: -one.mtime_ns):
-            size += about.size
-            if size > MOST_BYTES:
-                self._complete = False
-                break
-            passages += self.read_file(about.path).passages
-        self._passages = tuple(passages)
-        self._words = tuple(tuple(words(indexed_text(passage))) for passage in passages)
-        self._mtimes = {stat.path: stat.mtime_ns / 1e9 for stat in stats}
-        self._seen = seen
-
-    def _candidate(
-        self,
-        asked: query.Query,
-        passages: Sequence[Passage],
-        corpus: Sequence[tuple[str, ...]],
-        index: int,
-        score: float,
-        held: set[str],
-    ) -> Found:
-        p = passages[index]
-        own = own_text(p)
-        beside = set(zip(corpus[index], corpus[index][1:], strict=False))
-        transcript = p.turn is not None
-        candidate = ranking.Candidate(
-            path=p.path,
-            line=p.start,
-            unit=p.unit,
-            group=f"session {p.session}" if transcript else p.path,
-            ordinal=p.turn if p.turn is not None else p.ordinal,
-            bm25=score,
-            matched=sum(1 << bit for bit, word in enumerate(asked.lookup) if word in held),
-            pairs=sum(pair in beside for pair in asked.pairs),
-            role=p.role,
-            speaker=p.speaker,
-            length=len(own),
-            tells_time=ranking.tells_time(own),
-            first_person=ranking.first_person(own),
-            ends_with_question=ranking.ends_with_question(own),
-            part=p.part,
-        )
-        return Found(candidate, p, sources=() if transcript else sources_of(p.text))
-
-
-def _inside(p: Passage, filters: Filters, mtime: float) -> bool:
-    at = p.at.timestamp() if p.at else mtime
-    excluded = filters.exclude_session
-    return (
-        (filters.projects is None or p.project == GLOBAL or p.project in filters.projects)
-        and (filters.category is None or p.category == filters.category)
-        and (filters.session is None or p.session == filters.session)
-        and (not excluded or p.session != excluded or (p.turn or 0) < (filters.exclude_from or 0))
-        and (filters.speaker is None or p.speaker == filters.speaker)
-        and (filters.since is None or at >= filters.since.timestamp())
-        and (filters.until is None or at < filters.until.timestamp())
-    )
-
-
-def _with_phrases(
-    passages: Sequence[Passage], corpus: Sequence[tuple[str, ...]], kept: list[int], filters: Filters
-) -> list[int]:
-    """Returns those of `kept` whose unit contains all phrases and no excluded one."""
-    if not filters.phrases and not filters.excluded:
-        return kept
-    inside: list[int] = []
-    for _, group in groupby(kept, key=lambda index: passages[index].unit):
-        unit = list(group)
-        texts = [f" {' '.join(corpus[index])} " for index in unit]
-
-        def holds(sequence: tuple[str, ...], texts: list[str] = texts) -> bool:
-            return any(f" {' '.join(sequence)} " in text for text in texts)
-
-        if all(holds(s) for s in filters.phrases) and not any(holds(s) for s in filters.excluded):
-            inside += unit
-    return inside
-
 
 RACY_NS = 2_000_000_000
 """A file that changed less than this before it was read may change again without a new time: its bytes are compared."""
@@ -252,7 +112,8 @@ def read_content(
         problem = f"{path}: byte {error.start} is not UTF-8; it is searched with � in its place. Save the file as UTF-8"
     if (line := marked_line(text)) is not None:
         return replace(
-            seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
+            seen,
+            problem=f"{path}: line {line} begins an unresolved conflict; it is not searched until you resolve it",
         )
     return _read_document(seen, text.replace("\r\n", "\n"), problem)
 
@@ -264,8 +125,8 @@ def _read_document(seen: FileContent, text: str, problem: str | None) -> FileCon
     try:
         fields = markdown.load(found.raw, seen.path, 2) if found.raw else {}
     except ContextManagerError as error:
-        problem = f"{error}. Its text is searched all the same"
-        body, line = text, 1  # what was meant as front matter stays findable
+        problem = f"{error}. Its text is searched nevertheless"
+        body, line = text, 1  # the broken front matter is searched, too
     return replace(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
@@ -277,7 +138,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
         whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, markdown.load)
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-        problem = f"{error}. Its text is searched all the same"
+        problem = f"{error}. Its text is searched nevertheless"
         return replace(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
     head = whole.head
     so_far = TranscriptPosition(

@@ -4,13 +4,13 @@ candidates: BM25 as in FTS5 of every word, and the exact cosine, however a candi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp_server.model import Category, Exchange, Passage
-from mcp_server.search.query import Query, weigh
+from mcp_server.search.query import Query
 from mcp_server.search.ranking import Candidate, matching_best
 from mcp_server.storage.values import Candidates, Mode
 from mcp_server.text.entries import Source, sources_of, without_sources
@@ -95,8 +95,8 @@ SLACK = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, with `values` for its
-    placeholders.
+    """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, in the words of
+    `searching`, with `values` for its placeholders.
 
     `projects` and `without_session` are part of the condition, and separate for counting and for searching by meaning.
     `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched and
@@ -105,7 +105,7 @@ class Scope:
 
     condition: str
     values: tuple[Any, ...]
-    projects: tuple[Any, ...] | None
+    projects: list[Any] | None
     without_session: Any
     other: bool
     everything: bool
@@ -142,56 +142,6 @@ class QueryPlan:
     small: SmallScope | None
 
 
-def planned(
-    asked: Query,
-    numbers: tuple[int, ...],
-    everywhere: tuple[int, ...],
-    totals: tuple[int, int],
-    scope: Scope,
-    passages: int,
-    small: SmallScope | None,
-    counted: Callable[[int], int],
-    postings: int,
-) -> QueryPlan:
-    """Returns the plan of a query. `totals` are the passages and words of the whole index; `counted` returns how many
-    passages of the scope contain the word at a place of `asked.lookup`.
-
-    The rarest word always fetches, then the next ones, while all together occur in at most `postings` passages.
-    """
-    all_passages, total_words = totals
-    share = passages / all_passages if all_passages else 0.0
-
-    def frequency(place: int) -> int:
-        known = everywhere[place]
-        if not known or scope.everything:
-            return known
-        if known > COUNTED:
-            return max(1, round(known * share))
-        return small.holding(numbers[place]) if small else counted(place)
-
-    frequencies = tuple(map(frequency, range(len(everywhere))))
-    fetching: list[Fetching] = []
-    of_lines: list[Fetching] = []
-    for known, word, stem in sorted(zip(everywhere, asked.words, numbers, strict=False)):
-        if known and (not fetching or known <= postings) and len(fetching) < FETCHING_WORDS:
-            fetching.append(Fetching(word, stem, known))
-            postings -= known
-        elif not known and len(of_lines) < FETCHING_WORDS:
-            of_lines.append(Fetching(word, stem, known))
-    return QueryPlan(
-        asked=weigh(asked, frequencies, passages),
-        numbers=numbers,
-        frequencies=frequencies,
-        passages=passages,
-        everywhere=everywhere,
-        all_passages=all_passages,
-        mean_words=total_words / all_passages if all_passages else 1.0,
-        fetching=tuple(fetching),
-        of_lines=tuple(of_lines),
-        small=None if scope.lines else small,  # the lines have a keyword index of their own
-    )
-
-
 FILLING_PARTS = 8
 """Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
 
@@ -201,26 +151,26 @@ class Found:
     """A candidate with its passage, which is made only when it is asked for."""
 
     candidate: Candidate
-    _row: tuple[Any, ...] | Passage
-    _names: Mapping[int, str] = field(default_factory=dict)
+    _row: tuple[Any, ...]
+    _names: Mapping[int, str]
     sources: tuple[Source, ...] = ()
     """The turns that a derived line comes from; nothing for every other passage."""
     source: int | None = None
     """For a derived line: the number of the candidate passage that it comes from."""
 
     @property
-    def row_id(self) -> int | None:
-        """Returns the passage's number in this index; None if it was read from the files."""
-        return None if isinstance(self._row, Passage) else self._row[0]
+    def row_id(self) -> int:
+        """Returns the passage's number in this index."""
+        return int(self._row[0])
 
     @property
     def text(self) -> str:
-        return self._row.text if isinstance(self._row, Passage) else self._row[7]
+        return str(self._row[7])
 
     @property
     def passage(self) -> Passage:
-        """Returns the passage. Of some hundred candidates small are shown."""
-        return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
+        """Returns the passage. Of some hundred candidates only a few are shown."""
+        return passage_of(self._row, self._names)
 
 
 def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
@@ -256,7 +206,7 @@ def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found
     return together
 
 
-def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int | None]:
+def best_rows(plan: QueryPlan, found: Sequence[Found], units: int) -> list[int]:
     """Returns the number of a passage of each of the best `units`; of a derived line, the one that it comes from."""
     numbers = {id(one.candidate): one.source or one.row_id for one in found}
     return [numbers[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], units)]

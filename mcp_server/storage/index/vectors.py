@@ -63,11 +63,12 @@ class Embedding:
     def __init__(self, embedder: Embedder | None, name: str | None, dimensions: int) -> None:
         self.embedder = embedder
         self.name = name or (embedder.name if embedder else "none")
-        # Of one that is not installed, too: vectors can then be added later without a rebuild.
+        # Known for a missing embedder, too, so that vectors can be added later without a rebuild.
         self.dimensions = embedder.dimensions if embedder else dimensions
         self.compared = min(self.dimensions, LEADING.get(self.name, self.dimensions))
         self.problem: str | None = None
-        self._queries: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
+        # One message is embedded for topics, for passages and for a context.
+        self._queries: dict[str, NDArray[np.float32]] = {}
 
     def of(self, texts: list[str]) -> NDArray[np.float32] | None:
         """Returns the vectors of texts; None without texts, without an embedder, or if it fails."""

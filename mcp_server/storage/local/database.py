@@ -23,11 +23,11 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from anyio import CancelScope, Lock, sleep
+from anyio import CancelScope, Lock
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.local.durable import inode_of
-from mcp_server.storage.local.locks import Held, Locks
+from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.sqlite import Driver, driver
 
 if TYPE_CHECKING:
@@ -48,13 +48,10 @@ class DatabaseBroken(Unavailable):
 class Database:
     """An open SQLite file in WAL mode, with one connection and one thread: for parallel reads open a second."""
 
-    def __init__(
-        self, path: Path, connection: aiosqlite.Connection, raw: sqlite3.Connection, durable: bool = True
-    ) -> None:
+    def __init__(self, path: Path, connection: aiosqlite.Connection, durable: bool = True) -> None:
         self.path = path
         self._durable = durable
         self._connection = connection
-        self._raw = raw
         self._open = True
 
     @classmethod
@@ -97,7 +94,7 @@ class Database:
             raise Unavailable(
                 f"cannot open {path}: {error.strerror or error}; check the folder and its permissions"
             ) from error
-        return cls(path, connection, connection._conn, durable)
+        return cls(path, connection, durable)
 
     async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Returns `fn(connection)`. Its SELECTs see one snapshot, and its writes are rolled back."""
@@ -155,7 +152,7 @@ class Database:
                 f"{self.path.name} is closed: the memory is opened anew, or the server shuts down. Repeat the call"
             )
         try:
-            result: T = await self._connection._execute(work, self._raw)  # type: ignore[no-untyped-call]
+            result: T = await self._connection._execute(work, self._connection._conn)  # type: ignore[no-untyped-call]
         except Exception as error:
             explained = _explained(error, self.path)
             if explained is None:
@@ -173,7 +170,7 @@ def _connect(
 ) -> sqlite3.Connection:
     """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
     # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     deadline = time.monotonic() + busy_seconds
     while True:
         # check_same_thread: aiosqlite uses the connection on one thread only, but may finalize it on another.
@@ -235,7 +232,7 @@ class StateFile(Database):
     """
 
     def __init__(self, database: Database, locks: Locks, tables: Create) -> None:
-        super().__init__(database.path, database._connection, database._raw)
+        super().__init__(database.path, database._connection)
         self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
         self.replaced = 0
         """How often the file was replaced while it was open."""
@@ -279,7 +276,7 @@ class StateFile(Database):
                 return
             self._locks.check_there()
             database = await _opened(self.path, self._locks, self._tables)
-            self._connection, self._raw, self._inode = database._connection, database._raw, inode_of(self.path)
+            self._connection, self._inode = database._connection, inode_of(self.path)
             self.replaced += 1
             with contextlib.suppress(driver().error), CancelScope(shield=True):
                 await used.close()
@@ -290,23 +287,12 @@ async def _opened(path: Path, locks: Locks, create: Create) -> Database:
     try:
         return await _open(path, create)
     except DatabaseBroken:
-        held = await _alone(locks)  # only one of several processes moves it aside
-        try:
-            return await _open(path, create)
-        except DatabaseBroken:
-            _move_aside(path)
-            return await _open(path, create)
-        finally:
-            held.release()
-
-
-async def _alone(locks: Locks) -> Held:
-    """Waits for a lock of its own, because the caller may hold any of the three in `Locks`."""
-    while True:
-        held = locks.try_exclusive("state")
-        if held is not None:
-            return held
-        await sleep(0.01)
+        with await locks.wait_for_state():  # only one of several processes moves it aside
+            try:
+                return await _open(path, create)
+            except DatabaseBroken:
+                _move_aside(path)
+                return await _open(path, create)
 
 
 def _move_aside(path: Path) -> None:
@@ -318,12 +304,12 @@ def _move_aside(path: Path) -> None:
 
 
 async def _open(path: Path, create: Create) -> Database:
-    with contextlib.suppress(OSError):  # opening the file reports what is wrong
+    with contextlib.suppress(OSError):  # opening the file reports the problem
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    database = await Database.open(path)
-    try:
-        await database.write(create)
-    except BaseException:
-        await database.close()
-        raise
-    return database
+
+    def prepare(raw: sqlite3.Connection) -> None:
+        raw.execute("BEGIN IMMEDIATE")
+        create(raw)
+        raw.execute("COMMIT")
+
+    return await Database.open(path, prepare=prepare)

@@ -32,12 +32,11 @@ BUSY_SECONDS = 2.0
 """Time for which Windows may refuse to replace a file that another program reads."""
 
 _BINARY = getattr(os, "O_BINARY", 0)
-_CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 def opened(real: Path) -> BinaryIO:
     """Opens a plain file for reading. Raises OSError; EINVAL for a pipe or device, which could block or never end."""
-    handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY | _CLOSE_ON_EXEC)
+    handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     kind = os.fstat(handle).st_mode
     if not stat.S_ISREG(kind):
         os.close(handle)
@@ -81,7 +80,7 @@ def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
 
     If it fails, the file ends at `at_offset`. Raises Conflict if the file is shorter than that.
     """
-    handle = os.open(real, os.O_WRONLY | _BINARY | _CLOSE_ON_EXEC)
+    handle = os.open(real, os.O_WRONLY | _BINARY)
     try:
         found = os.fstat(handle)
         if found.st_size < at_offset:
@@ -174,7 +173,7 @@ def _is_abandoned(temporary: Path) -> bool:
         age = time.time() - temporary.stat().st_mtime
         if age < NEW_SECONDS:
             return False
-        handle = os.open(temporary, os.O_RDONLY | _BINARY | _CLOSE_ON_EXEC)
+        handle = os.open(temporary, os.O_RDONLY | _BINARY)
     except OSError:
         return False
     try:
@@ -207,7 +206,7 @@ def _written(folder: Path, data: bytes, mode: int, *, synced: bool = True) -> It
     """
     temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         try:
             locked = _lock(handle)
             _write_all(handle, data)
@@ -265,7 +264,7 @@ def sync_folder(folder: Path) -> None:
     """Syncs a folder, which puts new names in it on disk. Windows needs no such call."""
     if sys.platform == "win32":
         return
-    handle = os.open(folder, os.O_RDONLY | _CLOSE_ON_EXEC)
+    handle = os.open(folder, os.O_RDONLY)
     try:
         _sync(handle)
     except OSError as error:

@@ -164,22 +164,14 @@ class WorkspaceFiles(Files):
 
     def append_log(self, path: str, line: bytes, most: int) -> None:
         place = self.resolve(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        try:
-            try:
-                handle = os.open(place, flags, 0o600)
-            except FileNotFoundError:
-                self.make_folder(path.rpartition("/")[0])
-                handle = os.open(place, flags, 0o600)
-            try:
-                os.write(handle, line)
-                full = os.fstat(handle).st_size > most
-            finally:
-                os.close(handle)
-            if full:
+        with self._writing(path):
+            durable.make_folders(place.parent)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(place, flags, 0o600), "ab", buffering=0) as log:
+                log.write(line)
+                is_full = log.tell() > most
+            if is_full:
                 place.replace(place.with_name(f"{place.stem}.1{place.suffix}"))
-        except OSError as error:
-            raise self._explained(error, path, "write") from error
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
         clean = self.relative(prefix) if prefix.strip("/") else ""
@@ -322,7 +314,7 @@ class WorkspaceFiles(Files):
     def missing(self, path: str) -> NotFound:
         try:
             return super().missing(path)
-        except (OSError, ContextManagerError):  # no path of ours, or a folder that cannot be listed
+        except (OSError, ContextManagerError):  # not a path in the workspace, or a folder that cannot be listed
             return NotFound(f"no file {path!r}; search finds what is stored")
 
     @contextlib.contextmanager

@@ -14,9 +14,9 @@ from typing import Literal
 
 from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
 from mcp_server.model import origin_key
+from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.local.durable import TEMPORARY
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.templates import SETTINGS, templates
 from mcp_server.storage.values import LOCAL
 
@@ -86,7 +86,7 @@ class ProjectFolders:
 
     def _ask_git(self, folder: Path) -> tuple[str, ...]:
         if not any((place / ".git").exists() for place in (folder, *folder.parents)):
-            return ()  # spares the start of a process
+            return ()  # saves the start of a process
         top = ask_git(folder, "rev-parse", "--show-toplevel")
         if not top or self._is_nobodys(Path(os.path.realpath(top))):
             return ()
@@ -161,7 +161,8 @@ def _is_free(root: Path) -> bool:
         if above == Path():
             if ".git" in {*folders, *names}:
                 return False
-            folders[:] = [name for name in folders if name != LOCAL]  # hooks queue there before a server creates
+            # Hooks write a queue there before a server creates the workspace.
+            folders[:] = [name for name in folders if name != LOCAL]
         for name in names:
             known = (above / name).as_posix() in templates() or name in _DESKTOP or TEMPORARY.fullmatch(name)
             if not known:

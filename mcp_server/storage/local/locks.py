@@ -1,4 +1,4 @@
-"""Who may write now? Locks that hold among the tasks of this process and among processes, and end with the process.
+"""Locks among the tasks of this process and among processes. The operating system releases those of a dead process.
 
     async with locks.transcript(session): …    1. one conversation's transcript, and its rows in the state
     async with locks.files(): …                2. knowledge and the other tracked files
@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Held:
     """A lock that is held until `release`, at the latest until the process ends."""
 
     def __init__(self, handle: int | None, path: Path) -> None:
-        self.lost = False  # the operating system takes no lock from a living process
+        self.lost = False  # the operating system takes no lock away from a living process
         self._handle = handle
         self._path = path
 
@@ -69,8 +69,7 @@ class Locks:
         self.check_there = check_there
         """Raises Unavailable where the workspace is gone: asked before a folder that is missing is made."""
         self._inside: dict[str, anyio.Lock] = {}
-        # Which of the three the current task holds. A task that it starts inherits this, and rightly so: it must not
-        # wait for a lock that its parent keeps.
+        # The locks that the current task holds. A task that it starts inherits them, because it works for its parent.
         self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
@@ -97,6 +96,10 @@ class Locks:
 
     def try_exclusive(self, name: str) -> Held | None:
         return self._try(f"share-{_safe(name)}", shared=False)
+
+    def wait_for_state(self) -> Awaitable[Held]:
+        """Waits for the lock under which a damaged `state.db` is replaced. The caller may hold any of the three."""
+        return self._wait_for("share-state")
 
     @contextlib.asynccontextmanager
     async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
@@ -155,7 +158,7 @@ class Locks:
         return Held(handle, path)
 
     def _opened(self, path: Path) -> int:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:

@@ -56,7 +56,7 @@ async def dump(root: Path, local: Path, state: LocalState, sink: Sink) -> list[s
 
     def rows(connection: sqlite3.Connection) -> None:
         for table, columns in TABLES.items():
-            # The names are ours.
+            # The names are constants of ours, not input.
             found = connection.execute(
                 f"SELECT {', '.join(columns)} FROM {SQLITE.parts[table]} ORDER BY {ORDERS[table]}"
             )
@@ -95,13 +95,13 @@ def _files(root: Path, local: Path) -> Iterator[tuple[str, Path]]:
     """Yields path and place of every file that moves."""
     for base, prefix in ((root, ""), (local, f"{LOCAL}/")):
         for folder, folders, names in os.walk(base):
-            above = prefix + Path(folder).relative_to(base).as_posix().removeprefix(".")
-            above += "/" if above and not above.endswith("/") else ""
-            folders[:] = [name for name in folders if prefix or above or name not in (LOCAL, ".git")]
-            for name in (*names, *(name for name in folders if Path(folder, name).is_symlink())):
-                path, real = above + name, Path(folder, name)
+            here = Path(folder)
+            if here == root:
+                folders[:] = [name for name in folders if name not in (LOCAL, ".git")]
+            for name in (*names, *(name for name in folders if (here / name).is_symlink())):
+                path = prefix + (here / name).relative_to(base).as_posix()
                 if moves(path) and not TEMPORARY.fullmatch(name):
-                    yield path, real
+                    yield path, here / name
 
 
 def _parts(stream: IO[bytes], end: int) -> Iterator[bytes]:
@@ -175,7 +175,7 @@ def _load_files(staged: Path, source: Source) -> None:
             real.chmod(0o444 if found.sealed else 0o600)
             os.utime(real, ns=(found.mtime_ns, found.mtime_ns))
         if history is not None and Repository(staged).head():
-            git(staged, "reset", "--quiet")  # the index; the files are there
+            git(staged, "reset", "--quiet")  # makes git's index; the files exist already
         for folder, *_ in os.walk(staged):
             sync_folder(Path(folder))
     except OSError as error:

@@ -89,7 +89,6 @@ class TeamChanges(Changes):
     # threads
 
     def _sending(self) -> None:
-        waiting: list[Change] = []
         while True:
             first = self._outgoing.get()
             more = [first]

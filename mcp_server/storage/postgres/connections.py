@@ -41,7 +41,7 @@ def parse(text: str) -> Address:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its message may have a part of the password
+    except ValueError:  # the message of this error may have a part of the password
         raise Invalid(f"the address of the memory is malformed; {_FORM}") from None
     options = dict(parse_qsl(parts.query))
     workspace = options.pop("workspace", DEFAULT_WORKSPACE)
@@ -207,7 +207,7 @@ class Alarm:
                     while not self._over.is_set():
                         for notice in connection.notifies(timeout=ALARM_SECONDS, stop_after=1):
                             self._wake(notice.payload)
-            except psycopg.Error:  # those who wait look from time to time, and report what is wrong
+            except psycopg.Error:  # listeners also poll the table, and report the problem
                 self._over.wait(ALARM_SECONDS)
 
     def _wake(self, ws: str) -> None:

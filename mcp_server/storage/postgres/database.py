@@ -117,7 +117,7 @@ class Database:
                 except psycopg.errors.DeadlockDetected:
                     if left == 1:
                         raise
-                    time.sleep(random.uniform(0, 0.2))  # so that the other one is ahead
+                    time.sleep(random.uniform(0, 0.2))  # so that the other transaction runs first
         raise AssertionError("unreachable")
 
     def rows(self, statement: Any, *values: object) -> list[tuple[Any, ...]]:

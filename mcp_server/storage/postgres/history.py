@@ -61,7 +61,7 @@ class TeamHistory:
         return found
 
     def blob(self, name: str) -> bytes:
-        """Returns the bytes that a blob of `versions` stands for. Raises NotFound."""
+        """Returns the bytes of a blob that `versions` named. Raises NotFound."""
         if name not in self._known:
             raise NotFound(f"no version has the blob {name!r}")
         return self._files.content_of(*self._known[name])
@@ -82,10 +82,6 @@ class TeamHistory:
         """Does nothing: each write has stored its version."""
         return Committed(None, tuple(paths))
 
-    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
-        """Does nothing: each write has stored its version."""
-        return None
-
     # There is no git repository. Callers that work without one ask these first.
 
     def available(self) -> bool:
@@ -103,7 +99,7 @@ class TeamHistory:
 
     def export(self, folder: Path, remote: str | None, paths: Sequence[str]) -> str | None:
         """Brings the repository `folder/WORKSPACE.git` up to date, mirrors it to `remote`, and returns its last commit.
-        `{workspace}` in `remote` stands for the workspace's name."""
+        `{workspace}` in `remote` is replaced by the workspace's name."""
         from mcp_server.storage.postgres.whole import export
 
         name = self._database.address.workspace

@@ -13,15 +13,18 @@ from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
-from mcp_server.storage.postgres.candidates import Searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
+from mcp_server.storage.postgres.searching import TeamSearching
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from mcp_server.storage.index.scoring import QueryPlan, Scope
+    from mcp_server.storage.index.searching import Near
 
 
 T = TypeVar("T")
@@ -58,9 +61,13 @@ class TeamIndex(Indexing):
             asked = vector if usable else None
             with self._stemming:
                 compared = self._embedding.compared
-                searching = Searching(connection, self._stemmer(), text, filters, depth, asked, compared)
-                planned, found = searching.candidates(mode)
-            if not planned.all_passages and self._waiting(connection):
+                searching = TeamSearching(connection, self._stemmer(), text, filters, depth, compared)
+
+                def near(planned: QueryPlan, scope: Scope) -> Near:
+                    return asked, [] if asked is None else searching.by_meaning(asked, planned, scope)
+
+                planned, _, found = searching.candidates(mode, near)
+            if self._scan and not planned.all_passages and self._waiting(connection):
                 return self._scan.search(text, filters, "missing")
             said = [*self._embedding.messages(), *messages]
             return as_candidates(planned, found, mode, asked is not None, "1", said)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio.to_thread import run_sync
 
+from mcp_server.storage.files import Files
 from mcp_server.storage.index.file_reader import (
     FileContent,
     IndexedFile,
     Plan,
     Row,
-    Scan,
     Signals,
     TranscriptPosition,
     mark_of,
@@ -32,12 +32,12 @@ from mcp_server.storage.index.file_reader import (
 )
 from mcp_server.storage.index.scoring import passage_of
 from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
-from mcp_server.storage.ports import Progress
+from mcp_server.storage.ports import Progress, Scan
 from mcp_server.storage.postgres import postings
-from mcp_server.storage.postgres.candidates import COLUMNS, NAMES, as_vector
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.postings import LINES, SAID
+from mcp_server.storage.postgres.searching import COLUMNS, NAMES, as_vector
 from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.state import storable
 from mcp_server.storage.values import FOLDERS, is_indexed
@@ -72,8 +72,13 @@ class _Planned:
     plan: Plan
 
 
+MakeScan = Callable[[Files, Callable[[str], FileContent]], Scan]
+"""(files, how to read one) → a scan of them."""
+
+
 class Indexing:
-    """Keeps the search index of one workspace current. `name` and `dimensions` describe an embedder that is missing."""
+    """Keeps the search index of one workspace current. `name` and `dimensions` describe an embedder that is missing,
+    `scan` searches the files while nothing is indexed."""
 
     def __init__(
         self,
@@ -82,10 +87,11 @@ class Indexing:
         embedder: Embedder | None = None,
         name: str | None = None,
         dimensions: int = 0,
+        scan: MakeScan | None = None,
     ) -> None:
         self._database = database
         self._files = files
-        self._scan = Scan(files, lambda path: self._read(path, None)[2])
+        self._scan = scan(files, lambda path: self._read(path, None)[2]) if scan else None
         self._embedding = Embedding(embedder, name, dimensions)
         self._stems: Stems | None = None
         self._stemming = threading.Lock()
@@ -238,7 +244,7 @@ class Indexing:
                 if self._known(connection, planned.look.path) == one.known:
                     mine = vectors[offset:end] if vectors is not None and embeds else None
                     self._write_file(connection, one, cuts[offset:end], stems[offset:end], mine)
-                    # A call that writes this file at this moment has the row: then its change is indexed next.
+                    # Skips the row if a call is writing the file now: that change is indexed next.
                     connection.run(
                         "DELETE FROM unindexed u USING (SELECT path FROM unindexed WHERE ws = %s AND path = %s "
                         "AND changes = %s FOR UPDATE SKIP LOCKED) AS free WHERE u.ws = %s AND u.path = free.path",
@@ -358,37 +364,29 @@ class Indexing:
 
     def _embed_missing(self) -> None:
         """Embeds the passages that were indexed without an embedder."""
-        import numpy as np
-
         while self._embedding.embedder is not None:
             rows = self._database.rows(
-                f"SELECT {COLUMNS}, m.kind FROM passage m WHERE m.ws = %s AND m.vector IS NULL ORDER BY m.id LIMIT %s",
-                BATCH,
+                f"SELECT {COLUMNS} FROM passage m WHERE m.ws = %s AND m.vector IS NULL ORDER BY m.id LIMIT %s", BATCH
             )
             vectors = self._embedding.of([indexed_text(passage_of(row, NAMES)) for row in rows])
             if vectors is None:
                 return
             half = vectors.astype("<f2")
-            narrow = in_bytes(half, self._embedding.compared)
-            values = [
-                (row[0], row[-1], wide.tobytes(), as_vector(small.tolist()))
-                for row, wide, small in zip(rows, half, np.asarray(narrow), strict=True)
-            ]
+            narrow = [as_vector(one.tolist()) for one in in_bytes(half, self._embedding.compared)]
+            values = [row[0] for row in rows], [one.tobytes() for one in half], narrow
 
-            def write(connection: Connection, values: Sequence[tuple[Any, ...]] = values) -> bool:
+            def write(connection: Connection, values: Sequence[Any] = values) -> bool:
                 connection.lock_row("index")
                 if not self._claim_vectors(connection):
                     return False
-                for number, kind, wide, small in values:
-                    done = connection.execute(
-                        "UPDATE passage SET vector = %s WHERE ws = %s AND id = %s AND vector IS NULL",
-                        (wide, connection.ws, number),
-                    )
-                    if done.rowcount:
-                        connection.run(
-                            "INSERT INTO passage_vector (ws, id, kind, vector) VALUES (%s, %s, %s, %s::halfvec)",
-                            *(number, kind, small),
-                        )
+                connection.execute(
+                    "WITH new AS "
+                    "(SELECT * FROM unnest(%s::bigint[], %s::bytea[], %s::text[]) AS n (id, wide, narrow)), changed AS "
+                    "(UPDATE passage p SET vector = new.wide FROM new WHERE p.ws = %s AND p.id = new.id "
+                    "AND p.vector IS NULL RETURNING p.ws, p.id, p.kind, new.narrow) INSERT INTO passage_vector "
+                    "(ws, id, kind, vector) SELECT ws, id, kind, narrow::halfvec FROM changed",
+                    (*values, connection.ws),
+                )
                 return True
 
             if not self._database.run(write):

@@ -74,7 +74,7 @@ class Lease:
     def _confirm(self, connection: Connection) -> None:
         """Raises Unavailable if another process has taken the lease over. Otherwise none can before the transaction
         ends: its row lock prevents deleting the row, but not renewing the lease."""
-        if self._released:  # a task that outlives the work
+        if self._released:  # this task runs on after the work has ended
             return
         found = connection.execute(
             f"SELECT {_SOON} FROM lease WHERE ws = %s AND name = %s AND holder = %s AND fence = %s FOR KEY SHARE",
@@ -92,7 +92,7 @@ class Lease:
         self._released = True
         if not self._over.is_set():
             self._over.set()
-            with contextlib.suppress(ContextManagerError):  # it ends by itself
+            with contextlib.suppress(ContextManagerError):  # the lease ends by itself
                 ended = "DELETE FROM lease WHERE ws = %s AND name = %s AND holder = %s"
                 self._database.apart(lambda connection: connection.run(ended, self._name, self._holder))
 
@@ -153,7 +153,7 @@ class TeamLocks:
             async with self._within_process(name), self._block(name, level, held, inner=True):
                 yield
             return
-        # The place among the units comes first: who holds an inner lock of this process has one already.
+        # Wait for a place among the units first: a task that holds an inner lock of this process has one already.
         async with self._database.connections.units, self._within_process(name):
             unit = await run_sync(self._database.enter)
             ok = False
@@ -216,8 +216,9 @@ class TeamLocks:
         return None if fence is None else Lease(self._database, name, holder, fence)
 
     def _leased(self, connection: Connection, name: str, holder: str, shared: bool) -> int | None:
-        connection.count(f"fence {name}", 0)  # its row serializes all who want this lease
-        connection.run(  # a lease whose holder stores something at this moment is not over yet
+        # Locks the counter's row, so that one process at a time asks for this lease.
+        connection.count(f"fence {name}", 0)
+        connection.run(  # skips an expired lease whose holder is storing something now
             "DELETE FROM lease WHERE ws = %s AND name = %s AND holder IN (SELECT holder FROM lease WHERE ws = %s "
             "AND name = %s AND expires < clock_timestamp() FOR UPDATE SKIP LOCKED)",
             *(name, connection.ws, name),

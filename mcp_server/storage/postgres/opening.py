@@ -17,6 +17,7 @@ from mcp_server.storage.postgres.database import Database
 from mcp_server.storage.postgres.files import TeamFiles
 from mcp_server.storage.postgres.history import TeamHistory
 from mcp_server.storage.postgres.index import TeamIndex
+from mcp_server.storage.postgres.indexing import MakeScan
 from mcp_server.storage.postgres.locks import TeamLocks
 from mcp_server.storage.postgres.migrate import prepare
 from mcp_server.storage.postgres.state import TeamState
@@ -35,9 +36,9 @@ class TeamStorage:
     locks: TeamLocks
     changes: TeamChanges
 
-    def index(self, embedder: Embedder | None, name: str, dimensions: int) -> TeamIndex:
-        """Returns the search index for an embedder, which may be missing."""
-        return TeamIndex(self.database, self.files, embedder, name, dimensions)
+    def index(self, embedder: Embedder | None, name: str, dimensions: int, scan: MakeScan | None = None) -> TeamIndex:
+        """Returns the search index for an embedder, which may be missing. While nothing is indexed, `scan` searches."""
+        return TeamIndex(self.database, self.files, embedder, name, dimensions, scan)
 
     def history(self, clock: Callable[[], datetime]) -> TeamHistory:
         """Returns the versions of the files."""

@@ -7,7 +7,7 @@ the caller's transaction; those that write need the row lock of the index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,10 @@ CLEAR_AT = 500
 
 SAID, LINES = 0, 1
 """The kinds of passages: what people said and wrote, and lines that an extractor derived from turns."""
+
+
+_BY_STEM = "stem, " + ", ".join(f"array_agg({column} ORDER BY passage)" for column in ("passage", "tf", "len"))
+"""A stem, and the columns of its postings, ordered by passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +57,15 @@ def load(connection: Connection, kind: int, stems: Iterable[int]) -> dict[int, P
         *(kind, wanted),
     )
     fresh = connection.rows(
-        "SELECT stem, passage, tf, len FROM posting_delta WHERE ws = %s AND kind = %s AND stem = ANY(%s) "
-        "ORDER BY stem, passage",
+        f"SELECT {_BY_STEM} FROM posting_delta WHERE ws = %s AND kind = %s AND stem = ANY(%s) GROUP BY stem",
         *(kind, wanted),
     )
     gone = np.array(_gone(connection, kind), dtype=np.int64)
     parts: dict[int, list[tuple[Any, Any, Any]]] = {}
     for stem, *packed in blocks:
         parts.setdefault(stem, []).append(_unpacked(*packed))
-    rows: dict[int, list[tuple[int, int, int]]] = {}
-    for stem, passage, tf, length in fresh:
-        rows.setdefault(stem, []).append((passage, tf, length))
-    for stem, listed in rows.items():
-        parts.setdefault(stem, []).append(_columns(listed))
+    for stem, *columns in fresh:
+        parts.setdefault(stem, []).append(_arrays(*columns))
     found: dict[int, Postings] = {}
     for stem, listed_parts in parts.items():
         ids, tfs, lens = (np.concatenate(arrays) for arrays in zip(*listed_parts, strict=True))
@@ -77,26 +77,20 @@ def load(connection: Connection, kind: int, stems: Iterable[int]) -> dict[int, P
     return found
 
 
-def best(
-    postings: Mapping[int, Postings], words: Sequence[tuple[int, int]], passages: int, mean_words: float
-) -> NDArray[np.int64]:
-    """Returns the ids of all passages with one of these words, best first.
-
-    `words` are pairs of a stem and the number of passages that contain it; `passages` and `mean_words` are those of the
-    whole index.
-    """
+def best(words: Sequence[Postings], passages: int, mean_words: float) -> NDArray[np.int64]:
+    """Returns the ids of all passages with one of these words, best first. `passages` and `mean_words` are those of the
+    whole index."""
     import numpy as np
 
-    known = [(postings[stem], frequency) for stem, frequency in words if stem in postings]
-    if not known:
+    if not words:
         return np.array([], dtype=np.int64)
-    ids, places = np.unique(np.concatenate([one.ids for one, _ in known]), return_inverse=True)
+    ids, places = np.unique(np.concatenate([one.ids for one in words]), return_inverse=True)
     total = np.zeros(len(ids))
     begin = 0
-    for one, frequency in known:
-        # In FTS5's order of operations, so that rounding breaks no tie in another way.
+    for one in words:
+        # In FTS5's order of operations, so that rounding gives the same ties.
         weight = (one.tfs * (K1 + 1)) / (one.tfs + K1 * (1 - B + B * one.lens / mean_words))
-        total[places[begin : begin + len(one.ids)]] += idf(passages, frequency) * weight
+        total[places[begin : begin + len(one.ids)]] += idf(passages, len(one.ids)) * weight
         begin += len(one.ids)
     order: NDArray[np.int64] = ids[np.argsort(-total, kind="stable")]
     return order
@@ -183,23 +177,21 @@ def _merge(connection: Connection, kind: int, last: int) -> None:
     """Moves the postings of all passages up to `last` into blocks."""
     import numpy as np
 
-    rows = connection.rows(
-        "DELETE FROM posting_delta WHERE ws = %s AND kind = %s AND passage <= %s RETURNING stem, passage, tf, len",
+    fresh = connection.rows(
+        "WITH moved AS (DELETE FROM posting_delta WHERE ws = %s AND kind = %s AND passage <= %s "
+        f"RETURNING stem, passage, tf, len) SELECT {_BY_STEM} FROM moved GROUP BY stem ORDER BY stem",
         *(kind, last),
     )
-    fresh: dict[int, list[tuple[int, int, int]]] = {}
-    for stem, *posting in sorted(rows):
-        fresh.setdefault(stem, []).append((posting[0], posting[1], posting[2]))
     open_blocks = connection.rows(
         "DELETE FROM posting_block b USING (SELECT stem, max(first) AS first FROM posting_block WHERE ws = %s "
         "AND kind = %s AND stem = ANY(%s) GROUP BY stem) l WHERE b.ws = %s AND b.kind = %s AND b.stem = l.stem "
         "AND b.first = l.first AND b.n < %s RETURNING b.stem, b.ids, b.tfs, b.lens",
-        *(kind, sorted(fresh), connection.ws, kind, BLOCK),
+        *(kind, [stem for stem, *_ in fresh], connection.ws, kind, BLOCK),
     )
     before = {stem: _unpacked(*packed) for stem, *packed in open_blocks}
     blocks: list[tuple[int, Any, Any, Any]] = []
-    for stem, listed in fresh.items():
-        ids, tfs, lens = _columns(listed)
+    for stem, *columns in fresh:
+        ids, tfs, lens = _arrays(*columns)
         if stem in before:
             ids, tfs, lens = (np.concatenate(pair) for pair in zip(before[stem], (ids, tfs, lens), strict=True))
         for at in range(0, len(ids), BLOCK):
@@ -259,10 +251,9 @@ def _unpacked(ids: bytes, tfs: bytes, lens: bytes) -> tuple[Any, Any, Any]:
     return np.frombuffer(ids, dtype="<i8"), np.frombuffer(tfs, dtype="<i4"), np.frombuffer(lens, dtype="<i4")
 
 
-def _columns(listed: Sequence[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
+def _arrays(ids: list[int], tfs: list[int], lens: list[int]) -> tuple[Any, Any, Any]:
     import numpy as np
 
-    ids, tfs, lens = zip(*listed, strict=True)
     return np.array(ids, dtype=np.int64), np.array(tfs, dtype=np.int32), np.array(lens, dtype=np.int32)
 
 

@@ -21,15 +21,17 @@ _EMPTIED = "state emptied"
 """The counter that exists from `empty` to `completed`."""
 
 _TABLES = ("session", "turn_key", "access", "directory", "entry", "live_chunk")
-_WS = "current_setting('app.ws')::bigint"  # every transaction sets it
+WS = "current_setting('app.ws')::bigint"
+"""The workspace of the transaction, in SQL."""
+
 POSTGRES = Dialect(
     "%s",
     list,
     {
         **{name: name for name in _TABLES},
-        "here": f"ws = {_WS} AND ",
+        "here": f"ws = {WS} AND ",
         "ws_": "ws, ",
-        "ws": f"{_WS}, ",
+        "ws": f"{WS}, ",
         "among": "= ANY(?)",
         "same": "IS NOT DISTINCT FROM",
     },
@@ -72,7 +74,7 @@ class TeamState(State):
         self._complete = False
 
     def _locked(self, transaction: Transaction, places: Sequence[Place]) -> dict[Place, Any]:
-        # A missing value gets a row, which no other transaction sees: only rows can be locked.
+        # Only rows can be locked, so a missing value gets a row, which no other transaction sees.
         row = "INSERT INTO entry ({ws_}namespace, key, value) VALUES ({ws}?, ?, 'null') ON CONFLICT DO NOTHING"
         transaction.each(row, places)
         stored = state.read_entries(transaction, places, " FOR UPDATE")

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_server.errors import Refused, Unavailable
-from mcp_server.history.commit_rules import Admission
+from mcp_server.history.commit_rules import refusal
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
+from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles, has_history
 from mcp_server.storage.postgres.state import put_entries, read_entries
@@ -38,7 +39,6 @@ from mcp_server.storage.whole import (
     PART_BYTES,
     TABLES,
     FileVersion,
-    GitFailed,
     MovedFile,
     MovedHistory,
     NewCommit,
@@ -57,10 +57,10 @@ from mcp_server.storage.whole import (
 )
 
 IMPORTED = ("git", "imported")
-"""The entry about `BUNDLE`: its branch, the server's time at the import, and the digest of what was forgotten."""
+"""The entry about `BUNDLE`: its branch, the server's time at the import, and the digest of the requests to forget."""
 
 EXPORTED = ("git", "exported")
-"""The entry about the repository: its last commit, and the digest of what was forgotten."""
+"""The entry about the repository: its last commit, and the digest of the requests to forget."""
 
 IN_GIT = "in git"
 """The namespace of the exported versions: path → number of the last version; of a conversation, its time in ns."""
@@ -130,11 +130,7 @@ def _write(
     place = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    before = imported_history(connection, place)
-    known = imported_versions(connection) if before else {}
-    repository, branch = _repository(place, before)
-    tip = fast_import(repository, new_commits(connection, known, tracked, new), tip_of(repository, branch), branch)
-    new |= {path: mark for path, mark in known.items() if path not in new}
+    repository, branch, tip = _all_commits(connection, place, tracked, new)
     if tip is not None:
         shutil.rmtree(folder, ignore_errors=True)
         repository.rename(folder)
@@ -142,14 +138,21 @@ def _write(
     return (None if tip is None else {"tip": tip, "branch": branch, "forgotten": digest}), True
 
 
-def _repository(place: Path, before: MovedHistory | None) -> tuple[Path, str]:
-    """Makes a repository in a folder, with the history from before the import. Returns its place and its branch."""
-    branch, repository = before.branch if before else BRANCH, place / "git"
+def _all_commits(
+    connection: Connection, place: Path, tracked: Sequence[str], new: dict[str, int]
+) -> tuple[Path, str, str | None]:
+    """Makes a repository in a folder: the history from before the import, and commits of all versions since. Adds the
+    marks of all versions to `new`. Returns the place of the repository, its branch, and its last commit."""
+    before, repository = imported_history(connection, place), place / "git"
+    known = imported_versions(connection) if before else {}
+    branch = before.branch if before else BRANCH
     if before is not None:
         read_bundle(before.bundle, repository, branch, bare=True)
     else:
         new_repository(repository, branch)
-    return repository, branch
+    tip = fast_import(repository, new_commits(connection, known, tracked, new), tip_of(repository, branch), branch)
+    new |= {path: mark for path, mark in known.items() if path not in new}
+    return repository, branch, tip
 
 
 def new_commits(
@@ -199,7 +202,7 @@ def _refused(connection: Connection, one: _New) -> bool:
     if one.size is None or one.size > CHECKED_BYTES:
         return False
     text = b"".join(stored_parts(connection, one.path, one.version)).decode("utf-8", "replace")
-    return Admission().refusal(one.path, text, None) is not None
+    return refusal(one.path, text, None) is not None
 
 
 def imported_history(connection: Connection, folder: Path) -> MovedHistory | None:
@@ -296,16 +299,9 @@ def dump(database: Database, tracked: Sequence[str], sink: Sink) -> None:
 
 def _dump_history(connection: Connection, tracked: Sequence[str], sink: Sink) -> None:
     with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
-        before = imported_history(connection, Path(place))
-        known = imported_versions(connection) if before else {}
-        commits = new_commits(connection, known, tracked, {})
-        first = next(commits, None)
-        branch, bundle = before.branch if before else BRANCH, Path(place) / "bundle"
-        if first is not None:
-            repository, branch = _repository(Path(place), before)
-            fast_import(repository, itertools.chain([first], commits), tip_of(repository, branch), branch)
-            write_bundle(repository, bundle)
-        if bundle.exists():
+        repository, branch, _ = _all_commits(connection, Path(place), tracked, {})
+        bundle = Path(place) / "moved"
+        if write_bundle(repository, bundle):
             with bundle.open("rb") as stream:
                 sink.history(branch, iter(lambda: stream.read(PART_BYTES), b""))
 
@@ -358,7 +354,7 @@ def _check_empty(connection: Connection, name: str) -> None:
 def _load_rows(connection: Connection, source: Source) -> None:
     for table, rows in itertools.groupby(source.rows(), key=lambda row: row[0]):
         names = TABLES[table]
-        # SQLite has no such key; the order of equal accesses does not matter.
+        # SQLite has no such column; the order of equal accesses does not matter.
         numbered = (*names, "id") if table == "access" else names
         marks = ", ".join(["%s"] * (len(numbered) + 1))
         statement = f"INSERT INTO {table} (ws, {', '.join(numbered)}) VALUES ({marks})"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from mcp_server.errors import Unavailable
 from mcp_server.search.query import parse_query, plain_query
-from mcp_server.storage.local.index import query_plan
-from mcp_server.storage.local.index import query_plan as scope
+from mcp_server.storage.index import searching
 from mcp_server.storage.values import Filters
 from tests.storage.index.conftest import EVERYTHING, NOW, START, HashEmbedder, Make, Workspace, live, paths, texts
 
@@ -119,8 +118,7 @@ async def test_a_conversation_among_many_gives_the_same_candidates_either_way(
     asked = [plain_query(" ".join(chance.choices(WORDS, k=4))) for _ in range(8)]
     scopes = [Filters(session="s2"), Filters(session="s3", exclude_session="s3", exclude_from=20)]
     found = [await index.candidates(query, where) for query in asked for where in scopes]
-    monkeypatch.setattr(query_plan, "SMALL_SCOPE", -1)
-    monkeypatch.setattr(scope, "SMALL_SCOPE", -1)
+    monkeypatch.setattr(searching, "SMALL_SCOPE", -1)
     otherwise = [await index.candidates(query, where) for query in asked for where in scopes]
     assert any(one.found for one in found)
     for one, other in zip(found, otherwise, strict=True):
@@ -254,3 +252,9 @@ async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> 
     assert await scanned("walrus", Filters(exclude_session="s1", category="conversation")) == {"a walrus, blue"}
     assert await scanned("walrus", Filters(exclude_session="s1", exclude_from=99)) == await scanned("walrus")
     assert await scanned("zebra") == set()
+    ws.say("s1", "an otter")
+    ws.write("knowledge/people/w.md", "otter expert")
+    assert await scanned("otter") == {"an otter", "otter expert"}
+    assert await scanned("walrus") == {"a blue walrus", "a walrus, blue"}
+    (ws.root / "knowledge/people/w.md").unlink()
+    assert await scanned("otter") == {"an otter"}

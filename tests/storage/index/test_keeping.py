@@ -110,12 +110,12 @@ async def test_a_unit_that_was_written_in_part_is_written_again(
     ws.say("s1", "The next message.")
     writes = 0
 
-    def failing(*arguments: object) -> None:
+    def failing(*arguments: object, **options: object) -> None:
         nonlocal writes
         writes += 1
         if writes == 3:
             raise Unavailable("the disk is full")
-        write(*arguments)  # type: ignore[arg-type]
+        write(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(writer, "write", failing)
     with pytest.raises(Unavailable):

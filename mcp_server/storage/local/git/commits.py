@@ -23,10 +23,11 @@ from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
-from mcp_server.history.commit_rules import FORGET, Admission
+from mcp_server.history.commit_rules import FORGET, refusal
+from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.history_values import Committed
-from mcp_server.storage.local.git.objects import Objects
-from mcp_server.storage.local.git.repository import Failed, Repository, nul
+from mcp_server.storage.local.git.objects import Objects, objects_of
+from mcp_server.storage.local.git.repository import Repository, nul
 
 _OURS = {
     "GIT_AUTHOR_NAME": "context-manager",
@@ -57,12 +58,12 @@ class Committer:
             _remove_stale(self._repository.folder().glob("context-manager-*.index*"))
             self._finish_pending()
             for attempt in range(_TRIES):
-                done = self._try_commit(wanted, message, Admission(forgetting, redacted))
+                done = self._try_commit(wanted, message, forgetting=forgetting, redacted=redacted)
                 if done is not None:
                     return done
                 _remove_stale(self._locks())
                 time.sleep(0.01 * 2**attempt)
-        except Failed as error:
+        except GitFailed as error:
             raise Unavailable(
                 f"git could not commit: {error.said}; nothing is lost, it is tried again later"
             ) from error
@@ -101,12 +102,12 @@ class Committer:
         self._note_pending({path: entries[0] for path, entries in changed.items()})
         try:
             self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
-        except Failed:
+        except GitFailed:
             self._pending_file().unlink(missing_ok=True)
             if self._repository.head() == old and not self._locks():
                 raise
             return False
-        self._finish_pending(commit, {path: entries[1] for path, entries in changed.items()})
+        self._finish_pending()
         return True
 
     def tree_of(self, paths: Sequence[str]) -> str:
@@ -117,8 +118,8 @@ class Committer:
 
     # ------------------------------------------------------------ one commit
 
-    def _try_commit(self, wanted: Sequence[str], message: str, admission: Admission) -> Committed | None:
-        """Tries to commit once. Returns None if HEAD moved meanwhile or is locked."""
+    def _try_commit(self, wanted: Sequence[str], message: str, **rules: bool) -> Committed | None:
+        """Tries to commit once. Returns None if HEAD moved meanwhile or is locked. `rules` are those of `refusal`."""
         old = self._repository.head()
         before = self._repository.entries_of(old, wanted) if old else {}
         staged = self._repository.staged(wanted)
@@ -132,7 +133,7 @@ class Committer:
         with self._repository.index_of(old) as index:
             left_out = self._take_in(paths, index)
             now = self._repository.staged(paths, index)
-            left_out |= self._refused(paths, before, now, admission)
+            left_out |= self._refused(paths, before, now, **rules)
             self._repository.set_entries(index, {path: before.get(path, "") for path in left_out})
             tree = self._repository.text("write-tree", index=index)
         changed = {path: (before.get(path, ""), now.get(path, "")) for path in paths if path not in left_out}
@@ -151,7 +152,7 @@ class Committer:
         """Adds these files to a private index. Returns those that git could not add, each with the reason."""
         try:
             self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
-        except Failed as error:
+        except GitFailed as error:
             if any(said in error.said for said in _NO_WAY):
                 raise
             if len(paths) == 1:  # an unreadable file, or a missing filter
@@ -164,31 +165,31 @@ class Committer:
         """Returns new files that git ignores, each with the place of the rule. A broken .gitignore ignores nothing."""
         try:
             found = self._repository.ignored(paths)
-        except Failed:
+        except GitFailed:
             return {}
         return {path: f"git ignores it ({where})" for path, where in found.items()}
 
     def _refused(
-        self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], admission: Admission
+        self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], **rules: bool
     ) -> dict[str, str]:
         """Returns the paths that must not be committed as they are `now`, each with the reason."""
         changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
         refused: dict[str, str] = {}
-        with Objects(self._repository.root) as objects:
+        with objects_of(self._repository.root) as objects:
             for path in changed:
-                texts = [_text_of(objects, entries.get(path, "")) for entries in (now, before)]
-                reason = admission.refusal(path, *texts)
+                after, earlier = (_text_of(objects, entries.get(path, "")) for entries in (now, before))
+                reason = refusal(path, after, earlier, **rules)
                 if reason is not None:
                     refused[path] = reason
         return refused
 
-    def signed(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+    def signed(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Runs a git command with a committer and a date: the user, or ours if git knows no user."""
         now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
         who = {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
         try:
             return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
-        except Failed:  # git knows no user; for another error the second try fails, too
+        except GitFailed:  # git knows no user; for another error the second try fails, too
             return self._repository.run(*arguments, stdin=stdin, who=_OURS | who)
 
     # ------------------------------------------------------------ the user's index
@@ -201,11 +202,8 @@ class Committer:
         fresh.write_text(json.dumps(old_entries), "utf-8")
         fresh.replace(self._pending_file())
 
-    def _finish_pending(self, commit: str | None = None, entries: Mapping[str, str] | None = None) -> None:
-        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since.
-
-        `entries` are those of `commit`; they save a git command if HEAD is still there.
-        """
+    def _finish_pending(self) -> None:
+        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since."""
         try:
             pending = json.loads(self._pending_file().read_text("utf-8"))
         except FileNotFoundError:
@@ -215,7 +213,7 @@ class Committer:
         head = self._repository.head()
         paths = sorted(pending)
         if head and paths:
-            now = entries if entries is not None and head == commit else self._repository.entries_of(head, paths)
+            now = self._repository.entries_of(head, paths)
             staged = self._repository.staged(paths)
             lines = [
                 f"{now.get(path) or '0 ' + '0' * len(head)}\t{path}"
@@ -224,7 +222,7 @@ class Committer:
             ]
             if lines and not self._update_index(nul(lines)):
                 return  # the index is locked; the next commit tries again
-            with contextlib.suppress(Failed):  # otherwise git shows them as changed at first
+            with contextlib.suppress(GitFailed):  # otherwise git shows them as changed at first
                 self._repository.run("update-index", "-q", "--refresh")
         self._pending_file().unlink(missing_ok=True)
 
@@ -232,7 +230,7 @@ class Committer:
         for attempt in range(_TRIES):
             try:
                 self._repository.run("update-index", "-z", "--index-info", stdin=info)
-            except Failed:
+            except GitFailed:
                 if not (self._repository.folder() / "index.lock").exists():
                     raise
                 _remove_stale(self._locks())
@@ -244,7 +242,7 @@ class Committer:
     def _locks(self) -> list[Path]:
         folder = self._repository.folder()
         names = [folder / "index.lock", folder / "HEAD.lock"]
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(GitFailed):
             names.append(folder / (self._repository.text("symbolic-ref", "--quiet", "HEAD") + ".lock"))
         return [name for name in names if name.exists()]
 

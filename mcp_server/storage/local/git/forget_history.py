@@ -20,9 +20,10 @@ from pathlib import Path
 from mcp_server.checkpoints.document import parse, render, without_counts
 from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.forgetting.cleaning import cleaned, finds
+from mcp_server.storage.git_process import GitFailed, moment_of
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.objects import UNREPLACED, Objects, put, store, tree_entries
-from mcp_server.storage.local.git.repository import BUSY, Failed, Repository, entries_in, moment_of
+from mcp_server.storage.local.git.objects import UNREPLACED, Objects, objects_of, put, store, tree_entries
+from mcp_server.storage.local.git.repository import BUSY, Repository, entries_in
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 
 _WHO = re.compile(rb"(author|committer|tagger) (.*) <(.*)> (-?\d+ [+-]\d+)")
@@ -91,7 +92,7 @@ class Rewriter:
         if own:
             self.holding[oid] = list(dict.fromkeys(self._met)) or ["its message"]
         if changed or own:
-            # A signature is of the old bytes; it would be wrong.
+            # A signature would be wrong: it is of the old bytes.
             lines = [line for line in lines if not line.startswith((b"gpgsig", b"mergetag "))]
             new = self._write("commit", b"\n".join(lines) + b"\n\n" + said, oid)
         else:
@@ -110,7 +111,7 @@ class Rewriter:
         entries: list[tuple[int, bytes, bytes]] = []
         taken: set[bytes] = set()
         size = len(oid) // 2
-        # Conversations first: what else names them by the words of their files then knows the new ones.
+        # Conversations first, because other files name them and need their new names.
         for mode, raw, child in sorted(tree_entries(data, size), key=lambda entry: bool(prefix) or entry[1] != b"raw"):
             path = prefix + os.fsdecode(raw)
             old: str = child.hex()
@@ -241,7 +242,7 @@ class Survey:
     remotes: tuple[str, ...] = ()
 
 
-class History:
+class RepositoryHistory:
     """The history of the repository in `root/.git`."""
 
     def __init__(self, root: Path) -> None:
@@ -253,7 +254,7 @@ class History:
         """Returns which commits, tags, stashes and reflogs contain a request's text."""
         if not self._folder.is_dir():
             return Survey(0)
-        with Objects(self._root) as objects:
+        with objects_of(self._root) as objects:
             writer = Rewriter(objects, request, None)
             order = self._commits(objects)
             for commit in order:
@@ -270,7 +271,7 @@ class History:
         """Yields hash and text of every blob, commit and tag, also of unreachable ones."""
         if not self._folder.is_dir():
             return
-        with Objects(self._root, every=True) as objects:
+        with objects_of(self._root, every=True) as objects:
             for oid, kind, data in objects.all():
                 if kind != "tree":
                     yield oid, data.decode("utf-8", "surrogateescape")
@@ -322,7 +323,7 @@ class History:
         """Removes a request's text from all history. Returns the objects (hashes) and files that still contain it.
         Raises Refused as `check` does, Unavailable if git fails."""
         self.check()
-        with Objects(self._root) as objects:
+        with objects_of(self._root) as objects:
             writer = Rewriter(objects, request, self._folder / "objects")
             for commit in self._commits(objects):
                 writer.commit(commit)
@@ -413,7 +414,7 @@ class History:
             self._git("read-tree", "--empty", index=fresh)
             self._git("update-index", "-z", "--index-info", stdin=given, index=fresh)
             try:
-                os.link(fresh, lock)  # the way git takes its lock
+                os.link(fresh, lock)  # git takes this lock in the same way
             except FileExistsError:
                 raise Unavailable("another git command holds the index (.git/index.lock); run this again") from None
             lock.replace(self._folder / "index")
@@ -436,7 +437,7 @@ class History:
 
     def _left(self, request: Forgotten) -> Iterator[str]:
         """Yields what still contains the text: objects of a kept pack, files in git's folder."""
-        with Objects(self._root, every=True) as objects:
+        with objects_of(self._root, every=True) as objects:
             for oid, kind, data in objects.all():
                 if kind == "tree":
                     names = "\n".join(os.fsdecode(name) for _, name, _ in tree_entries(data, len(oid) // 2))
@@ -453,16 +454,14 @@ class History:
 
     # ------------------------------------------------------------ running git
 
-    def _text(self, *arguments: str, stdin: bytes | None = None, fails: bool = False) -> str:
+    def _text(self, *arguments: str, stdin: bytes = b"", fails: bool = False) -> str:
         return self._git(*arguments, stdin=stdin, fails=fails).decode("utf-8", "surrogateescape").strip()
 
-    def _git(
-        self, *arguments: str, stdin: bytes | None = None, index: Path | None = None, fails: bool = False
-    ) -> bytes:
+    def _git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None, fails: bool = False) -> bytes:
         """Runs a git command and returns its output. `fails`: an error gives empty output."""
         try:
             return self._repository.run(*_QUIET, *arguments, stdin=stdin, index=index, who=UNREPLACED)
-        except Failed:
+        except GitFailed:
             if fails:
                 return b""
             raise

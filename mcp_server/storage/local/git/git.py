@@ -14,24 +14,16 @@ from pathlib import Path
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
+from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
 from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Occurrence, Version
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git import repository
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
-from mcp_server.storage.local.git.objects import GitTrees, Objects
+from mcp_server.storage.local.git.objects import GitTrees, Objects, objects_of
 from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
-from mcp_server.storage.local.git.repository import (
-    NEEDS_GIT,
-    Failed,
-    Repository,
-    clean_path,
-    entries_in,
-    moment_of,
-    version,
-)
+from mcp_server.storage.local.git.repository import Repository, clean_path, entries_in
 from mcp_server.text.dates import moment
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
@@ -52,9 +44,9 @@ class Past:
         self._need_history()
         try:
             if not _REVISION.fullmatch(revision):
-                raise Failed("rev-parse", "it is no revision")
+                raise GitFailed("rev-parse", "it is no revision")
             return self._repository.text("rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
-        except Failed as error:
+        except GitFailed as error:
             raise NotFound(
                 f"no commit, tag or date {revision!r}; give a date as YYYY-MM-DD or a commit's id"
             ) from error
@@ -80,7 +72,7 @@ class Past:
         log = self._repository.run("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
         found: list[Occurrence] = []
         needle = text.lower()
-        with Objects(self._repository.root) as objects:
+        with objects_of(self._repository.root) as objects:
             for commit, (_, old, new, path) in _raw(log):
                 before, after = (self._text(objects, path, blob) for blob in (old, new))
                 was, now = before.lower().count(needle), after.lower().count(needle)
@@ -98,7 +90,7 @@ class Past:
         where = [f"-L{first},{last}" for first, last in ranges]
         try:
             said = self._repository.run("blame", "--porcelain", *where, "--", path)
-        except Failed as error:
+        except GitFailed as error:
             raise NotFound(
                 f"{path} has no history with these lines ({error.said}); `read` shows it as it is"
             ) from error
@@ -251,7 +243,7 @@ class Git(Repository):
 
     def version(self) -> str | None:
         """Returns git's version, such as `2.39.5`; None if it was not found."""
-        return repository.version()
+        return version()
 
     def init(self) -> bool:
         """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""
@@ -259,10 +251,6 @@ class Git(Repository):
             return False
         self.run("-c", "init.defaultBranch=main", "init", "--quiet")
         return True
-
-    def commit(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> str | None:
-        """Commits as `commit_files` does. Returns the commit's id, None if nothing changed."""
-        return self.commit_files(paths, message, redacted=redacted).commit
 
     def commit_files(self, paths: Iterable[str], message: str, *, redacted: bool = False) -> Committed:
         """Commits these files as they are now, missing ones as deleted.
@@ -324,7 +312,7 @@ class Git(Repository):
             return dict.fromkeys(paths)
         entries = self.entries_of(commit, paths)
         blobs = {path: entry.split(" ")[1] for path, entry in entries.items() if entry.startswith("100")}
-        with Objects(self.root) as objects:
+        with objects_of(self.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
 
     def check_free(self) -> None:

@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.refs import NETWORK_SECONDS, Remote
-from mcp_server.storage.local.git.repository import Failed, Repository, nul
+from mcp_server.storage.local.git.repository import Repository, nul
 
 TRIAL = "refs/memory/trial"
 """The ref of a trial commit; it is deleted at once."""
@@ -50,7 +51,7 @@ class Health:
         try:
             if head is not None:
                 self._repository.run("ls-tree", "-r", "-z", head)
-        except Failed:
+        except GitFailed:
             return f"the last commit ({head[:10] if head else ''}) is damaged: git cannot list its files"
         return ""
 
@@ -86,7 +87,7 @@ class Health:
         return "git-lfs is not installed: attachments are kept in git itself; install it, then `git lfs install`"
 
     def repair(self) -> list[str]:
-        """Repairs what it can without loss, and returns sentences about what was done.
+        """Repairs what it can without loss, and returns a sentence for each repair.
 
         Raises Unavailable if git refuses a step; the steps before it are complete.
         """
@@ -105,10 +106,11 @@ class Health:
         said = ""
         try:
             self._repository.run("fsck", "--connectivity-only", "--no-dangling", "--no-progress")
-        except Failed as error:
+        except GitFailed as error:
             said = f"{error.output}\n{error.said}"
         objects = self._repository.common_folder() / "objects"
-        empty = [place for place in objects.glob("[0-9a-f][0-9a-f]/*") if place.stat().st_size == 0]  # fsck finds some
+        # fsck finds only some of these.
+        empty = [place for place in objects.glob("[0-9a-f][0-9a-f]/*") if place.stat().st_size == 0]
         damaged = {name.split("objects/")[1] for name in _DAMAGED.findall(said)}
         damaged |= {f"{place.parent.name}/{place.name}" for place in empty}
         gone = {name.replace("/", "") for name in damaged}
@@ -124,7 +126,7 @@ class Health:
             commit = self._committer.put(tree, [head] if head else [], "trial")
             self._repository.run("update-ref", TRIAL, commit)
             self._repository.run("update-ref", "-d", TRIAL)
-        except Failed as error:
+        except GitFailed as error:
             return " ".join(error.said.split())[:200]
         except OSError as error:  # a read-only or full disk
             return f"nothing can be written to .git: {error.strerror}"
@@ -182,7 +184,7 @@ class Health:
         before = len(missing)
         self._rewrite_from_files()
         for name in self._remote.names() if self._lost()[0] else []:
-            with contextlib.suppress(Failed):
+            with contextlib.suppress(GitFailed):
                 self._repository.run("fetch", "--quiet", "--refetch", name, seconds=NETWORK_SECONDS)
         after = len(self._lost()[0])
         if after < max(before, moved):
@@ -194,7 +196,7 @@ class Health:
 
     def _rewrite_from_files(self) -> None:
         """Writes the blobs and trees of git's index from the files that have not changed."""
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(GitFailed):
             entries = self._repository.staged([])
             root = self._repository.root
             plain = [path for path in entries if (root / path).is_file() and "\n" not in path]
@@ -213,7 +215,7 @@ class Health:
         for found in self._former_commits(branch):
             try:
                 self._repository.run("ls-tree", "-r", "-z", found)
-            except Failed:
+            except GitFailed:
                 continue
             loose = common / "refs" / "heads" / branch
             if loose.exists():
@@ -231,7 +233,7 @@ class Health:
             with contextlib.suppress(OSError):
                 for line in reversed(log.read_text("utf-8", "replace").splitlines()):
                     yield from reversed(line.split(" ")[:2])
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(GitFailed):
             yield from self._repository.text(
                 "for-each-ref", "--sort=-committerdate", "--format=%(objectname)", "refs/remotes/", "refs/tags/memory/"
             ).split()

@@ -19,7 +19,8 @@ from pathlib import Path
 from mcp_server import __version__
 from mcp_server.errors import Unavailable
 from mcp_server.history.commit_rules import MOST_LINES, WARN_LINES
-from mcp_server.storage.local.git.repository import OPEN, Failed, Repository
+from mcp_server.storage.git_process import GitFailed
+from mcp_server.storage.local.git.repository import OPEN, Repository
 
 OURS = ("pre-commit", "commit-msg", "post-commit")
 STAMP = "# context-manager "
@@ -58,7 +59,7 @@ class Hooks:
             else:
                 self._into_folder_of_ours()
             self._hide_local()
-        except (Failed, OSError) as error:
+        except (GitFailed, OSError) as error:
             raise Unavailable(
                 f"the git hooks could not be written: {error}; commits by hand are not checked"
             ) from error
@@ -81,7 +82,7 @@ class Hooks:
                     self._repository.run("config", "--local", "core.hooksPath", before)
                     self._repository.run("config", "--local", "--unset", _KEY)
                 shutil.rmtree(self._folder(), ignore_errors=True)
-        except (Failed, OSError) as error:
+        except (GitFailed, OSError) as error:
             raise Unavailable(f"the git hooks could not be removed: {error}") from error
 
     def state(self) -> str:
@@ -167,7 +168,7 @@ class Hooks:
     def _config(self, *name: str) -> str | None:
         try:
             return self._repository.text("config", "--get", *name)
-        except Failed:
+        except GitFailed:
             return None
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from mcp_server.errors import Conflict, Refused
-from mcp_server.storage.history_values import Plan, Resolve
+from mcp_server.storage.git_process import GitFailed
+from mcp_server.storage.history_values import MergePlan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import Failed, Repository, entries_in, nul
+from mcp_server.storage.local.git.repository import Repository, entries_in, nul
 
 _LINK, _MODULE = "120000", "160000"
 
@@ -34,7 +36,7 @@ class Merger:
         """Returns the merge base of two commits, or None."""
         try:
             return self._repository.text("merge-base", ours, theirs).split("\n")[0] or None
-        except Failed:
+        except GitFailed:
             return None
 
     def plan(
@@ -44,7 +46,7 @@ class Merger:
         theirs: str,
         resolve: Resolve,
         keep: Callable[[str], bool] = lambda path: False,
-    ) -> Plan:
+    ) -> MergePlan:
         """Plans the merge of the commit or tree `theirs` into the commit `old`, with the merge base `base`, if any.
 
         Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
@@ -52,7 +54,7 @@ class Merger:
         with self._repository.index_of(None) as index:
             common = base or self._repository.text("mktree", stdin=b"")
             self._repository.run("read-tree", "-i", "-m", "--aggressive", common, old, theirs, index=index)
-            both = self._resolve(index, resolve, _Renames(self._repository, common, (old, theirs)))
+            both = self._resolve(index, resolve, common, (old, theirs))
             tree = self._repository.text("write-tree", index=index)
             changed = self._changed(old, tree)
             kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
@@ -60,9 +62,9 @@ class Merger:
                 self._repository.set_entries(index, kept)
                 tree = self._repository.text("write-tree", index=index)
                 changed = {path: entries for path, entries in changed.items() if path not in kept}
-        return Plan(old, tree, changed, tuple(path for path in both if path in changed))
+        return MergePlan(old, tree, changed, tuple(path for path in both if path in changed))
 
-    def replaced(self, plan: Plan, contents: Mapping[str, bytes | None]) -> Plan:
+    def replaced(self, plan: MergePlan, contents: Mapping[str, bytes | None]) -> MergePlan:
         """Returns the plan with these contents instead; None removes a file."""
         if not contents:
             return plan
@@ -72,7 +74,7 @@ class Merger:
             }
             self._repository.set_entries(index, entries)
             tree = self._repository.text("write-tree", index=index)
-        return Plan(plan.old, tree, self._changed(plan.old, tree), plan.both)
+        return MergePlan(plan.old, tree, self._changed(plan.old, tree), plan.both)
 
     def content(self, path: str, entry: str) -> bytes | None:
         """Returns a file's content by its entry, after git's filters; None if the entry is not a plain file."""
@@ -80,12 +82,12 @@ class Merger:
             return None
         return self._repository.opened(path, entry.split(" ")[1])
 
-    def staged_by_user(self, plan: Plan) -> list[str]:
+    def staged_by_user(self, plan: MergePlan) -> list[str]:
         """Returns the paths of the plan whose staged version differs from the old commit."""
         staged = self._repository.staged(list(plan.changed))
         return [path for path, (old, _) in plan.changed.items() if staged.get(path, "") != old]
 
-    def apply(self, plan: Plan, resolve: Resolve, held: frozenset[str] = frozenset()) -> list[str]:
+    def apply(self, plan: MergePlan, resolve: Resolve, held: frozenset[str] = frozenset()) -> list[str]:
         """Updates the work tree from the old commit to the plan's tree and returns the written paths.
 
         Files that differ from the old commit are merged, files in `held` are kept. Raises Conflict if a file changes
@@ -100,7 +102,7 @@ class Merger:
             with self._repository.index_of(plan.tree) as index:
                 paths, prefix = nul([path for path, (_, new) in wanted.items() if new]), f"--prefix={fresh}{os.sep}"
                 self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=paths)
-            written += self._relinked(wanted, fresh)  # first: a folder may replace a link
+            written += self._relinked(wanted, fresh)  # before the files, because a folder may replace a link
             wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
             places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
             live = {path: _read(place) for path, place in places.items()}
@@ -127,7 +129,7 @@ class Merger:
 
     def commit(
         self,
-        plan: Plan,
+        plan: MergePlan,
         parents: Sequence[str],
         message: str,
         forward: str | None = None,
@@ -189,8 +191,9 @@ class Merger:
                 done.append(path)
         return done
 
-    def _resolve(self, index: Path, resolve: Resolve, renames: _Renames) -> list[str]:
-        """Merges every path that both sides changed, in a private index, and returns the paths."""
+    def _resolve(self, index: Path, resolve: Resolve, common: str, sides: tuple[str, str]) -> list[str]:
+        """Merges every path that both sides changed since `common`, in a private index, and returns the paths."""
+        renames = cache(lambda side: self._renames(common, sides[side]))
         stages: dict[str, dict[str, str]] = {}
         for (mode, blob, stage), path in entries_in(self._repository.run("ls-files", "--unmerged", "-z", index=index)):
             stages.setdefault(path, {})[stage] = f"{mode} {blob}"
@@ -198,7 +201,9 @@ class Merger:
         for path, versions in stages.items():
             base, ours, theirs = (versions.get(stage, "") for stage in "123")
             if not ours or not theirs:  # deleted on one side: keep the other's change, at its new path if it was moved
-                new, moved = renames.of(path, side=0 if not ours else 1) if base and (ours or theirs) else ("", "")
+                new, moved = (
+                    renames(0 if not ours else 1).get(path, ("", "")) if base and (ours or theirs) else ("", "")
+                )
                 if new and new not in stages and new not in settled:
                     sides = (moved, theirs) if not ours else (ours, moved)
                     one, other = (self.content(path, entry) or b"" for entry in sides)
@@ -213,6 +218,19 @@ class Merger:
                 settled[path] = self._stored(path, resolve(path, self.content(path, base), one, other), ours)
         self._repository.set_entries(index, settled)
         return list(settled)
+
+    def _renames(self, base: str, side: str) -> dict[str, tuple[str, str]]:
+        """Returns for each plain file that a side moved since `base` its new path and its entry."""
+        found: dict[str, tuple[str, str]] = {}
+        wanted = ("-r", "-z", "--find-renames", "--diff-filter=R")
+        parts = iter(self._repository.run("diff-tree", *wanted, base, side).split(b"\0"))
+        for part in parts:
+            if part.startswith(b":"):
+                _, mode, _, blob, _ = part[1:].decode("ascii").split(" ")
+                old, new = os.fsdecode(next(parts)), os.fsdecode(next(parts))
+                if mode.startswith("100"):
+                    found[old] = (new, f"{mode} {blob}")
+        return found
 
     def _stored(self, path: str, data: bytes | None, like: str) -> str:
         """Stores a content as a blob and returns its entry."""
@@ -247,32 +265,6 @@ class Merger:
         listed = self._repository.run("ls-files", "-t", "-z").split(b"\0")
         hidden = {os.fsdecode(line[2:]) for line in listed if line.startswith(b"S ")}
         return frozenset(hidden.intersection(paths))
-
-
-class _Renames:
-    """The renames on either side since `base`, found on first use."""
-
-    def __init__(self, repository: Repository, base: str, sides: tuple[str, str]) -> None:
-        self._repository = repository
-        self._base = base
-        self._sides = sides
-        self._found: dict[int, dict[str, tuple[str, str]]] = {}
-
-    def of(self, path: str, side: int) -> tuple[str, str]:
-        """Returns a plain file's new path on a side (0: ours, 1: theirs) and its entry; "" if it was not moved."""
-        if side not in self._found:
-            self._found[side] = dict(self._listed(self._sides[side]))
-        return self._found[side].get(path, ("", ""))
-
-    def _listed(self, side: str) -> Iterator[tuple[str, tuple[str, str]]]:
-        wanted = ("-r", "-z", "--find-renames", "--diff-filter=R")
-        parts = iter(self._repository.run("diff-tree", *wanted, self._base, side).split(b"\0"))
-        for part in parts:
-            if part.startswith(b":"):
-                _, mode, _, blob, _ = part[1:].decode("ascii").split(" ")
-                old, new = os.fsdecode(next(parts)), os.fsdecode(next(parts))
-                if mode.startswith("100"):
-                    yield old, (new, f"{mode} {blob}")
 
 
 def _read(place: Path) -> bytes | None:

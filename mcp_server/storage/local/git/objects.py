@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.git_process import GitFailed, plain_environment, running_git
 from mcp_server.storage.history_values import object_id
-from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, plain_environment
+from mcp_server.storage.local.git.repository import Repository
 
 REFS = "refs/memory/checkpoints/"
 PREFIX = "git:"
@@ -55,7 +56,7 @@ class GitTrees:
         number = tree.removeprefix(PREFIX)
         try:
             entries = self._repository.entries_of(REFS + number, [])
-        except Failed as error:
+        except GitFailed as error:
             raise Unavailable(
                 f"the knowledge of checkpoint {number} is not in this repository; it was made on another machine, or "
                 f"was deleted ({error})"
@@ -65,7 +66,7 @@ class GitTrees:
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
         names = self.names(tree)
         wanted = {path: names[path] for path in paths if path in names}
-        with Objects(self._repository.root) as objects:
+        with objects_of(self._repository.root) as objects:
             found = {path: objects.read(name) for path, name in wanted.items()}
         if lost := [path for path, (kind, _) in found.items() if kind == "missing"]:
             raise Unavailable(
@@ -74,7 +75,7 @@ class GitTrees:
         return {path: data for path, (_, data) in found.items()}
 
     def remove(self, number: str) -> None:
-        """Lets go of what is kept under a number; git clears it away when it cleans up."""
+        """Deletes the ref of the tree under a number; git deletes its objects when it cleans up."""
         self._repository.run("update-ref", "-d", REFS + number)
 
     def numbers(self) -> frozenset[str]:
@@ -86,18 +87,18 @@ class GitTrees:
 
     @cached_property
     def _empty(self) -> str:
-        """The id of an empty file, which tells the repository's hash function."""
+        """The id of an empty file. Its length shows the repository's hash function."""
         return self._repository.text("hash-object", "-t", "blob", "--stdin", stdin=b"")
 
     def _write(self, missing: Mapping[str, tuple[str, bytes]]) -> None:
-        """Writes blobs: many at once from their files, and what was changed there meanwhile from what was read."""
+        """Writes blobs: from their files, many at once, or from the bytes read before if a file has changed since."""
         if not missing:
             return
         write = (*_ON_DISK, "hash-object", "-w", "--no-filters")
         paths = b"".join(os.fsencode(path) + b"\n" for path in missing)
         try:
             written = self._repository.text(*write, "--stdin-paths", stdin=paths).split()
-        except Failed:  # one of them is gone by now
+        except GitFailed:  # one of the files was deleted meanwhile
             written = []
         for name, data in missing.values():
             if name not in written:
@@ -109,54 +110,37 @@ class GitTrees:
             return self._repository.text(*_ON_DISK, "write-tree", index=index)
 
 
+@contextlib.contextmanager
+def objects_of(root: Path, *, every: bool = False) -> Iterator[Objects]:
+    """Opens the objects of the repository in `root/.git`. With `every`, only `all` may be called."""
+    which = ("--batch-all-objects", "--unordered") if every else ()
+    environment = plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED
+    with running_git(root, "cat-file", "--batch", *which, environment=environment) as (ask, answers):
+        yield Objects(ask, answers)
+
+
 class Objects:
     """Objects by their hash, from one `cat-file` that stays open."""
 
-    def __init__(self, root: Path, every: bool = False) -> None:
-        which = ("--batch-all-objects", "--unordered") if every else ()
-        try:
-            self._process = subprocess.Popen(
-                ["git", "cat-file", "--batch", *which],
-                cwd=root,
-                env=plain_environment() | {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)} | UNREPLACED,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except FileNotFoundError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        self._kinds: dict[str, str] = {}
-
-    def __enter__(self) -> Objects:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        self._process.wait()
+    def __init__(self, ask: IO[bytes], answers: IO[bytes]) -> None:
+        self._ask = ask
+        self._answers = answers
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """Returns kind and bytes of an object; ("missing", b"") if it does not exist."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(oid.encode() + b"\n")
-        self._process.stdin.flush()
+        self._ask.write(oid.encode() + b"\n")
+        self._ask.flush()
         found = self._next()
         return ("missing", b"") if found is None else found[1:]
 
     def all(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yields all objects; only if opened with `every`."""
+        """Yields all objects."""
         while (found := self._next()) is not None:
             yield found
 
     def exists(self, oid: str) -> bool:
         """Returns whether an object exists."""
-        if not oid.strip("0"):
-            return False
-        if oid not in self._kinds:
-            self._kinds[oid] = self.read(oid)[0]
-        return self._kinds[oid] != "missing"
+        return bool(oid.strip("0")) and self.read(oid)[0] != "missing"
 
     def commit_of(self, oid: str) -> str | None:
         """Returns the commit of an object, or of the tag that it is; None for a tree, a blob or a missing object."""
@@ -168,14 +152,12 @@ class Objects:
         return None
 
     def _next(self) -> tuple[str, str, bytes] | None:
-        stream = self._process.stdout
-        assert stream is not None
-        about = stream.readline().decode().split()
+        about = self._answers.readline().decode().split()
         if len(about) != 3:
             return None
         oid, kind, size = about
-        data = stream.read(int(size))
-        stream.read(1)
+        data = self._answers.read(int(size))
+        self._answers.read(1)
         return oid, kind, data
 
 
@@ -189,7 +171,7 @@ def tree_entries(data: bytes, size: int) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def put(file: Path, data: bytes, mode: int | None = None) -> None:
-    temporary = file.with_name(f"tmp_obj_{secrets.token_hex(8)}")  # a name that `git prune` clears away
+    temporary = file.with_name(f"tmp_obj_{secrets.token_hex(8)}")  # `git prune` deletes files of such names
     try:
         with temporary.open("xb") as stream:
             stream.write(data)

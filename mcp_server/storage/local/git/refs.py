@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Unavailable
+from mcp_server.storage.git_process import GitFailed, moment_of, plain_environment, run_git
 from mcp_server.storage.history_values import TAG_PREFIX, Branch, Tag
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.repository import (
-    NEEDS_GIT,
-    Failed,
-    Repository,
-    clean_path,
-    moment_of,
-    plain_environment,
-)
+from mcp_server.storage.local.git.repository import Repository, clean_path
 
 NETWORK_SECONDS = 300.0
 """After so long a remote that does not answer is given up."""
@@ -55,14 +48,14 @@ class Remote:
         """Fetches from the remote. Raises Unavailable with the message of git."""
         try:
             self._repository.run("fetch", "--quiet", name, seconds=NETWORK_SECONDS)
-        except Failed as error:
+        except GitFailed as error:
             raise Unavailable(f"{name} could not be fetched: {_short(error)}; what is here is committed") from error
 
     def tip(self, name: str, branch: str) -> str | None:
         """Returns the commit of the remote's branch when it was last fetched; None if there is none."""
         try:
             return self._repository.text("rev-parse", "--quiet", "--verify", f"refs/remotes/{name}/{branch}^{{commit}}")
-        except Failed:
+        except GitFailed:
             return None
 
     def counterpart(self, name: str, branch: str) -> str:
@@ -78,7 +71,7 @@ class Remote:
         try:
             where = f"HEAD:refs/heads/{branch}"
             self._repository.run("push", "--quiet", "--no-signed", name, where, seconds=NETWORK_SECONDS)
-        except Failed as error:
+        except GitFailed as error:
             if any(said in error.said for said in _BEHIND):
                 return "behind"
             raise Unavailable(f"{name} could not be pushed to: {_short(error)}; what is here is committed") from error
@@ -94,7 +87,7 @@ class Remote:
         return int(ahead), int(behind)
 
 
-def _short(error: Failed) -> str:
+def _short(error: GitFailed) -> str:
     lines = [line for line in error.said.splitlines() if line.strip()]
     return " ".join(" ".join(lines[-3:]).split())[:300]
 
@@ -145,12 +138,12 @@ class Worktrees:
         """Deletes a branch and its folder with all content, also what a kill left of creating them."""
         place = place or self._places(half_made=True).get(branch)
         if place is not None and place.exists():
-            try:  # twice: git locks a work tree while it is made, and a kill leaves it locked
+            try:  # --force twice: git locks a work tree while it makes it, and a kill leaves it locked
                 self._git("worktree", "remove", "--force", "--force", str(place))
             except Unavailable:
                 shutil.rmtree(place, ignore_errors=True)
         if place is not None:
-            with contextlib.suppress(Unavailable):  # nor is a locked one pruned
+            with contextlib.suppress(Unavailable):  # `prune` skips a locked work tree
                 self._git("worktree", "unlock", str(place))
         self._git("worktree", "prune")
         if self._repository.text("for-each-ref", f"refs/heads/{branch}"):
@@ -170,13 +163,8 @@ class Worktrees:
     def _git(self, *arguments: str) -> None:
         """Runs git without the variables of `Repository.run`, which git would pass on to the new work tree and fill
         this one's index."""
-        command = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(self._repository.root), *arguments]
-        try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, env=plain_environment())
-        except FileNotFoundError as error:
-            raise Unavailable(NEEDS_GIT) from error
-        except subprocess.CalledProcessError as error:
-            raise Failed(" ".join(arguments[:2]), error.stderr.decode("utf-8", "replace").strip()) from None
+        root = self._repository.root
+        run_git(root, "-c", "core.hooksPath=/dev/null", *arguments, environment=plain_environment())
 
 
 class Tags:
@@ -204,7 +192,7 @@ class Tags:
         """Creates a tag. Raises Invalid for an invalid name, Conflict if it is the tag of another commit."""
         try:
             self._repository.run("check-ref-format", f"refs/tags/{name}")
-        except Failed as error:
+        except GitFailed as error:
             raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'") from error
         known = {tag.name: tag for tag in self.all(name)}
         if name in known:
@@ -228,6 +216,6 @@ class Tags:
         said = self._repository.text(
             "log", "--format=%H %ct", f"--since={moment.isoformat()}", "--", *map(clean_path, paths)
         )
-        # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
+        # Git lists the newest first. Reversed, so that commits of the same second stay in their order.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import secrets
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mcp_server.errors import Refused, Unavailable
+from mcp_server.errors import Refused
+from mcp_server.storage.git_process import GitFailed, run_git
 
-NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
 BUSY = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
@@ -30,8 +24,6 @@ BUSY = {
 }
 _SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-c", "core.safecrlf=false")
 """Overrides of the user's settings: we read git's output, and converted line ends must not be an error."""
-_FIRST, _LAST = -62_000_000_000, 253_000_000_000
-"""Seconds since 1970, in the years 5 and 9987: in any time zone they are valid dates."""
 _ON_BRANCH, _ELSEWHERE = "ref: refs/heads/", "ref: refs/heads/.invalid"
 """The beginning of the file HEAD on a branch, and its content if the branch is stored elsewhere (reftable)."""
 OPEN, _OPEN_SECONDS = "context-manager-open", 3600
@@ -41,18 +33,10 @@ _HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
 _MANY = 200  # paths on one command line; for more, the whole index is listed
 
 
-class Failed(Unavailable):
-    """A git command failed. `said` is its stderr, `output` its stdout, `status` its exit code."""
-
-    def __init__(self, command: str, said: str, status: int = 128, output: str = "") -> None:
-        super().__init__(f"git {command} failed: {said}; `git fsck` in the workspace says more")
-        self.said, self.status, self.output = said, status, output
-
-
 class Repository:
     """The repository in `root/.git`, also if the workspace is inside another repository.
 
-    Methods raise Failed, which is an Unavailable, if git refuses, and Unavailable if git is missing.
+    Methods raise GitFailed, which is an Unavailable, if git refuses, and Unavailable if git is missing.
     """
 
     def __init__(self, root: Path) -> None:
@@ -68,7 +52,7 @@ class Repository:
             return None
         try:
             return self.text("rev-parse", "--quiet", "--verify", "HEAD^{commit}") or None
-        except Failed:
+        except GitFailed:
             return None
 
     def branch(self) -> str | None:
@@ -81,7 +65,7 @@ class Repository:
                 return said.removeprefix(_ON_BRANCH)
         try:
             return self.text("symbolic-ref", "--quiet", "--short", "HEAD") or None
-        except Failed:
+        except GitFailed:
             return None
 
     def head_is_garbage(self) -> bool:
@@ -156,7 +140,7 @@ class Repository:
         plain = {"GIT_LITERAL_PATHSPECS": "0"}  # only this command refuses it
         try:
             said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=given, who=plain).split(b"\0")
-        except Failed as error:
+        except GitFailed as error:
             if error.status == 1:  # none of them
                 return {}
             raise
@@ -214,7 +198,7 @@ class Repository:
         self,
         *arguments: str,
         index: Path | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes = b"",
         who: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> bytes:
@@ -222,9 +206,9 @@ class Repository:
 
         `index` replaces the user's index, `who` is added to the environment, `seconds` is a time limit.
         """
-        git = library()
         folder = self.folder()
         environment = {
+            **os.environ,
             "GIT_DIR": str(folder),
             "GIT_WORK_TREE": str(self.root),
             "GIT_INDEX_FILE": str(index or folder / "index"),
@@ -236,84 +220,7 @@ class Repository:
             "LC_ALL": "C",
             **(who or {}),
         }
-        command = ["git", *_SETTINGS, *arguments]
-        with contextlib.ExitStack() as stack:
-            feed = None
-            if stdin is not None:
-                feed = stack.enter_context(tempfile.TemporaryFile())
-                feed.write(stdin)
-                feed.seek(0)
-            try:
-                output = git.Git(str(self.root)).execute(
-                    command,
-                    istream=feed,
-                    env=environment,
-                    stdout_as_string=False,
-                    strip_newline_in_stdout=False,
-                    # GitPython has no time limit on Windows.
-                    kill_after_timeout=None if sys.platform == "win32" else seconds,
-                )
-            except git.GitCommandNotFound as error:
-                raise Unavailable(NEEDS_GIT) from error
-            except git.GitCommandError as error:
-                said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
-                ended = error.status if isinstance(error.status, int) else 128
-                name = next(part for part in arguments if part[0] != "-" and "=" not in part)
-                raise Failed(name, said or f"it ended with {error.status}", ended, str(error.stdout)) from error
-        return output if isinstance(output, bytes) else str(output).encode()
-
-
-def ask_git(folder: Path, *arguments: str) -> str | None:
-    """Returns git's output about any folder of this machine; None if it is empty, or if git fails or is missing.
-
-    Only for queries. It runs a plain process, because loading GitPython takes longer.
-    """
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False, env=plain_environment()
-        )
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None
-    return done.stdout.decode("utf-8", "replace").strip() or None if done.returncode == 0 else None
-
-
-@functools.cache
-def library() -> Any:
-    """Imports GitPython. Raises Unavailable if git or GitPython is missing."""
-    if shutil.which("git") is None:
-        raise Unavailable(NEEDS_GIT)
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    try:
-        import git
-    except ImportError as error:
-        why = " ".join(str(error).split())
-        raise Unavailable(
-            f"git or GitPython does not work here ({why}); check that `git --version` works, or reinstall "
-            "context-manager-mcp"
-        ) from error
-    return git
-
-
-def plain_environment() -> dict[str, str]:
-    """Returns this process's environment without git's variables, which a git hook sets for another repository."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-
-
-@functools.cache
-def version() -> str | None:
-    """Returns git's version, such as `2.39.5`; None if it was not found."""
-    try:
-        told = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(rb"\bgit version (\d+(?:\.\d+)+)", told)
-    return found[1].decode() if found else None
-
-
-def moment_of(seconds: str) -> datetime:
-    """Returns a moment of git in UTC. A commit may have any date: one outside of the calendar is moved to its end."""
-    return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
+        return run_git(self.root, *_SETTINGS, *arguments, environment=environment, stdin=stdin, seconds=seconds)
 
 
 def entries_in(said: bytes) -> Iterator[tuple[list[str], str]]:

@@ -91,7 +91,7 @@ async def open_writer(generation: Generation) -> Opened:
     try:
         if to.loads_vectors:
             await to.database.write(vectors.refill)
-    except BaseException:  # also if it is cancelled: a connection that nobody has is never closed
+    except BaseException:  # also if it is cancelled: otherwise nobody would close the connection
         await to.database.close()
         raise
     return Opened(generation, inode, to, to)
@@ -103,6 +103,8 @@ async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Conne
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
+        if not new and vectors.state(connection).get("complete") != "1":
+            raise DatabaseBroken(f"{path.name} was never completed")
         if numpy:
             import_numpy()
         connection.execute("PRAGMA cache_size = -16000")
@@ -111,14 +113,7 @@ async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Conne
     if not new and _size(path) == 0:
         raise DatabaseBroken(f"{path.name} is empty")
     database = await Database.open(path, prepare=prepare, durable=False, busy_seconds=BUSY_SECONDS)
-    try:
-        if not new and (await database.read(vectors.state)).get("complete") != "1":
-            raise DatabaseBroken(f"{path.name} was never completed")
-    except BaseException:
-        await database.close()
-        raise
-    stems, loads = made[0]
-    return Connected(database, stems, loads)
+    return Connected(database, *made[0])
 
 
 def _size(path: Path) -> int:
@@ -219,23 +214,16 @@ class Generations:
         temporary.write_text(str(generation.number), "ascii")
         durable.replace(temporary, self._pointer)
 
-    def sweep(self) -> None:
-        """Deletes all generations that are neither live nor in use."""
-        for number in self.left():
-            self._delete_unused(self.path(number))
-
-    def left(self) -> list[int]:
-        """Returns the numbers of the other generations that exist."""
-        return [number for number in self._numbers() if number != self.current()]
-
-    def sweep_others(self) -> list[str]:
-        """Deletes unused index files of other schemas and embedders. Returns the names of those in use."""
+    def sweep(self, *, others: bool = False) -> list[str]:
+        """Deletes the index files that are neither live nor in use, with `others` also those of other schemas and
+        embedders. Returns the names of those in use."""
         used: list[str] = []
         for file in sorted(self.folder.glob("memory-*.db")):
-            found = re.fullmatch(r"(memory-\d+-.*)-\d+\.db", file.name)
-            if found is None or found[1] == self._prefix:
+            prefix = file.stem.rpartition("-")[0]
+            is_mine = prefix == self._prefix
+            if file == self.path(self.current() or 0) or not (is_mine or others):
                 continue
-            if not self._delete_unused(file, self.folder / f"{found[1]}.current"):
+            if not self._delete_unused(file, None if is_mine else self.folder / f"{prefix}.current"):
                 used.append(file.name)
         return used
 
@@ -257,12 +245,7 @@ class Generations:
         return not file.exists()
 
     def _numbers(self) -> list[int]:
-        pattern = re.compile(re.escape(self._prefix) + r"-(\d+)\.db")
-        try:
-            names = [entry.name for entry in self.folder.iterdir()]
-        except OSError:
-            return []
-        return sorted(int(found[1]) for name in names if (found := pattern.fullmatch(name)))
+        return [int(file.stem.rpartition("-")[2]) for file in self.folder.glob(f"{self._prefix}-[0-9]*.db")]
 
     def _lock(self, number: int) -> str:
         return f"index-{self._prefix}-{number}"

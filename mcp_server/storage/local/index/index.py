@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from anyio import Lock, current_time, move_on_after, sleep, to_thread
 
+from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.search.query import ParsedQuery
-from mcp_server.storage.index.file_reader import FileContent, Row, Scan, Signals, plan, signals_of
+from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan, signals_of
 from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
-from mcp_server.storage.local.index import candidates as reading
-from mcp_server.storage.local.index.candidates import Search, search
+from mcp_server.storage.local.index import contents
 from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
+from mcp_server.storage.local.index.scan import Scan
+from mcp_server.storage.local.index.searching import LocalSearching
+from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
@@ -32,9 +36,8 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
-    from mcp_server.storage.index.scoring import Found, QueryPlan
+    from mcp_server.storage.index.searching import Near
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.candidates import Vector
     from mcp_server.storage.local.locks import Locks
     from mcp_server.text.entries import Source
 
@@ -80,21 +83,52 @@ class Index(Maintenance):
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    embed = None if mode == "keyword" or self._embedding.embedder is None else self._embedding.of_query
-                    return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
+                    return await self._search(opened, query.text, wanted, mode, depth, then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
         return await to_thread.run_sync(lambda: then(self._scan.search(query.text, wanted, self._health.absence)))
 
-    async def _search(self, wanted: Search, then: Callable[[Candidates], T]) -> T:
+    async def _search(
+        self,
+        opened: Opened,
+        text: str,
+        filters: Filters,
+        mode: Mode,
+        depth: Depth,
+        then: Callable[[Candidates], T],
+    ) -> T:
+        """Two connections work at once: one fetches by words, the other by meaning. The thread of the first connection
+        waits for the other one and finishes the search in one transaction: handing hundreds of candidates from thread
+        to thread over the event loop takes milliseconds."""
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
+        near: Future[Near] = Future()
 
-        def candidates(planned: QueryPlan, vector: Vector, found: list[Found]) -> T:
-            number, messages = str(wanted.opened.generation.number), self._embedding.messages()
-            return then(as_candidates(planned, found, wanted.mode, vector is not None, number, messages))
+        def look_near(connection: sqlite3.Connection) -> Near:
+            vector, kept = self._embedding.of_query(text), state(connection)
+            if vector is None or int(kept["dimensions"]) != len(vector):
+                return None, []
+            searching = LocalSearching(connection, {}, opened.near.stems, text, filters, depth)
+            by_vec = opened.near.loads_vectors and kept["vectors_stale"] == "0"
+            return vector, (nearest if by_vec else opened.matrix.nearest)(searching, vector, searching.scope())
 
-        return await search(wanted, candidates)
+        async def by_meaning() -> None:
+            try:
+                await opened.near.database.read(lambda connection: near.set_result(look_near(connection)))
+            finally:
+                near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
+
+        def by_words(connection: sqlite3.Connection) -> T:
+            searching = LocalSearching(connection, opened.names, opened.words.stems, text, filters, depth)
+            planned, vector, found = searching.candidates(mode, lambda plan, scope: near.result())
+            number, messages = str(opened.generation.number), self._embedding.messages()
+            return then(as_candidates(planned, found, mode, vector is not None, number, messages))
+
+        words = opened.words.database.read(by_words)
+        if mode == "keyword" or self._embedding.embedder is None:
+            near.set_result((None, []))
+            return await words
+        return (await both(by_meaning(), words))[1]  # in this order, because the second waits for the first
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         if not turns or not numpy_is_there.is_set():
@@ -102,7 +136,7 @@ class Index(Maintenance):
 
         def near(connection: sqlite3.Connection) -> Mapping[Source, Exchange]:
             vector = self._embedding.of_query(text)
-            return {} if vector is None else reading.exchanges(connection, vector, turns)
+            return {} if vector is None else contents.exchanges(connection, vector, turns)
 
         return await self._ask(near, {})
 
@@ -119,7 +153,7 @@ class Index(Maintenance):
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(lambda connection, left=left: reading.as_indexed(connection, left), there)  # type: ignore[misc]
+                known = await self._ask(lambda connection, left=left: contents.as_indexed(connection, left), there)  # type: ignore[misc]
                 nothing = (0, 0)
                 left = [
                     path
@@ -143,7 +177,7 @@ class Index(Maintenance):
         return found
 
     async def last_turn(self, session: str) -> int | None:
-        return await self._ask(lambda connection: reading.last_turn(connection, session), None)
+        return await self._ask(lambda connection: contents.last_turn(connection, session), None)
 
     async def data_version(self) -> tuple[str, int]:
         try:
@@ -155,12 +189,12 @@ class Index(Maintenance):
         return "none", 0
 
     async def status(self) -> IndexStatus:
-        name, counts = self._embedding.name, await self._ask(reading.counts, None)
+        name, counts = self._embedding.name, await self._ask(contents.counts, None)
         opened, health, messages = self._open, self._health, self._embedding.messages()
         if counts is None:
             state = "broken" if health.broken else "building" if health.building else "missing"
             messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
-            counts = reading.Counts(0, 0, 0, ())
+            counts = contents.Counts(0, 0, 0, ())
         else:
             state = "building" if health.building or counts.unfinished else "ready"
             if counts.not_embedded and name != "none":
@@ -185,7 +219,7 @@ class Index(Maintenance):
         )
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
-        sampled: list[str] = await self._ask(lambda connection: reading.sample(connection, files), [])
+        sampled: list[str] = await self._ask(lambda connection: contents.sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
 
@@ -200,9 +234,9 @@ class Index(Maintenance):
         found, rows, cuts = await to_thread.run_sync(read)
 
         def compare(connection: sqlite3.Connection) -> bool | None:
-            if reading.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+            if contents.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
                 return None
-            return reading.holds(connection, path, rows, cuts)
+            return contents.holds(connection, path, rows, cuts)
 
         return await self._ask(compare, None)
 
@@ -266,9 +300,7 @@ class Index(Maintenance):
         await self.close()
         until = current_time() + RENEW_SECONDS
         while True:
-            await to_thread.run_sync(self._generations.sweep)
-            left = [self._generations.path(number).name for number in self._generations.left()]
-            left += await to_thread.run_sync(self._generations.sweep_others)
+            left = await to_thread.run_sync(lambda: self._generations.sweep(others=True))
             if not left or current_time() > until:
                 return tuple(left)
             await sleep(0.05)

@@ -13,7 +13,7 @@ from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcrip
 from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index import vectors as schema
-from mcp_server.storage.local.index.candidates import counts, without_vector
+from mcp_server.storage.local.index.contents import counts, without_vector
 from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
 from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.local.locks import Locks
@@ -41,7 +41,7 @@ class Maintenance:
         self._health = Health()
         self._writing: Opened | None = None
         self._turn = Lock()
-        self._long: Indexer | None = None  # at work, and letting others in between
+        self._long: Indexer | None = None  # the running refresh or apply, which lets others write in between
         self._postponed: set[str] = set()
         """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
 
@@ -102,10 +102,7 @@ class Maintenance:
                     small.append(path)
                     room -= size
             filling = Indexer(writing.words, self._files, self._embedding)
-            changed = await filling.run(small, known)
-            if self._long:
-                self._long.taken.update(small)
-            return changed, left
+            return await filling.run(small, known), left
 
         done = await self._with_live(work)
         changed, left = (0, list(paths)) if done is None else done
@@ -275,6 +272,6 @@ class Maintenance:
             try:
                 place: Path = self._files.resolve(path)
                 found += [stat.path for stat in self._files.walk(path)] if place.is_dir() else [path]
-            except ContextManagerError:  # no path of ours
+            except ContextManagerError:  # not a path in the workspace
                 continue
         return found

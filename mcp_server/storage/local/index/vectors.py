@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.storage.index.scoring import Scope
 from mcp_server.storage.index.vectors import ENOUGH, LEADING, in_bytes
-from mcp_server.storage.local.index.query_plan import in_scope, is_small, rows_in
+from mcp_server.storage.local.index.searching import LocalSearching
 
 SCHEMA = 7
 
@@ -32,15 +32,15 @@ TABLES = """
 -- not load sqlite-vec).
 CREATE TABLE index_state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
--- One row: how many passages, and how many words they have together (BM25 wants the mean); and the same of lines that
--- an extractor derived from turns: they say again what is counted already.
+-- One row: the number of passages and of their words (for the mean length in BM25), and the same of lines that an
+-- extractor derived from turns. The lines are counted apart, because they repeat the text of turns.
 CREATE TABLE totals (
     passages INTEGER NOT NULL, words INTEGER NOT NULL, lines INTEGER NOT NULL, line_words INTEGER NOT NULL
 );
 INSERT INTO totals VALUES (0, 0, 0, 0);
 
--- Every file that was looked at, as it was then. so_far (JSON) says how far a transcript was read; problem is a
--- sentence for status.
+-- Every file that was read, as it was then. so_far (JSON) is the position up to which a transcript was parsed; problem
+-- is a sentence for status.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,
@@ -68,7 +68,7 @@ CREATE TABLE knowledge_meta (
     session INTEGER NOT NULL,
     category INTEGER NOT NULL,
     speaker INTEGER NOT NULL,
-    at REAL,                            -- seconds since 1970; NULL: the file does not say, its mtime stands in
+    at REAL,                            -- seconds since 1970; NULL: the file has no date, its mtime is used
     words INTEGER NOT NULL,             -- length of the indexed text
     digest BLOB NOT NULL,               -- of the whole unit; empty in part 0 until the last part is written
     derived INTEGER NOT NULL            -- 1: a line that an extractor wrote
@@ -93,7 +93,7 @@ CREATE TABLE passages (
     tells_time INTEGER NOT NULL,
     first_person INTEGER NOT NULL,
     ends_with_question INTEGER NOT NULL, -- the unit
-    -- CRC-32 of each word's stem in order, little-endian: rescoring needs no second look at the text
+    -- CRC-32 of each word's stem in order, little-endian: so that scoring does not read the text again
     stems BLOB NOT NULL,
     vector BLOB                         -- float16; NULL: not embedded (yet)
 );
@@ -194,35 +194,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
-    """Returns the passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec or, in a
-    small scope, directly."""
-    if is_small(connection, scope):
-        return nearest_of(connection, vector, scope, most)
-    (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(connection)))
+def nearest(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
+    """Returns the passages of the scope nearest to a unit vector, nearest first, by sqlite-vec or, in a small scope,
+    directly."""
+    most = searching.depth.meaning
+    if searching.is_small(scope):
+        return nearest_of(searching, vector, scope)
+    (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(searching.connection)))
     where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
     if scope.projects is not None:
-        # The partition key allows IN: sqlite-vec then gives k neighbours of each partition.
-        where += f" AND project IN ({', '.join('?' * len(scope.projects))})"
-        values += scope.projects
+        # The partition key allows IN: sqlite-vec then gives k neighbors of each partition.
+        known = scope.projects or [-1]
+        where += f" AND project IN ({', '.join('?' * len(known))})"
+        values += known
     if scope.without_session is not None:
         where += " AND session <> ?"
         values.append(scope.without_session)
-    if not scope.lines and connection.execute("SELECT lines FROM totals").fetchone()[0]:
+    if not scope.lines and searching.totals()[2]:
         where += " AND session <> ?"
         values.append(LINES)
-    found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values), most)
+    select = f"SELECT rowid, distance FROM knowledge_vec WHERE {where}"
+    found = _by_distance(searching.rows(select, *values), most)
     if not scope.other:
         return found
-    kept = in_scope(connection, found, scope)
+    kept = searching.inside(found, scope)
     if len(found) < most or len(kept) >= ENOUGH * most:
         return kept
-    where += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
-    rows = connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", (*values, *scope.values))
-    return _by_distance(rows, most)
+    select += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
+    return _by_distance(searching.rows(select, *values, *scope.values), most)
 
 
-def _by_distance(rows: Iterable[tuple[int, float]], most: int) -> list[int]:
+def _by_distance(rows: Iterable[tuple[Any, ...]], most: int) -> list[int]:
     return [row[0] for row in sorted(rows, key=lambda row: row[1])[:most]]
 
 
@@ -235,27 +237,21 @@ class Matrix:
     rows: NDArray[np.float32] | None = None
     derived: NDArray[np.bool_] | None = None
 
-    def nearest(
-        self, connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int
-    ) -> list[int]:
+    def nearest(self, searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
         """Returns the passages of the scope nearest to a unit vector, nearest first, by exact cosine."""
         import numpy as np
 
-        self._fill(connection)
+        self._fill(searching.connection)
         if self.ids is None or self.rows is None or self.derived is None or not len(self.ids):
             return []
-        cosines = self.rows @ vector
+        ids, cosines = self.ids, self.rows @ vector
         if not scope.lines:
             cosines[self.derived] = -np.inf
         if not scope.everything:
-            rows = connection.execute(
-                f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", scope.values
-            ).fetchall()
-            seen = np.isin(self.ids, np.array([row[0] for row in rows], dtype=np.int64))
-            ids, cosines = self.ids[seen], cosines[seen]
-        else:
-            ids = self.ids
-        best = np.argsort(-cosines, kind="stable")[:most]
+            rows = searching.rows(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", *scope.values)
+            seen = np.isin(ids, np.array([row[0] for row in rows], dtype=np.int64))
+            ids, cosines = ids[seen], cosines[seen]
+        best = np.argsort(-cosines, kind="stable")[: searching.depth.meaning]
         return [int(ids[place]) for place in best if cosines[place] > -np.inf]
 
     def _fill(self, connection: sqlite3.Connection) -> None:
@@ -305,17 +301,17 @@ def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes
     return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
 
 
-def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
+def nearest_of(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
     """Returns the passages of a scope nearest to a unit vector, nearest first, with the same rounding as the vector
     table."""
     import numpy as np
 
     size = 2 * len(vector)
-    rows = [row for row in rows_in(connection, scope, "vector") if row[1] is not None and len(row[1]) == size]
+    rows = [row for row in searching.stored(scope, "vector") if row[1] is not None and len(row[1]) == size]
     if not rows:
         return []
     stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
-    first = compared(state(connection))
+    first = compared(state(searching.connection))
     apart = in_bytes(stored, first).astype(np.int32) - in_bytes(vector.astype("<f2").reshape(1, -1), first)
-    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[:most]
+    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[: searching.depth.meaning]
     return [rows[place][0] for place in order]

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -53,7 +53,7 @@ FILES = 300
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Plans for one transaction. Of a single plan with very many rows, the rows from `first` to `last`."""
 
     plans: list[Plan]
@@ -66,7 +66,7 @@ class Indexer:
     """Writes files into one index file.
 
     `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
-    `held` (read, but not yet written completely), and add the finished ones to `taken`.
+    `held` (read, but not yet written completely).
     """
 
     to: Connected
@@ -74,7 +74,6 @@ class Indexer:
     embedding: Embedding
     pause: Callable[[], Awaitable[None]] | None = None
     held: frozenset[str] = frozenset()
-    taken: set[str] = field(default_factory=set)
 
     @property
     def _most(self) -> int:
@@ -106,22 +105,20 @@ class Indexer:
                 progress(done, len(paths))
         return changed
 
-    def _pieces(self, plans: list[Plan]) -> list[_Piece]:
+    def _pieces(self, plans: list[Plan]) -> list[Piece]:
         """Returns the pieces that are written in one transaction each; the last one may be empty."""
         if sum(len(p.rows) for p in plans) <= 2 * self._most:
-            return [_Piece(plans)]
+            return [Piece(plans)]
         pieces = []
         for each in plans:
             ends = range(self._most, len(each.rows) + self._most, self._most) or (self._most,)
-            pieces += [_Piece([each], end - self._most, end) for end in ends]
+            pieces += [Piece([each], end - self._most, end) for end in ends]
         return pieces
 
     def _read_batch(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
         looks: list[FileContent] = []
         passages = 0
         for path in paths:
-            if path in self.taken:
-                continue
             found = read_file(self.files, path, known.get(path))
             looks.append(found)
             passages += len(found.passages)
@@ -138,7 +135,7 @@ class Indexer:
             lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
         )
 
-    async def _write(self, piece: _Piece) -> None:
+    async def _write(self, piece: Piece) -> None:
         rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
 
         def prepared() -> tuple[list[Signals], NDArray[np.float32] | None]:
@@ -146,7 +143,10 @@ class Indexer:
             return cuts, self.embedding.of([found.text for found in cuts])
 
         cuts, vectors = await to_thread.run_sync(prepared)
-        await self.to.database.write(lambda connection: write(connection, self.to, piece, cuts, vectors))
+        to = self.to
+        await to.database.write(
+            lambda connection: write(connection, to.stems, piece, cuts, vectors, loads_vectors=to.loads_vectors)
+        )
 
 
 def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
@@ -220,10 +220,12 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
 
 def write(
     connection: sqlite3.Connection,
-    to: Connected,
-    piece: _Piece,
+    stems: Stems,
+    piece: Piece,
     cuts: Sequence[Signals],
     vectors: NDArray[np.float32] | None,
+    *,
+    loads_vectors: bool = False,
 ) -> None:
     """Writes plans into the index. `cuts` and `vectors` have one entry for each row of the piece, in order; `vectors`
     is None if there is no embedder.
@@ -233,7 +235,7 @@ def write(
     """
     first, last = piece.first, piece.last
     has_vectors = int(state(connection)["dimensions"]) > 0
-    in_vec = to.loads_vectors and has_vectors
+    in_vec = loads_vectors and has_vectors
     if has_vectors and not in_vec:
         connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
     numbers = _Names(connection)
@@ -252,7 +254,7 @@ def write(
                 _delete(connection, in_vec, of_unit, (file_id, mark))
         if rows:
             mine = None if vectors is None else vectors[offset : offset + len(rows)]
-            _insert(connection, to.stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
+            _insert(connection, stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
         if last is not None:
             continued = None if finished else each.rows[last].mark
             for row in (*rows[:1], *rows[-1:]):
