@@ -38,7 +38,7 @@ from mcp_server.understanding.model import recognizer
 _ROOT = Path(__file__).parent.parent
 _OURS = ("mcp_server", "tools", "resources", "prompts")
 _THEIRS = (
-    *("aiosqlite", "anyio._backends._asyncio", "cronsim", "numpy", "portalocker", "pysqlite3", "regex"),
+    *("aiosqlite", "anyio._backends._asyncio", "cronsim", "git", "numpy", "portalocker", "pysqlite3", "regex"),
     *("rich.logging", "rich.table", "ruamel.yaml", "tiktoken", "tzlocal"),
 )
 """Packages that our modules import only when they need them."""

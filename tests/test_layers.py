@@ -57,6 +57,7 @@ ONLY_IN = {
     "jinja2": {"page"},
     "aiosqlite": {"storage"},
     "sqlite3": {"storage", "benchmarks"},
+    "git": {"storage"},
     "psycopg": {"storage"},
     "psycopg_pool": {"storage"},
     "click": {"cli", "benchmarks"},

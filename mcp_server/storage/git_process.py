@@ -58,10 +58,12 @@ def run_git(
     except FileNotFoundError as error:
         raise Unavailable(NEEDS_GIT) from error
     except subprocess.TimeoutExpired as error:
-        raise GitFailed(_name(arguments), f"it did not end within {seconds:.0f} seconds") from error
+        raise GitFailed(command_of(arguments), f"it did not end within {seconds:.0f} seconds") from error
     if done.returncode:
         said, output = (stream.decode("utf-8", "replace") for stream in (done.stderr, done.stdout))
-        raise GitFailed(_name(arguments), said.strip() or f"it ended with {done.returncode}", done.returncode, output)
+        raise GitFailed(
+            command_of(arguments), said.strip() or f"it ended with {done.returncode}", done.returncode, output
+        )
     return done.stdout
 
 
@@ -98,10 +100,10 @@ def running_git(
             status = process.wait()
         if status:
             said.seek(0)
-            raise GitFailed(_name(arguments), said.read().decode("utf-8", "replace").strip())
+            raise GitFailed(command_of(arguments), said.read().decode("utf-8", "replace").strip())
 
 
-def _name(arguments: Sequence[str]) -> str:
+def command_of(arguments: Sequence[str]) -> str:
     """Returns the command, such as `commit-tree`."""
     return next((part for part in arguments if part[0] != "-" and "=" not in part), arguments[0])
 

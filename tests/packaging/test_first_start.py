@@ -94,7 +94,7 @@ async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, t
 async def test_a_machine_without_git_that_gets_it_later(installed: Path, tmp_path: Path) -> None:
     nothing = tmp_path / "no programs"
     nothing.mkdir()
-    env = {**environment(tmp_path), "PATH": str(nothing)}
+    env = {**environment(tmp_path), "PATH": str(nothing), "GIT_PYTHON_GIT_EXECUTABLE": ""}
     async with started(installed, env, tmp_path) as client:
         session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
         assert "2 bar" in await call(client, "compile_context", session=session)

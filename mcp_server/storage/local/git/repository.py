@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import secrets
+import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mcp_server.errors import Refused
-from mcp_server.storage.git_process import GitFailed, run_git
+from mcp_server.errors import Refused, Unavailable
+from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, command_of
 
 BUSY = {
     "MERGE_HEAD": "merge",
@@ -206,9 +210,9 @@ class Repository:
 
         `index` replaces the user's index, `who` is added to the environment, `seconds` is a time limit.
         """
+        git = _library()
         folder = self.folder()
         environment = {
-            **os.environ,
             "GIT_DIR": str(folder),
             "GIT_WORK_TREE": str(self.root),
             "GIT_INDEX_FILE": str(index or folder / "index"),
@@ -220,7 +224,40 @@ class Repository:
             "LC_ALL": "C",
             **(who or {}),
         }
-        return run_git(self.root, *_SETTINGS, *arguments, environment=environment, stdin=stdin, seconds=seconds)
+        with tempfile.TemporaryFile() as feed:
+            feed.write(stdin)
+            feed.seek(0)
+            try:
+                output = git.Git(str(self.root)).execute(
+                    ["git", *_SETTINGS, *arguments],
+                    istream=feed,
+                    env=environment,
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    # GitPython has no time limit on Windows.
+                    kill_after_timeout=None if sys.platform == "win32" else seconds,
+                )
+            except git.GitCommandNotFound as error:
+                raise Unavailable(NEEDS_GIT) from error
+            except git.GitCommandError as error:
+                said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
+                status = error.status if isinstance(error.status, int) else 128
+                said = said or f"it ended with {error.status}"
+                raise GitFailed(command_of(arguments), said, status, str(error.stdout)) from error
+        return output if isinstance(output, bytes) else str(output).encode()
+
+
+@functools.cache
+def _library() -> Any:
+    """Imports GitPython. Raises Unavailable if git or GitPython is missing."""
+    if shutil.which("git") is None:
+        raise Unavailable(NEEDS_GIT)
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    try:
+        import git
+    except ImportError as error:
+        raise Unavailable(f"GitPython does not work here ({error}); reinstall context-manager-mcp") from error
+    return git
 
 
 def entries_in(said: bytes) -> Iterator[tuple[list[str], str]]:
