@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -213,9 +214,7 @@ class Maintenance:
             if vectors is None:
                 return
             ids = [number for number, _ in waiting]
-            await to.database.write(
-                lambda connection, ids=ids, vectors=vectors: add_vectors(connection, ids, vectors, to.loads_vectors)  # type: ignore[misc]
-            )
+            await to.database.write(partial(add_vectors, ids=ids, vectors=vectors, can_load=to.loads_vectors))
             await self._let_others(writing)
 
     async def _writer(self) -> Opened | None:
