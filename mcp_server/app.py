@@ -43,7 +43,7 @@ from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.files import Files
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.git_process import ask_git
-from mcp_server.storage.lexicon import LexiconFile
+from mcp_server.storage.lexicon import read_lexicon
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
@@ -256,9 +256,11 @@ async def _folder_parts(
         locks=locks,
         changes=Changes(),
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
-        lexicon=LexiconFile(
-            lambda path: (files.root / Path(path).expanduser()).read_bytes(), settings.advisor.lexicon
-        ).read,
+        lexicon=partial(
+            read_lexicon,
+            lambda path: (files.root / Path(path).expanduser()).read_bytes(),
+            settings.advisor.lexicon,
+        ),
         index=lambda embedder, name, length: Index(files, locks, local / "index", embedder, name, length),
         history=lambda clock: Git(root, clock, files),
     )
@@ -280,7 +282,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         locks=storage.locks,
         changes=storage.changes,
         folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), user_home()),
-        lexicon=LexiconFile(storage.files.read_bytes, settings.advisor.lexicon).read,
+        lexicon=partial(read_lexicon, storage.files.read_bytes, settings.advisor.lexicon),
         index=partial(storage.index, scan=Scan),
         history=storage.history,
     )

@@ -99,7 +99,7 @@ def export_command(target: Path) -> None:
     shell.print_result(done, "\n".join((said, *left_out)))
 
 
-def given_or_piped(argument: str | None, name: str) -> str:
+def given_or_piped(argument: str | None) -> str:
     """Returns `argument`, or all of stdin without the newline at its end, which `echo` adds.
 
     Raises:
@@ -109,9 +109,7 @@ def given_or_piped(argument: str | None, name: str) -> str:
     if argument is not None and argument != "-":
         return argument
     if argument is None and sys.stdin.isatty():
-        raise click.UsageError(
-            f"Missing argument '{name}': give it, or pipe it in.", click.get_current_context(silent=True)
-        )
+        raise click.UsageError("Missing argument 'CONTENT': give it, or pipe it in.", click.get_current_context())
     try:
         text = sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -178,7 +176,7 @@ def time_of(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
 def observe_command(content: str | None, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
-    turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
+    turn = NewTurn(content=given_or_piped(content), **options)
     if not turn.content.strip():
         raise Invalid("there is nothing to record: CONTENT is empty")
 
@@ -212,7 +210,7 @@ KINDS = get_args(Kind)
 @click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
 def remember_command(content: str | None, **options: Any) -> None:
     """Write CONTENT (or standard input) into the file of its kind, and show the change."""
-    fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
+    fact = NewFact(content=given_or_piped(content), **options)
 
     async def act(memory: Memory) -> Remembered:
         done = await remember(memory, fact, shell.caller())

@@ -114,6 +114,7 @@ def asks_to_go_on(message: str, project: str = "") -> bool:
     return any(f" {phrase} " in spoken for phrase in PHRASES) and not subject_words(said) - ABOUT_IT - {*words(project)}
 
 
+@lru_cache(maxsize=16)  # a push and a compilation ask for those of their message up to four times
 def subject_words(text: str) -> frozenset[str]:
     """Returns the folded words of a message's subject: no talk, framing, single letters or numbers below 100."""
     found = frozenset(content_words(bounded(text))) - TALK_WORDS - FRAME_WORDS

@@ -40,7 +40,7 @@ from mcp_server.relevance.advisor_items import (
     with_contents,
 )
 from mcp_server.relevance.chunks import ChunkKind, Gauges, LiveChunk
-from mcp_server.relevance.live_set import gauges, holders, query_of
+from mcp_server.relevance.live_set import asking_turns, gauges, holders, query_of
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import second_text
 from mcp_server.text.words import content_words
@@ -356,7 +356,7 @@ async def view_of(
     turns = await sessions.session_turns(memory, session)
     chunks = await holders(memory, session, HOLDERS)
     full = await gauges(memory, session, client_tokens)
-    asks = query_of(turns) if prompt is None else prompt
+    asks = query_of(asking_turns(turns, alone=True)) if prompt is None else prompt
     delivery = row.delivery or "add"
     now = memory.clock()
     growing = log.growing(await memory.live.readings(session), full, now)

@@ -210,8 +210,9 @@ def text_of(turn: Turn, part: int) -> str:
 
 def original_of(chunk: LiveChunk, turn: Turn | None) -> str | None:
     """Returns the original text of a chunk; None for an item that a client only named, or if the turn is missing."""
-    known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
-    return text_of(turn, chunk.part) if turn is not None and known else None
+    if turn is None or not chunk.has_text or chunk.part > len(turn.tool_calls):
+        return None
+    return text_of(turn, chunk.part)
 
 
 def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | None:

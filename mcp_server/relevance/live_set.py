@@ -118,7 +118,7 @@ class Lookups:
 async def compared(memory: Memory, session: str, turns: Sequence[Turn], *, alone: bool = False) -> Compared:
     """Compares the turns of a session, oldest first, with its last message if `alone`, else with its last exchanges."""
     asking = asking_turns(turns, alone=alone)
-    query = query_of(turns, alone=alone)
+    query = query_of(asking)
     if not query.strip():
         return Compared(query)
     first = asking[0].number if alone else asking[-1].number
@@ -167,7 +167,7 @@ def says_something(turn: Turn) -> bool:
     return bool(content_words(bounded(turn.content), TALK_WORDS))
 
 
-def asking_turns(turns: Sequence[Turn], *, alone: bool = True) -> list[Turn]:
+def asking_turns(turns: Sequence[Turn], *, alone: bool) -> list[Turn]:
     """Returns the user's turns that make up the query: the last three, or the last one if it is enough `alone`. More
     are added until they have enough content words."""
     asking: list[Turn] = []
@@ -182,9 +182,9 @@ def asking_turns(turns: Sequence[Turn], *, alone: bool = True) -> list[Turn]:
     return asking
 
 
-def query_of(turns: Sequence[Turn], *, alone: bool = True) -> str:
+def query_of(asking: Sequence[Turn]) -> str:
     """Returns the query for the comparison: beginning and end of a long message, or of many messages."""
-    return bounded("\n".join(bounded(turn.content) for turn in asking_turns(turns, alone=alone)))
+    return bounded("\n".join(bounded(turn.content) for turn in asking))
 
 
 def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:

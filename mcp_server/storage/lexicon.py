@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from mcp_server.errors import ContextManagerError, Invalid
@@ -16,32 +17,25 @@ SHIPPED = Path(__file__).parents[1] / "data" / "lexicon.yaml"
 GROUPS, LISTS = ("technologies", "layers"), ("generic",)
 
 
-class LexiconFile:
-    """The lexicon, as it is in the user's file `chosen` now. `read` returns the bytes of that file."""
+def read_lexicon(read: Callable[[str], bytes], chosen: str | None) -> tuple[Lexicon, str]:
+    """Returns the lexicon of the user's file `chosen`, whose bytes `read` returns, or the built-in one, and the problem
+    of the user's file if the built-in one is used instead."""
+    if not chosen:
+        return _parsed(SHIPPED.read_bytes(), SHIPPED.name), ""
+    try:
+        return _parsed(read(chosen), chosen), ""
+    except UnicodeDecodeError:
+        problem = f"advisor.lexicon: {chosen} cannot be read: it is no UTF-8 text"
+    except OSError as error:
+        problem = f"advisor.lexicon: {chosen} cannot be read: {error.strerror}"
+    except ContextManagerError as error:
+        problem = f"advisor.lexicon: {error}"
+    return _parsed(SHIPPED.read_bytes(), SHIPPED.name), f"{problem}; the lexicon that ships is used until then"
 
-    def __init__(self, read: Callable[[str], bytes], chosen: str | None) -> None:
-        self._read = read
-        self._chosen = chosen
-        self._known: tuple[bytes, Lexicon] | None = None
 
-    def read(self) -> tuple[Lexicon, str]:
-        """Returns the lexicon, and the problem of the user's file if the built-in lexicon is used instead."""
-        if not self._chosen:
-            return self._of(SHIPPED.read_bytes(), SHIPPED.name), ""
-        try:
-            return self._of(self._read(self._chosen), self._chosen), ""
-        except UnicodeDecodeError:
-            problem = f"advisor.lexicon: {self._chosen} cannot be read: it is no UTF-8 text"
-        except OSError as error:
-            problem = f"advisor.lexicon: {self._chosen} cannot be read: {error.strerror}"
-        except ContextManagerError as error:
-            problem = f"advisor.lexicon: {error}"
-        return self._of(SHIPPED.read_bytes(), SHIPPED.name), f"{problem}; the lexicon that ships is used until then"
-
-    def _of(self, data: bytes, where: str) -> Lexicon:
-        if self._known is None or self._known[0] != data:
-            self._known = data, parsed(data.decode("utf-8"), where)
-        return self._known[1]
+@lru_cache(16)
+def _parsed(data: bytes, where: str) -> Lexicon:
+    return parsed(data.decode("utf-8"), where)
 
 
 def parsed(text: str, where: str) -> Lexicon:

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -145,7 +146,8 @@ def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
 def refs(folder: Path) -> list[tuple[str, str]]:
     """Returns object and name of each branch and tag, ordered by name."""
     said = git(folder, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
-    return sorted((tuple(line.split(" ", 1)) for line in said.decode().splitlines()), key=lambda ref: ref[1])  # type: ignore[misc]
+    found = (line.partition(" ") for line in said.decode().splitlines())
+    return sorted(((oid, name) for oid, _, name in found), key=itemgetter(1))
 
 
 def write_bundle(folder: Path, target: Path) -> bool:

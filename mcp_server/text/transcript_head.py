@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from datetime import datetime
-from typing import cast, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
 
 from mcp_server.errors import Invalid
 from mcp_server.model import Delivery, Kind, KnowledgeChange, TranscriptHead, slugify
@@ -81,65 +80,38 @@ def own_fields(raw: str) -> dict[str, object] | None:
 def head_from_fields(fields: Mapping[str, object], where: str, title: str) -> TranscriptHead:
     """Returns the head with these fields; unknown ones are in `extra`. Raises Invalid naming file and field."""
 
-    def wrong(name: str, wanted: str) -> Invalid:
-        return Invalid(f"{where}: `{name}` must be {wanted}, not {fields.get(name)!r}")
-
-    def text(name: str) -> str | None:
+    def read(name: str, wanted: str, convert: Callable[[Any], Any]) -> Any:
+        """Returns the converted field; None without one. `convert` returns None for a value that is not `wanted`."""
         value = fields.get(name)
-        if value is not None and not isinstance(value, str | int | float):
-            raise wrong(name, "text")
-        return None if value is None else str(value)
+        found = None if value is None else convert(value)
+        if found is None and (value is not None or name in ("session_id", "started")):
+            raise Invalid(f"{where}: `{name}` must be {wanted}, not {value!r}")
+        return found
 
-    def moment(name: str) -> datetime | None:
-        value = fields.get(name)
-        read = read_moment(value)
-        if value is not None and read is None:
-            raise wrong(name, "a time such as 2026-02-16T18:45:00Z")
-        return read
+    def text(name: str) -> Any:
+        return read(name, "text", _as_text)
 
-    def count(name: str) -> int:
-        value = fields.get(name) or 0
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise wrong(name, "a number, 0 or more")
-        return value
+    def one_of(name: str, allowed: tuple[str, ...]) -> Any:
+        return read(name, " or ".join(allowed), lambda value: value if value in allowed else None) or allowed[0]
 
-    def one_of(name: str, allowed: tuple[str, ...]) -> str:
-        value = fields.get(name)
-        if value is None:
-            return allowed[0]
-        if value not in allowed:
-            raise wrong(name, " or ".join(allowed))
-        return str(value)
-
-    session_id = text("session_id")
-    started = moment("started")
-    if not session_id:
-        raise wrong("session_id", "the session's id")
-    if started is None:
-        raise wrong("started", "a time such as 2026-02-16T18:45:00Z")
-    tags = fields.get("tags") or []
-    changes = fields.get("knowledge_changes") or []
-    if not isinstance(tags, list):
-        raise wrong("tags", "a list")
-    if not isinstance(changes, list) or not all(isinstance(change, Mapping) for change in changes):
-        raise wrong("knowledge_changes", "a list of {path, action, summary}")
-    extra = {name: value for name, value in fields.items() if name not in _FIELDS}
+    started = read("started", _A_TIME, read_moment)
+    changes = read("knowledge_changes", "a list of {path, action, summary}", lambda value: _as_list(value, Mapping))
     return TranscriptHead(
-        session_id=session_id,
+        session_id=read("session_id", "the session's id", lambda value: _as_text(value) or None),
         started=started,
         title=title,
         slug="",
         project=text("project") or "",
-        kind=cast(Kind, one_of("kind", get_args(Kind))),
-        delivery=cast(Delivery, one_of("delivery", get_args(Delivery))),
+        kind=one_of("kind", get_args(Kind)),
+        delivery=one_of("delivery", get_args(Delivery)),
         timezone=text("timezone") or "UTC",
-        ended=moment("ended"),
+        ended=read("ended", _A_TIME, read_moment),
         model=text("model"),
         channel=text("channel"),
         topic=text("topic"),
-        tags=tuple(str(tag) for tag in tags),
-        tokens_in=count("tokens_in"),
-        tokens_out=count("tokens_out"),
+        tags=tuple(map(str, read("tags", "a list", lambda value: _as_list(value, object)) or ())),
+        tokens_in=read("tokens_in", _A_COUNT, _as_count) or 0,
+        tokens_out=read("tokens_out", _A_COUNT, _as_count) or 0,
         knowledge_changes=tuple(
             KnowledgeChange(
                 path=str(change.get("path", "")),
@@ -147,11 +119,28 @@ def head_from_fields(fields: Mapping[str, object], where: str, title: str) -> Tr
                 summary=str(change.get("summary", "")),
                 at=read_moment(change.get("at")) or started,
             )
-            for change in changes
+            for change in changes or ()
         ),
         continues=text("continues"),
-        extra=extra or None,
+        extra={name: value for name, value in fields.items() if name not in _FIELDS} or None,
     )
+
+
+_A_TIME, _A_COUNT = "a time such as 2026-02-16T18:45:00Z", "a number, 0 or more"
+
+
+def _as_text(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _as_count(value: object) -> int | None:
+    value = value or 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _as_list(value: object, kind: type) -> list[Any] | None:
+    value = value or []
+    return value if isinstance(value, list) and all(isinstance(one, kind) for one in value) else None
 
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
-from mcp_server.storage.git_process import ask_git
+from mcp_server.storage.git_process import GitFailed, ask_git, plain_environment, run_git
 from mcp_server.storage.local.git.git import Git
 from tests.gitting import git as run
 from tests.gitting import write
@@ -206,3 +207,17 @@ def test_many_files_are_one_commit(root: Path) -> None:
 
     assert len(run(root, "ls-tree", "-r", "--name-only", "HEAD").split()) == 600
     assert run(root, "status", "--porcelain") == ""
+
+
+def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(GitFailed, match="git wait failed: it did not end within"):
+        run_git(tmp_path, "-c", "alias.wait=!sleep 20", "wait", environment=plain_environment(), seconds=0.3)
+    assert time.monotonic() - began < 10
+
+
+def test_without_git_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="install it"):
+        run_git(tmp_path, "status", environment=plain_environment())
+    assert ask_git(tmp_path, "status") is None

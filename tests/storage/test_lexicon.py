@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
 from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band, relevance
 from mcp_server.storage import logs
-from mcp_server.storage.lexicon import LexiconFile, parsed
+from mcp_server.storage.lexicon import parsed, read_lexicon
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.logs import AdvisorFiles, advisor_path
 from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
@@ -31,7 +32,7 @@ REST = "Design a REST API endpoint for user authentication"
 
 @pytest.fixture(scope="module")
 def shipped() -> Lexicon:
-    return LexiconFile(str.encode, None).read()[0]
+    return read_lexicon(str.encode, None)[0]
 
 
 def item(kind: ItemType, path: str, minutes: float, accesses: int, tags: tuple[str, ...] = ()) -> ContextItem:
@@ -72,11 +73,11 @@ def test_it_knows_technologies_layers_and_what_is_generic(
 def test_a_file_of_the_users_own_stands_in_its_place_and_is_read_again_when_it_changes(tmp_path: Path) -> None:
     own = tmp_path / "mine.yaml"
     own.write_text("technologies:\n  oven: [Oven, Šporet]\n")
-    lexicon = LexiconFile(lambda path: (tmp_path / path).read_bytes(), "mine.yaml")
-    assert lexicon.read() == (Lexicon({"oven": frozenset({"oven", "sporet"})}, {}, frozenset()), "")
-    assert lexicon.read()[0] is lexicon.read()[0]
+    read = partial(read_lexicon, lambda path: (tmp_path / path).read_bytes(), "mine.yaml")
+    assert read() == (Lexicon({"oven": frozenset({"oven", "sporet"})}, {}, frozenset()), "")
+    assert read()[0] is read()[0]
     own.write_text("generic: [oven]\n")
-    assert lexicon.read()[0].generic == {"oven"}
+    assert read()[0].generic == {"oven"}
 
 
 @pytest.mark.parametrize(
@@ -102,14 +103,14 @@ def test_what_is_wrong_is_named_with_its_line(text: str, where: int, what: str) 
 
 
 def test_while_it_is_wrong_the_one_that_ships_serves(tmp_path: Path, shipped: Lexicon) -> None:
-    own = LexiconFile(lambda path: (tmp_path / path).read_bytes(), "mine.yaml")
-    lexicon, problem = own.read()
+    read = partial(read_lexicon, lambda path: (tmp_path / path).read_bytes(), "mine.yaml")
+    lexicon, problem = read()
     assert lexicon == shipped
     assert "mine.yaml cannot be read" in problem
     (tmp_path / "mine.yaml").write_bytes(b"\xff")
-    assert "no UTF-8" in own.read()[1]
+    assert "no UTF-8" in read()[1]
     (tmp_path / "mine.yaml").write_text("")
-    assert own.read() == (Lexicon({}, {}, frozenset()), "")
+    assert read() == (Lexicon({}, {}, frozenset()), "")
 
 
 counter = TokenCounter()

@@ -35,7 +35,6 @@ _TELLING = (
 )
 _FILES = ("file_path", "notebook_path")
 _LOOKED_AT = 8_000  # characters; longer than what is kept, so that a secret at its end is still recognized
-_MOST_FILES = 20
 
 
 def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:
@@ -86,7 +85,7 @@ def _line(text: str, most: int) -> str:
 def files_named(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
     """Returns the files that a tool's input names. Paths inside `cwd` become relative."""
     named = [value for key in _FILES if isinstance(value := given.get(key), str) and value.strip()]
-    return tuple(dict.fromkeys(_relative(path, cwd)[:1_000] for path in named[:_MOST_FILES]))
+    return tuple(dict.fromkeys(_relative(path, cwd)[:1_000] for path in named))
 
 
 def _relative(path: str, cwd: str | None) -> str:

@@ -82,12 +82,7 @@ _LINES, _FILES = 50, 20
 
 
 def detect(path: Path) -> Format:
-    """Returns the format of `path`.
-
-    Raises:
-        NotFound: there is nothing at `path`.
-        Invalid: the format is unknown; the message says what to do.
-    """
+    """Returns the format of an existing file or folder. Raises Invalid, with what to do, if it is unknown."""
     if path.name == DATABASE or (path / DATABASE).is_file():
         return "opencode"
     if path.is_dir():
@@ -99,8 +94,6 @@ def detect(path: Path) -> Format:
         if any(found.suffix.lower() in SUFFIXES for found, _ in listing(path)):
             return "markdown"
         raise Invalid(f"{path}: no file in it has a known format; give a folder of transcripts or notes, or --format")
-    if not path.exists():
-        raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
     if path.suffix.lower() in SUFFIXES:
         return "markdown"
     if path.suffix == reading.SUFFIX and (client := transcript_client(path)):

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-SMALL_SCOPE = 1_000
-"""Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
-faster."""
-
-
 K1, B = 1.2, 0.75
 """BM25's constants, as in FTS5."""
 
@@ -77,22 +72,6 @@ def idf(passages: int, frequency: int) -> float:
     return max(math.log(max((passages - frequency + 0.5) / (frequency + 0.5), 1e-6)), 1e-6)
 
 
-FETCHING_WORDS = 32
-
-
-COUNTED = 5_000
-"""Words in at most this many passages are counted within the scope; for more common ones the scope's share is used."""
-
-
-FIRST_FETCH = 1_000
-"""Passages that are fetched before the scope is applied; if too few of them are in it, it is joined to the search."""
-
-
-SLACK = 1.5
-"""Factor on the number of passages that are fetched first for a scope, because passages outside of it may match better.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Filters as an index understands them. `condition` is SQL over a row `m` of a passage, in the words of
@@ -140,10 +119,6 @@ class QueryPlan:
     fetching: tuple[Fetching, ...]
     of_lines: tuple[Fetching, ...]
     small: SmallScope | None
-
-
-FILLING_PARTS = 8
-"""Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
 
 
 @dataclass(slots=True)  # not frozen for the same reason as a Candidate

@@ -15,11 +15,6 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.model import GLOBAL
 from mcp_server.search.query import read_query, weigh
 from mcp_server.storage.index.scoring import (
-    COUNTED,
-    FETCHING_WORDS,
-    FILLING_PARTS,
-    SLACK,
-    SMALL_SCOPE,
     Fetching,
     Found,
     QueryPlan,
@@ -42,17 +37,37 @@ if TYPE_CHECKING:
     Near = tuple[Vector, list[int]]
     """The query's vector (None without one), and the nearest passages, nearest first."""
 
+SMALL_SCOPE = 1_000
+"""Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
+faster."""
+
+FETCHING_WORDS = 32
+"""Words that fetch passages, at most, and the same of words that fetch only derived lines."""
+
+COUNTED = 5_000
+"""Words in at most this many passages are counted within the scope; for more common ones the scope's share is used."""
+
+FIRST_FETCH = 1_000
+"""Passages that are fetched before the scope is applied; if too few of them are in it, it is joined to the search."""
+
+SLACK = 1.5
+"""Factor on the number of passages that are fetched first for a scope, because passages outside of it may match better.
+"""
+
+FILLING_PARTS = 8
+"""Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
+
 
 class Searching(ABC):
     """A search in one transaction. `execute` runs a statement with its values and returns a cursor, `names` maps names
     as rows have them to their text.
 
-    The parts of `dialect` are the names of tables and columns and:
+    The parts of `dialect` are the tables `meta` (a row `m` for each passage) and `speaker`, and:
 
     `here`      begins a condition: only rows of this workspace
     `among`     ends a condition: in a list
     `derived`   the column of `meta` that is 0 for a passage and 1 for a derived line
-    `at`        the time of a passage in seconds since 1970
+    `at`        the time of a passage `m` in seconds since 1970
     `file`      the column of `meta` that names a file, `same_file` says that `n` and `m` have the same one
     `stored`    the table `m` with the columns `stems` and `vector`; with `files` it has all `columns`
     `speakers`  begins a query for names of speakers, `of_speakers` one for their number of passages

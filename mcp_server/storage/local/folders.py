@@ -45,8 +45,10 @@ class ProjectFolders:
         here = Path(os.path.realpath(folder))
         if not here.is_dir():
             return ()
+        if here not in self._git_keys:
+            self._git_keys[here] = self._from_git(here)
         named = self._named(here)
-        found = ((named,) if named else ()) + self._from_git(here)
+        found = ((named,) if named else ()) + self._git_keys[here]
         if found or self._is_nobodys(here) or here.is_relative_to(os.path.realpath(self.temporary)):
             return found
         return (f"dir:{directory_id(str(here))}",)
@@ -80,11 +82,6 @@ class ProjectFolders:
         return None
 
     def _from_git(self, folder: Path) -> tuple[str, ...]:
-        if folder not in self._git_keys:
-            self._git_keys[folder] = self._ask_git(folder)
-        return self._git_keys[folder]
-
-    def _ask_git(self, folder: Path) -> tuple[str, ...]:
         if not any((place / ".git").exists() for place in (folder, *folder.parents)):
             return ()  # saves the start of a process
         top = ask_git(folder, "rev-parse", "--show-toplevel")

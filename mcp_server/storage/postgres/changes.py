@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.storage.changes import Changes
@@ -98,7 +99,7 @@ class TeamChanges(Changes):
             waiting = [change for change in more if change is not None]
             if waiting:
                 try:
-                    self._database.run(lambda connection, waiting=waiting: self._written(connection, waiting))  # type: ignore[misc]
+                    self._database.run(partial(self._written, changes=waiting))
                 except ContextManagerError as error:
                     log.warning("%d change notices were not sent to other replicas: %s", len(waiting), error)
             if None in more:

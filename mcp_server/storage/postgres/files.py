@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
@@ -67,7 +68,7 @@ class TeamFiles(Files):
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         for path, *_ in self._listed(prefix):
-            data = self._database.run(lambda connection, path=path: _content(connection, path))  # type: ignore[misc]
+            data = self._database.run(partial(_content, path=path))
             if data is not None:
                 yield path, data
 

@@ -53,11 +53,9 @@ class TeamIndex(Indexing):
     def _found(self, text: str, filters: Filters, mode: Mode, depth: Depth) -> Candidates:
         import_numpy()
         vector = None if mode == "keyword" else self._embedding.of_query(text)
-        messages: list[str] = []
 
         def search(connection: Connection) -> Candidates:
             usable, problem = self._usable(connection)
-            messages.extend([problem] if problem else [])
             asked = vector if usable else None
             with self._stemming:
                 compared = self._embedding.compared
@@ -69,8 +67,8 @@ class TeamIndex(Indexing):
                 planned, _, found = searching.candidates(mode, near)
             if self._scan and not planned.all_passages and self._waiting(connection):
                 return self._scan.search(text, filters, "missing")
-            said = [*self._embedding.messages(), *messages]
-            return as_candidates(planned, found, mode, asked is not None, "1", said)
+            messages = [*self._embedding.messages(), *([problem] if problem else [])]
+            return as_candidates(planned, found, mode, asked is not None, "1", messages)
 
         return self._database.run(search)
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio.to_thread import run_sync
@@ -173,7 +174,7 @@ class Indexing:
         found: list[_Planned] = []
         passages = 0
         for path in paths:
-            known = self._database.run(lambda connection, path=path: self._known(connection, path))  # type: ignore[misc]
+            known = self._database.run(partial(self._known, path=path))
             marked, version, content = self._read(path, known)
             planned = plan(content, self._units(content))
             found.append(_Planned(marked, version, known, planned))

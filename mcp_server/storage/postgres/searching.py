@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.scoring import FIRST_FETCH, SLACK, Fetching, QueryPlan, Scope
-from mcp_server.storage.index.searching import Searching
+from mcp_server.storage.index.scoring import Fetching, QueryPlan, Scope
+from mcp_server.storage.index.searching import FIRST_FETCH, SLACK, Searching
 from mcp_server.storage.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection

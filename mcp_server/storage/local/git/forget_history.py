@@ -355,7 +355,8 @@ class RepositoryHistory:
     def _refs(self) -> list[tuple[str, str, str]]:
         """Returns (name, object, target of a symbolic ref or "")."""
         listed = self._text("for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)")
-        return [tuple(line.split("\0")) for line in listed.split("\n") if line]  # type: ignore[misc]
+        rows = (line.split("\0") for line in listed.split("\n") if line)
+        return [(name, oid, target) for name, oid, target in rows]
 
     def _reflogs(self) -> list[Path]:
         return sorted(path for path in (self._folder / "logs").rglob("*") if path.is_file())

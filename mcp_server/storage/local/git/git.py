@@ -115,16 +115,13 @@ class Past:
 
     def between(self, old: str | None, new: str, paths: Sequence[str]) -> str:
         """Returns the diff between two commits or trees under these paths; `old` None is the empty tree."""
-        named = [] if not paths else ["--", *map(clean_path, paths)]
         wanted = ("-r", "-p", "--no-color", "--no-ext-diff", "--no-renames", "--textconv", "--unified=1")
-        return self._repository.text("diff-tree", *wanted, old or self.empty_tree(), new, *named)
+        return self._repository.text("diff-tree", *wanted, old or self.empty_tree(), new, "--", *map(clean_path, paths))
 
     def counts(self, old: str | None, new: str, paths: Sequence[str]) -> list[tuple[str, int, int]]:
         """Returns path, number of added and of removed lines of each changed file; -1 for a binary file."""
-        named = [] if not paths else ["--", *map(clean_path, paths)]
-        said = self._repository.run(
-            "diff-tree", "-r", "-z", "--numstat", "--no-renames", old or self.empty_tree(), new, *named
-        )
+        wanted = ("-r", "-z", "--numstat", "--no-renames", old or self.empty_tree(), new)
+        said = self._repository.run("diff-tree", *wanted, "--", *map(clean_path, paths))
         found: list[tuple[str, int, int]] = []
         for line in filter(None, said.split(b"\0")):
             came, went, path = line.split(b"\t", 2)

@@ -31,7 +31,7 @@ BUSY_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Health:
+class IndexHealth:
     """The index's current problems, as sentences or None. `building` is (files done, all files)."""
 
     broken: str | None = None

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -153,7 +154,7 @@ class Index(Maintenance):
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(lambda connection, left=left: contents.as_indexed(connection, left), there)  # type: ignore[misc]
+                known = await self._ask(partial(contents.as_indexed, paths=left), there)
                 nothing = (0, 0)
                 left = [
                     path

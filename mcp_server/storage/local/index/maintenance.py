@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,14 @@ from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.contents import counts, without_vector
-from mcp_server.storage.local.index.generations import Generation, Generations, Health, Opened, connect, open_writer
+from mcp_server.storage.local.index.generations import (
+    Generation,
+    Generations,
+    IndexHealth,
+    Opened,
+    connect,
+    open_writer,
+)
 from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.ports import Progress
@@ -38,7 +46,7 @@ class Maintenance:
         self._files = files
         self._generations = Generations(folder, locks, embedding.name)
         self._embedding = embedding
-        self._health = Health()
+        self._health = IndexHealth()
         self._writing: Opened | None = None
         self._turn = Lock()
         self._long: Indexer | None = None  # the running refresh or apply, which lets others write in between
@@ -213,9 +221,7 @@ class Maintenance:
             if vectors is None:
                 return
             ids = [number for number, _ in waiting]
-            await to.database.write(
-                lambda connection, ids=ids, vectors=vectors: add_vectors(connection, ids, vectors, to.loads_vectors)  # type: ignore[misc]
-            )
+            await to.database.write(partial(add_vectors, ids=ids, vectors=vectors, can_load=to.loads_vectors))
             await self._let_others(writing)
 
     async def _writer(self) -> Opened | None:

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from mcp_server.storage.index.scoring import FIRST_FETCH, Fetching, QueryPlan, Scope
-from mcp_server.storage.index.searching import Searching
+from mcp_server.storage.index.scoring import Fetching, QueryPlan, Scope
+from mcp_server.storage.index.searching import FIRST_FETCH, Searching
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import Dialect
 from mcp_server.storage.values import Depth, Filters
