@@ -318,7 +318,8 @@ async def _for_prompt(
 ) -> Injection:
     """Returns what is pushed with a prompt, without a checkpoint. `asks` is why the prompt may get nothing."""
     event, window = "UserPromptSubmit", prompt.window
-    before = asks_to_go_on(prompt.text) and await has_no_answer(memory, prompt.session)
+    goes_on = asks_to_go_on(prompt.text, prompt.project.slug or "")
+    before = goes_on and await has_no_answer(memory, prompt.session)
     last = await last_session(memory, prompt.project, prompt.session) if before else None
     asks = None if last else asks
     silent = (
