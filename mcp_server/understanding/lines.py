@@ -256,7 +256,9 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     added = [
         Found(at, message.sentences[at].text, 0.0, listed=message.sentences[at].layout in ("bullet", "row"))
         for at in around
-        if at not in places | others and (is_short or len(message.sentences[at].text) <= GAP)
+        if at not in places | others
+        and (is_short or len(message.sentences[at].text) <= GAP)
+        and not is_question(message.sentences[at].text)
     ]
     return sorted([*group, *added], key=lambda one: one.place)
 
