@@ -341,26 +341,24 @@ class Indexing:
 
     def _count(self, connection: Connection, changes: Sequence[tuple[int, int, int, str, str]]) -> None:
         """Adds to the totals and to the speakers: kind, number of passages, words, project and speaker."""
-        totals: dict[int, tuple[int, int]] = {}
-        speakers: dict[tuple[str, str, int], int] = {}
-        for kind, many, words, project, speaker in changes:
-            before = totals.get(kind, (0, 0))
-            totals[kind] = (before[0] + many, before[1] + words)
-            key = (storable(project), storable(speaker), kind)
-            speakers[key] = speakers.get(key, 0) + many
-        for kind, (many, words) in totals.items():
-            connection.run(
-                "INSERT INTO totals (ws, kind, passages, words) VALUES (%s, %s, %s, %s) ON CONFLICT (ws, kind) "
-                "DO UPDATE SET passages = totals.passages + excluded.passages, words = totals.words + excluded.words",
-                *(kind, many, words),
-            )
-        for (project, speaker, kind), many in speakers.items():
-            connection.run(
-                "INSERT INTO speaker (ws, project, speaker, kind, passages) VALUES (%s, %s, %s, %s, %s) "
-                "ON CONFLICT (ws, project, speaker, kind) "
-                "DO UPDATE SET passages = speaker.passages + excluded.passages",
-                *(project, speaker, kind, many),
-            )
+        if not changes:
+            return
+        kinds, numbers, words, projects, speakers = map(list, zip(*changes, strict=True))
+        connection.run(
+            "INSERT INTO totals (ws, kind, passages, words) SELECT %s, kind, sum(passages), sum(words) "
+            "FROM unnest(%s::smallint[], %s::bigint[], %s::bigint[]) AS n (kind, passages, words) GROUP BY kind "
+            "ON CONFLICT (ws, kind) "
+            "DO UPDATE SET passages = totals.passages + excluded.passages, words = totals.words + excluded.words",
+            *(kinds, numbers, words),
+        )
+        connection.run(
+            "INSERT INTO speaker (ws, project, speaker, kind, passages) "
+            "SELECT %s, project, speaker, kind, sum(passages) "
+            "FROM unnest(%s::text[], %s::text[], %s::smallint[], %s::bigint[]) AS n (project, speaker, kind, passages) "
+            "GROUP BY project, speaker, kind ON CONFLICT (ws, project, speaker, kind) "
+            "DO UPDATE SET passages = speaker.passages + excluded.passages",
+            *(list(map(storable, projects)), list(map(storable, speakers)), kinds, numbers),
+        )
         connection.run("DELETE FROM speaker WHERE ws = %s AND passages <= 0")
 
     def _embed_missing(self) -> None:
