@@ -45,6 +45,7 @@ _HOST = re.compile(
     r"<(?:command-|local-command|bash-|task-|system-|user-memory|user-prompt-submit-hook)", re.IGNORECASE
 )
 _LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
+_ANSWER = re.compile(r" \((?:answer|agreed|amended|refused): (.+)\)$")
 
 
 def asks_nothing(prompt: str) -> NothingAsked | None:
@@ -125,11 +126,13 @@ def fingerprints(text: str) -> tuple[str, ...]:
     """Returns short hashes of the words of each line of a text. Markup and headers are ignored.
 
     An entry of a list (`- …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was
-    cut also the hash of its first words.
+    cut also the hash of its first words, and one that quotes an answer (`… (answer: ten)`) also that of the answer.
     """
     found: set[str] = set()
     for line, forms in _forms(text):
         found.update(map(_hash, forms), map(_opening, forms) if line.endswith("…") else ())
+        if answer := _ANSWER.search(line):
+            found.add(_hash(words(answer[1])))
     return tuple(sorted(found - {""}))
 
 

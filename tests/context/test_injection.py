@@ -132,6 +132,12 @@ def test_a_line_that_was_cut_counts_as_sent_by_its_first_words() -> None:
     assert chosen([line(TEA, 0.9)], [], sent=frozenset(fingerprints(shown))) == []
 
 
+def test_a_turn_that_a_sent_line_quotes_as_an_answer_is_not_sent_again() -> None:
+    answered = hit(TEA, 0.7)
+    sent = frozenset(fingerprints(f"Decided:\n- Which tea do we serve? (answer: {TEA})"))
+    assert chosen([], [answered], sent=sent) == []
+
+
 def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
     """A dozen lines that are each a little likely are what a prompt of another project finds."""
     weak = [line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15) for number, word in enumerate("abcdefgh")]
