@@ -313,7 +313,7 @@ async def _read_conversations(
     if total:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(report)
-            with anyio.move_on_after(seconds), contextlib.suppress(Unavailable):  # the next server goes on
+            with anyio.move_on_after(seconds), contextlib.suppress(Unavailable):  # the next server continues
                 if not await worker.run("knowledge", memory.disk.root, environ, awaited=True):
                     await extract_pending(memory)
             tasks.cancel_scope.cancel()

@@ -303,7 +303,7 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     kept = "\n\t" if keep_lines else ""
     if not keep_lines:
         text = " ".join(text.split("\n"))
-    return "".join(c if c.isprintable() or c in kept or c == " " else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def moment(at: datetime | None) -> str:

@@ -293,12 +293,12 @@ class _Import:
         done, total = 0, sum(size for _, size in files)
         for file, size in files:
 
-            def told(offset: int, done: int = done, label: str = file.name) -> None:
+            def on_bytes(offset: int, done: int = done, label: str = file.name) -> None:
                 self.watch(done + offset, total, label)
 
             try:
                 await recording.import_file(
-                    self.memory, file, self.project, report, adapter=adapter, anew=self.anew, told=told
+                    self.memory, file, self.project, report, adapter=adapter, anew=self.anew, on_bytes=on_bytes
                 )
             except ContextManagerError as error:
                 report.skip(Skipped(file.name, str(error)))

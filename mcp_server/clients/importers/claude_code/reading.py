@@ -162,12 +162,12 @@ def batches(
     only_whole: bool = False,
     most_turns: int | None = None,
     most_characters: int | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Batch]:
     """Yields the turns of `path` after `cursor`; the last batch may be empty. `skipped` counts lines by kind.
 
-    `final` includes the last answer; with `only_whole` only if it seems complete. `told` is called with the number of
-    bytes read. Raises OSError if the file cannot be read.
+    `final` includes the last answer; with `only_whole` only if it seems complete. `on_bytes` is called with the number
+    of bytes read. Raises OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         found = path.stat()
@@ -193,7 +193,7 @@ def batches(
                 torn = True
                 break
             end = line.end
-            told(end)
+            on_bytes(end)
             if line.fields is None:
                 threads.skipped[line.why] += 1
                 continue
