@@ -101,12 +101,12 @@ async def fire(
 
 
 def _firing(events: Sequence[Event], exchange: int, ttl: int) -> activations.Change:
-    def how(one: Activations) -> Activations:
-        for event in events:
-            one = one.fired([as_fired(event, exchange)], exchange, ttl)
-        return one
-
-    return how
+    """Returns the change that these events make to a session's activations."""
+    fired = [
+        TopicActivation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
+        for event in events
+    ]
+    return lambda one: one.fired(fired, exchange, ttl)
 
 
 def _listens(topic: Topic, source: str, event: str) -> bool:
@@ -336,17 +336,9 @@ async def _take_waiting(memory: Memory, row: SessionRow, exchange: int, before: 
         return before
     ttl = memory.settings.watchers.topic_ttl
     keys = (await project_of(memory, Caller(), row.project or "global")).keys
-
-    def how(events: list[Event]) -> activations.Change:
-        return lambda one: one.fired([as_fired(event, exchange) for event in events], exchange, ttl)
-
-    taken = await activations.take(memory.state, row.session, sorted({row.project, *keys} - {""}), how)
+    projects = sorted({row.project, *keys} - {""})
+    taken = await activations.take(memory.state, row.session, projects, lambda events: _firing(events, exchange, ttl))
     return (await activations.session_topics(memory.state, row.session)).active if taken else before
-
-
-def as_fired(event: Event, exchange: int) -> TopicActivation:
-    """Returns the activation that an event from outside causes."""
-    return TopicActivation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
 
 
 async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:
