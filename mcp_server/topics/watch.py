@@ -146,7 +146,7 @@ LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Activated:
     """The topics that a message activates, its corrections, and the patterns that a time limit stopped."""
 
     topics: tuple[TopicActivation, ...] = ()
@@ -223,7 +223,7 @@ async def judge_message(
     turn: int = 0,
     known: Tier1 | None = None,
     quiet: bool = False,
-) -> Judged:
+) -> Activated:
     """Returns the topics that a message activates at this exchange. Corrections are for the agent's turn `turn`.
     `known` is the result of tier 1 if the caller has it. `quiet`: calls no LLM and writes no gate log."""
     tier1 = known
@@ -247,7 +247,7 @@ async def judge_message(
         for match in one.matches
         if match.correction and message.direction == "output"
     )
-    return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
+    return Activated(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
@@ -313,7 +313,7 @@ async def _watch_turn(
     if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
         return after, ()
-    judged = Judged()
+    judged = Activated()
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from mcp_server.clients.adapters import claude_code
 from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.importers.claude_code.messages import TORN, lines
-from mcp_server.clients.importers.claude_code.threads import ReadingState, Said, Threads
+from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads, ThreadTurn
 from mcp_server.clients.importers.imported import Skipped
 from mcp_server.text.redaction import redact
 
@@ -146,7 +146,7 @@ class Batch:
     """Turns to record, and the cursor to store afterwards. `session` is the file's, without a subagent's id."""
 
     session: str
-    said: tuple[Said, ...]
+    said: tuple[ThreadTurn, ...]
     cursor: Cursor
     cwd: str | None
     model: str | None
@@ -178,7 +178,7 @@ def batches(
         session = start.session or session_of(path, file, adapter)
         threads = Threads(start.state)
         quiet, turns, end = start, start.turns, start.offset
-        said: list[Said] = []
+        said: list[ThreadTurn] = []
         characters, torn = 0, False
 
         def batch(at: Cursor) -> Batch:
