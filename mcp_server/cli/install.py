@@ -199,7 +199,7 @@ def this_machine() -> Machine:
 
 def this_launch(machine: Machine) -> Launch:
     """Returns how clients start this installation on the command's workspace."""
-    return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
+    return launching(machine, resolve_workspace(shell.chosen_workspace(), machine.environ))
 
 
 async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None) -> None:

@@ -57,7 +57,7 @@ def import_command(
     """
     if format_name in ("auto", "memory") and not merge and is_export(path, whole=True):
         with shell.progress("Importing"):
-            imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
+            imported = anyio.run(import_whole, shell.chosen_workspace(), os.environ, path)
         with shell.progress("Indexing"):
             shell.with_memory(catch_up)
         shell.print_result(imported, imported.markdown)
@@ -92,7 +92,7 @@ def export_command(target: Path) -> None:
     """
     place = target.expanduser().absolute()
     with shell.progress("Exporting"):
-        done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
+        done = anyio.run(export_memory, shell.chosen_workspace(), os.environ, place)
     left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
     said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"
     shell.print_result(done, "\n".join((said, *left_out)))

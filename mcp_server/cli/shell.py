@@ -45,10 +45,9 @@ def with_memory(
     from mcp_server.app import catch_up, open_memory
     from mcp_server.home import team_address
 
-    context = click.get_current_context()
-    option = context.find_root().obj
+    option = chosen_workspace()
     creates = if_missing == "create" and team_address(option, os.environ) is None
-    if creates and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
+    if creates and click.get_current_context().info_name != "init" and sys.stderr.isatty() and not memory_exists():
         click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
 
     async def run() -> T:
@@ -62,11 +61,17 @@ def with_memory(
     return anyio.run(run)
 
 
+def chosen_workspace() -> Path | str | None:
+    """Returns the value of the option `--workspace`, or None."""
+    chosen: Path | str | None = click.get_current_context().find_root().obj
+    return chosen
+
+
 def folder() -> Path:
     """Returns the folder of the command's memory."""
     from mcp_server.home import resolve_workspace
 
-    return resolve_workspace(click.get_current_context().find_root().obj, os.environ)
+    return resolve_workspace(chosen_workspace(), os.environ)
 
 
 def memory_exists() -> bool:
