@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
@@ -348,11 +347,7 @@ def _show(planned: Plan) -> None:
 
 
 def _list(machine: Machine) -> None:
-
-    async def recorded(memory: Memory) -> list[Any]:
-        return projects(memory)
-
-    found = survey(machine, shell.with_memory(recorded) if shell.memory_exists() else ())
+    found = survey(machine, shell.from_memory(projects) if shell.memory_exists() else ())
     shell.print_list(
         found,
         "",

@@ -23,7 +23,6 @@ from mcp_server.context import briefs
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchor import anchor, anchors
-from mcp_server.knowledge.anchors import Anchor
 from mcp_server.knowledge.remember import NewFact, Remembered, remember
 from mcp_server.memory import Memory
 from mcp_server.text.destinations import Kind
@@ -228,10 +227,6 @@ def remember_command(content: str | None, **options: Any) -> None:
 @click.option("--off", is_flag=True, help="Remove the anchor.")
 def anchor_command(item: str | None, note: str | None, off: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
-
-    async def listed(memory: Memory) -> list[Anchor]:
-        return anchors(memory)
-
     if item is not None:
         done = shell.with_memory(
             lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create"
@@ -241,7 +236,7 @@ def anchor_command(item: str | None, note: str | None, off: bool) -> None:
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in shell.with_memory(listed)]
+    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in shell.from_memory(anchors)]
     columns = ("anchor", "kind", "since", "note")
     row = itemgetter("item", "kind", "at", "note")
     shell.print_list(held, "Nothing is anchored. (anchor ITEM)", columns, row)

@@ -61,6 +61,15 @@ def with_memory(
     return anyio.run(run)
 
 
+def from_memory(read: Callable[[Memory], T]) -> T:
+    """Returns what the synchronous function `read` returns for the memory of `--workspace`."""
+
+    async def act(memory: Memory) -> T:
+        return read(memory)
+
+    return with_memory(act)
+
+
 def chosen_workspace() -> Path | str | None:
     """Returns the value of the option `--workspace`, or None."""
     chosen: Path | str | None = click.get_current_context().find_root().obj
