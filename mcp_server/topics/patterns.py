@@ -4,9 +4,10 @@ A thousand topics with five triggers each take about as long as ten, because tri
 phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
 every match must contain (`matchers.required`).
 
-Users write the regular expressions, so each has a time limit, and all of them share another for a message. Only the
-matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
-again until its file changes; a skipped expression is tried first with the next message.
+Users write the regular expressions, so each has a time limit, and all expressions together have another limit for a
+message. The limits count the time of matching, not of compiling. Every expression that a limit stops or skips is
+reported. After three stops an expression is not tried again until its file changes; a skipped expression is tried first
+with the next message.
 """
 
 from __future__ import annotations
