@@ -12,7 +12,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from anyio.to_thread import run_sync
@@ -236,13 +236,9 @@ class _Import:
         done, total = 0, sum(part.size for part in parts)
         for part in parts:
             offsets = [0]
-
-            def pieces(part: exports.Part = part, offsets: list[int] = offsets) -> Iterator[ImportedSession | Skipped]:
-                for place, conversation in enumerate(exports.conversations(part, offsets.append), start=1):
-                    yield from read(conversation, place, self.project)
-
-            reading = pieces()
-            while (piece := await run_sync(next, reading, None)) is not None:
+            conversations = enumerate(exports.conversations(part, offsets.append), start=1)
+            pieces = chain.from_iterable(read(one, place, self.project) for place, one in conversations)
+            while (piece := await run_sync(next, pieces, None)) is not None:
                 if isinstance(piece, Skipped):
                     report.skip(piece)
                 else:
