@@ -163,7 +163,7 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
     FILE is a conversation or a folder of notes of your own; without it, the package's own conversation is used. The
     memory is temporary, unless --workspace says where to keep it.
     """
-    option = click.get_current_context().find_root().obj
+    option = shell.chosen_workspace()
     kept = resolve_workspace(option, {}) if option else None
     with tempfile.TemporaryDirectory(prefix="context-manager-demo-", ignore_cleanup_errors=True) as folder:
         workspace = kept or Path(folder) / "memory"

@@ -34,11 +34,7 @@ def config_command() -> None:
 @click.argument("name", required=False)
 def get(name: str | None) -> None:
     """Print the value of a setting, of all settings of a section, or of all. The environment is included."""
-
-    async def ask(memory: Memory) -> dict[str, Any]:
-        return memory.settings.model_dump(mode="json", exclude={"problems"})
-
-    found: Any = shell.with_memory(ask)
+    found: Any = shell.from_memory(lambda memory: memory.settings.model_dump(mode="json", exclude={"problems"}))
     for key in name.split(".") if name else ():
         if not isinstance(found, dict) or key not in found:
             raise click.UsageError(_unknown(name or ""))
@@ -85,16 +81,9 @@ def set_(name: str, value: str) -> None:
 def edit(machine: bool) -> None:
     """Open the file of the settings in $EDITOR, and check it afterwards."""
     path = MACHINE_FILE if machine else SETTINGS
-
-    async def place(memory: Memory) -> str:
-        return str(memory.disk.root / path)
-
-    async def problems(memory: Memory) -> tuple[str, ...]:
-        return memory.settings.problems
-
-    where = shell.with_memory(place)
+    where = shell.from_memory(lambda memory: str(memory.disk.root / path))
     click.edit(filename=where)
-    found = shell.with_memory(problems)
+    found = shell.from_memory(lambda memory: memory.settings.problems)
     shell.print_result({"file": where, "problems": found}, "\n".join(found) or f"{where} has no problems.")
     if found:
         click.get_current_context().exit(1)

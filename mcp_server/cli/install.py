@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import anyio
 import click
@@ -199,7 +199,7 @@ def this_machine() -> Machine:
 
 def this_launch(machine: Machine) -> Launch:
     """Returns how clients start this installation on the command's workspace."""
-    return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
+    return launching(machine, resolve_workspace(shell.chosen_workspace(), machine.environ))
 
 
 async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None) -> None:
@@ -331,7 +331,7 @@ async def _read_conversations(
     if total:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(report)
-            with anyio.move_on_after(seconds), contextlib.suppress(Unavailable):  # the next server goes on
+            with anyio.move_on_after(seconds), contextlib.suppress(Unavailable):  # the next server continues
                 if not await worker.run("knowledge", memory.disk.root, environ, awaited=True):
                     await extract_pending(memory)
             tasks.cancel_scope.cancel()
@@ -366,11 +366,7 @@ def _show(planned: Plan) -> None:
 
 
 def _list(machine: Machine) -> None:
-
-    async def recorded(memory: Memory) -> list[Any]:
-        return projects(memory)
-
-    found = survey(machine, shell.with_memory(recorded) if shell.memory_exists() else ())
+    found = survey(machine, shell.from_memory(projects) if shell.memory_exists() else ())
     shell.print_list(
         found,
         "",

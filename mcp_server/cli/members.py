@@ -20,7 +20,7 @@ ISSUER = "CONTEXT_MANAGER_OAUTH_ISSUER"
 @contextmanager
 def _members() -> Iterator[Members]:
     """Opens the members of the command's workspace. Raises Unavailable for a folder."""
-    address = team_address(click.get_current_context().find_root().obj, os.environ)
+    address = team_address(shell.chosen_workspace(), os.environ)
     if address is None:
         raise Unavailable(
             "only a memory on PostgreSQL has members; name it with --workspace 'postgresql://…?workspace=NAME'"

@@ -23,7 +23,6 @@ from mcp_server.context import briefs
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid
 from mcp_server.knowledge.anchor import anchor, anchors
-from mcp_server.knowledge.anchors import Anchor
 from mcp_server.knowledge.remember import NewFact, Remembered, remember
 from mcp_server.memory import Memory
 from mcp_server.text.destinations import Kind
@@ -57,7 +56,7 @@ def import_command(
     """
     if format_name in ("auto", "memory") and not merge and is_export(path, whole=True):
         with shell.progress("Importing"):
-            imported = anyio.run(import_whole, click.get_current_context().find_root().obj, os.environ, path)
+            imported = anyio.run(import_whole, shell.chosen_workspace(), os.environ, path)
         with shell.progress("Indexing"):
             shell.with_memory(catch_up)
         shell.print_result(imported, imported.markdown)
@@ -93,7 +92,7 @@ def export_command(target: Path) -> None:
     """
     place = target.expanduser().absolute()
     with shell.progress("Exporting"):
-        done = anyio.run(export_memory, click.get_current_context().find_root().obj, os.environ, place)
+        done = anyio.run(export_memory, shell.chosen_workspace(), os.environ, place)
     left_out = [f"left out, a link or a name that is not allowed: {path}" for path in done.left_out]
     said = f"{done.files:,} files, {done.bytes / 1e6:,.1f} MB: {done.path}"
     shell.print_result(done, "\n".join((said, *left_out)))
@@ -229,10 +228,6 @@ def remember_command(content: str | None, **options: Any) -> None:
 @click.option("--off", is_flag=True, help="Remove the anchor.")
 def anchor_command(item: str | None, note: str | None, off: bool) -> None:
     """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
-
-    async def listed(memory: Memory) -> list[Anchor]:
-        return anchors(memory)
-
     if item is not None:
         done = shell.with_memory(
             lambda memory: anchor(memory, item, not off, note), if_missing="refuse" if off else "create"
@@ -242,7 +237,7 @@ def anchor_command(item: str | None, note: str | None, off: bool) -> None:
         return
     if note or off:
         raise click.UsageError("--note and --off need an item")
-    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in shell.with_memory(listed)]
+    held = [{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in shell.from_memory(anchors)]
     columns = ("anchor", "kind", "since", "note")
     row = itemgetter("item", "kind", "at", "note")
     shell.print_list(held, "Nothing is anchored. (anchor ITEM)", columns, row)

@@ -177,7 +177,7 @@ def review_command() -> None:
 
 
 async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
-    """Carries out what a key stands for. Returns whether anything was done."""
+    """Carries out the action of a key. Returns whether anything was changed."""
     try:
         if key == "k":
             await review.keep(memory, line)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from mcp_server.cli.shell import examples
+from mcp_server.cli.shell import chosen_workspace, examples
 
 
 @click.command("serve", epilog=examples("serve --http", "serve --http --port 0 --tools full"))
@@ -29,7 +29,7 @@ def serve_command(
 
     if not http and sys.stdin.isatty():
         raise click.UsageError(NO_CLIENT.partition(": ")[2].replace("context-manager-mcp --http", "serve --http"))
-    workspace = click.get_current_context().find_root().obj
+    workspace = chosen_workspace()
     run(Serving(workspace, http, host, port, token, not no_token, hooks, tools), os.environ)
 
 
@@ -44,7 +44,7 @@ def page_command(port: int, no_browser: bool, background: bool, until_idle: bool
     Only this machine can open the page, and only with the address that this command opens or prints. The address works
     once.
     """
-    workspace = click.get_current_context().find_root().obj
+    workspace = chosen_workspace()
     if background:
         if no_browser or port:
             raise click.UsageError("--background opens the browser on a free port; leave out --no-browser and --port")
@@ -68,6 +68,6 @@ def hook_command(event: str | None) -> int:
     """
     from mcp_server.clients.hooks import command as hook
 
-    workspace = click.get_current_context().find_root().obj
+    workspace = chosen_workspace()
     named = ["--workspace", str(workspace)] if workspace else []
     return hook.main([*([event] if event else []), *named])

@@ -45,10 +45,9 @@ def with_memory(
     from mcp_server.app import catch_up, open_memory
     from mcp_server.home import team_address
 
-    context = click.get_current_context()
-    option = context.find_root().obj
+    option = chosen_workspace()
     creates = if_missing == "create" and team_address(option, os.environ) is None
-    if creates and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
+    if creates and click.get_current_context().info_name != "init" and sys.stderr.isatty() and not memory_exists():
         click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
 
     async def run() -> T:
@@ -62,11 +61,26 @@ def with_memory(
     return anyio.run(run)
 
 
+def from_memory(read: Callable[[Memory], T]) -> T:
+    """Returns what the synchronous function `read` returns for the memory of `--workspace`."""
+
+    async def act(memory: Memory) -> T:
+        return read(memory)
+
+    return with_memory(act)
+
+
+def chosen_workspace() -> Path | str | None:
+    """Returns the value of the option `--workspace`, or None."""
+    chosen: Path | str | None = click.get_current_context().find_root().obj
+    return chosen
+
+
 def folder() -> Path:
     """Returns the folder of the command's memory."""
     from mcp_server.home import resolve_workspace
 
-    return resolve_workspace(click.get_current_context().find_root().obj, os.environ)
+    return resolve_workspace(chosen_workspace(), os.environ)
 
 
 def memory_exists() -> bool:
@@ -303,7 +317,7 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     kept = "\n\t" if keep_lines else ""
     if not keep_lines:
         text = " ".join(text.split("\n"))
-    return "".join(c if c.isprintable() or c in kept or c == " " else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def moment(at: datetime | None) -> str:

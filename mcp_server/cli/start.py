@@ -1,4 +1,7 @@
-"""Where the command `context-manager` begins. `hook` goes the short way; everything else is click's."""
+"""The entry point of the command `context-manager`.
+
+`hook` runs without click, whose import takes long for a prompt that waits. All other commands run with click.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import sys
 
 
 def main() -> int:
-    """Runs one command and returns its exit code; of `hook` it ends the process itself."""
+    """Runs one command and returns its exit code. After `hook` it ends the process at once."""
     hook = _hook(sys.argv[1:])
     if hook is not None:
         from mcp_server.clients.hooks import command
 
-        os._exit(command.main(hook))  # all is written: tidying up would only take some more milliseconds of a prompt
+        os._exit(command.main(hook))  # the output is written; the interpreter's shutdown would delay the prompt
     from mcp_server.cli.main import main as others
 
     return others()

@@ -158,7 +158,9 @@ def _title(memory: Memory, session: str) -> str:
     return f"# Clarity of {neutralise(session)}{off}"
 
 
-def _status(memory: Memory, found: Judged, rows: Sequence[Mapping[str, Any]], stats: Mapping[str, Any]) -> ClarityView:
+def _status(
+    memory: Memory, found: ScoredItems, rows: Sequence[Mapping[str, Any]], stats: Mapping[str, Any]
+) -> ClarityView:
     knobs, session, counts = memory.settings.clarity, found.session, found.counts
     kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in found.verdicts if one.keep]
     shown, _ = block(kept, memory.tokens.count, knobs.block_tokens)
@@ -273,7 +275,7 @@ def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredItems:
     """The items of a session as of its last turn, or of the turn that it was wound back to.
 
     `counts` include the user's anchors. `verdicts` has one for every item, highest score first; a pruned item stays out
@@ -286,13 +288,13 @@ class Judged:
     pruned: Mapping[str, int]
 
 
-async def judged(memory: Memory, session: str, *, ignore_pruned: bool = False) -> Judged:
+async def judged(memory: Memory, session: str, *, ignore_pruned: bool = False) -> ScoredItems:
     """Returns the items of a session with their verdicts; with `ignore_pruned` as if nothing had been pruned. Counts
     turns that the state lacks from the transcript. Raises NotFound."""
     return await _judged_session(memory, await sessions.require(memory, session), ignore_pruned)
 
 
-async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool = False) -> Judged:
+async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool = False) -> ScoredItems:
     key = f"{STATE}:{row.session}"
     places = (NAMESPACE, key), (NAMESPACE, f"{PRUNED}:{row.session}"), (AS_OF, row.session)
     stored, out, wound_back, active = await memory.state.get_all([*places, (activations.ACTIVE, row.session)])
@@ -301,7 +303,7 @@ async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool =
     last = row.turns if hidden is None else hidden
     pruned = {str(name): at for name, at in out.items() if isinstance(at, int)} if isinstance(out, Mapping) else {}
 
-    def judge() -> tuple[Judged, int]:
+    def judge() -> tuple[ScoredItems, int]:
         counts = _read(stored)
         missing = last - counts.turn
         for turn in sessions.read_turns(memory, row.path) if missing > 0 else ():
@@ -309,7 +311,7 @@ async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool =
                 counts.take(turn)
         counts = counts.with_anchors(anchored_since(anchors(memory), memory.clock()))
         verdicts = _judged(memory, counts, {} if ignore_pruned else pruned, of_topics)
-        return Judged(row.session, counts, verdicts, pruned), missing
+        return ScoredItems(row.session, counts, verdicts, pruned), missing
 
     found, missing = await run_sync(judge)
     if missing >= WORTH_KEEPING:
@@ -372,7 +374,7 @@ async def forget_old(memory: Memory) -> int:
     return len({kept[key] for key in old})
 
 
-def stats_of(found: Judged) -> dict[str, Any]:
+def stats_of(found: ScoredItems) -> dict[str, Any]:
     """Returns how many items there are, by category and by verdict."""
     counts, judged = found.counts, found.verdicts
     kinds = Counter(item.category for item in counts.items.values())

@@ -9,8 +9,9 @@ words that all chunks share give each of them a score. The gate only decides whe
 message that the memory knows nothing about, none does, and a chunk comes back only if its own text matches the message.
 
 Of the chunks that come back automatically, 31% and 32% are labeled evidence (questions of the LoCoMo and BEAM
-development halves, wordllama). A chunk comes back only if it matches the message at least as well as every live chunk:
-before, as many came back as went on LoCoMo, and one in ten of those that went was back within ten exchanges.
+development halves, wordllama). A chunk comes back only if it matches the message at least as well as every live chunk.
+Without this rule as many chunks came back as were dropped (LoCoMo), and one in ten dropped chunks was back within ten
+exchanges.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ OPENED = "The page is open in your browser."
 NO_BROWSER = "No browser could be opened here. Run `context-manager page` in a terminal: it prints an address."
 
 
-def run(workspace: Path | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool = False) -> None:
+def run(
+    workspace: Path | str | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool = False
+) -> None:
     """Serves the page until it is interrupted, or with `until_idle` until nobody has looked at it for a while.
 
     Raises NotFound if there is no memory, Unavailable if the port is in use.
@@ -43,7 +45,7 @@ def run(workspace: Path | None, environ: Mapping[str, str], port: int, browser: 
         anyio.run(_serve, workspace, environ, port, browser, until_idle)
 
 
-def run_in_background(workspace: Path | None) -> str:
+def run_in_background(workspace: Path | str | None) -> str:
     """Starts the page in a process that outlives this one, and returns what that one said. Raises Unavailable."""
     chosen = ["--workspace", str(workspace)] if workspace else []
     command = "from mcp_server.cli.start import main; raise SystemExit(main())"
@@ -67,7 +69,7 @@ def run_in_background(workspace: Path | None) -> str:
 
 
 async def _serve(
-    workspace: Path | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool
+    workspace: Path | str | None, environ: Mapping[str, str], port: int, browser: bool, until_idle: bool
 ) -> None:
     from mcp_server.app import catch_up, maintain, open_memory
 

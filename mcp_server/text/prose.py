@@ -122,7 +122,7 @@ _MONTH = re.compile(
 )
 """A month behind a German or Serbian ordinal number: "15. Februar", "1. maja"."""
 TAIL = 12
-"""Characters at the end of a sentence in which an abbreviation or ordinal number stands."""
+"""Characters at the end of a sentence in which abbreviations and ordinal numbers are searched."""
 EDGE = 1.15
 """The factor for the value of the first and the last sentence."""
 

@@ -178,7 +178,9 @@ def with_field(text: str, name: str, value: object) -> str:
     if found.body_line == 1:
         return f"---{end}{name}: {yaml_line(value)}{end}---{end}{end}{text}"
     lines = found.raw.splitlines(keepends=True)
-    place = next((index for index, line in enumerate(lines) if _is_field(line, name)), None)
+    escaped = re.escape(name)
+    field_line = re.compile(rf"(?:{escaped}|\"{escaped}\"|'{escaped}')[ \t]*:(?:[ \t\r\n]|$)")
+    place = next((index for index, line in enumerate(lines) if field_line.match(line)), None)
     start = text.index(found.raw, 3) if found.raw else text.index("\n") + 1
     if place is None:
         raw = found.raw + f"{name}: {yaml_line(value)}{end}"
@@ -191,10 +193,3 @@ def with_field(text: str, name: str, value: object) -> str:
         fresh = f"{name}: {yaml_line(value)}{comment.group() if comment else ''}{ending}"
         raw = "".join((*lines[:place], fresh, *lines[after:]))
     return text[:start] + raw + text[start + len(found.raw) :]
-
-
-def _is_field(line: str, name: str) -> bool:
-    return (
-        re.match(rf"(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')[ \t]*:(?:[ \t\r\n]|$)", line)
-        is not None
-    )

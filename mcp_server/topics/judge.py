@@ -200,9 +200,9 @@ async def judge(
     """
     if not _candidates(watched, topics, tier1):
         return ()
-    weighed = [one for one in await run_sync(weigh, memory, watched, topics, tier1) if one.topic not in leave_out]
-    weighed = [one for one in weighed if one.routed.way != "not asked"]
-    verdicts = await decided(memory, watched, topics, weighed, cached_only=quiet)
+    weighed = await run_sync(weigh, memory, watched, topics, tier1)
+    asked = [one for one in weighed if one.topic not in leave_out and one.routed.way != "not asked"]
+    verdicts = await decided(memory, watched, topics, asked, cached_only=quiet)
     if verdicts and not quiet:
         await gate_log.decided(memory, session, watched, topics, verdicts, exchange, turn)
     return verdicts

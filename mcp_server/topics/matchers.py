@@ -299,7 +299,8 @@ class CodeBlock:
 
 def blocks(text: str) -> tuple[CodeBlock, ...]:
     """Returns the fenced and indented blocks of a message in order."""
-    return tuple(sorted((*_fenced(text), *_indented(text)), key=lambda block: block.start))
+    fenced = list(_fenced(text))
+    return tuple(sorted((*fenced, *_indented(text, fenced)), key=lambda block: block.start))
 
 
 def plain(language: str) -> str:
@@ -316,12 +317,11 @@ def _fenced(text: str) -> Iterator[CodeBlock]:
         yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span())
 
 
-def _indented(text: str) -> Iterator[CodeBlock]:
+def _indented(text: str, fenced: Sequence[CodeBlock]) -> Iterator[CodeBlock]:
     if "\n    " not in text and "\n\t" not in text and not text.startswith(("    ", "\t")):
         return
-    fenced = [match.span() for match in _FENCE.finditer(text)]
     for match in _INDENTED.finditer(text):
-        if any(start <= match.start("body") < end for start, end in fenced):
+        if any(block.start <= match.start("body") < block.end for block in fenced):
             continue
         before = text[: match.start()].rstrip().rpartition("\n")[2]
         if _LIST_ITEM.match(before) or _LIST_ITEM.match(match["body"]):

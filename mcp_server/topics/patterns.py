@@ -4,9 +4,10 @@ A thousand topics with five triggers each take about as long as ten, because tri
 phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
 every match must contain (`matchers.required`).
 
-Users write the regular expressions, so each has a time limit, and all of them share another for a message. Only the
-matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
-again until its file changes; a skipped expression is tried first with the next message.
+Users write the regular expressions, so each has a time limit, and all expressions together have another limit for a
+message. The limits count the time of matching, not of compiling. Every expression that a limit stops or skips is
+reported. After three stops an expression is not tried again until its file changes; a skipped expression is tried first
+with the next message.
 """
 
 from __future__ import annotations
@@ -59,14 +60,22 @@ class Tier1:
         return any(not one.fault for one in self.troubles)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Entry:
-    """One trigger of one topic; `critical` is the topic's priority."""
+    """One trigger of one topic; `critical` is the topic's priority.
+
+    A pattern is compiled on first use (`search`). A text without any of the literals `wanted` cannot match it.
+    `cut_off` counts how often a limit stopped it; `skipped`: the last message left no time for it.
+    """
 
     topic: str
     place: int
     trigger: Trigger
     critical: bool = False
+    wanted: frozenset[str] = frozenset()
+    search: Search | None = None
+    cut_off: int = 0
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +85,6 @@ class _Phrase:
     entry: _Entry
     rest: tuple[str, ...]
     at: bool = False
-
-
-@dataclass(slots=True)
-class _Regex:
-    """A pattern, compiled on first use. A text without any of the literals `wanted` cannot match it.
-
-    `cut_off` counts how often a limit stopped it; `skipped`: the last message left no time for it.
-    """
-
-    entry: _Entry
-    wanted: frozenset[str]
-    search: Search | None = None
-    cut_off: int = 0
-    skipped: bool = False
 
 
 class _Message:
@@ -177,8 +172,9 @@ class Watchers:
         self._words: dict[str, list[_Phrase]] = defaultdict(list)
         self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._unspaced: list[tuple[str, _Entry]] = []
-        self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
-        self._always: list[_Regex] = []
+        self._regexes: dict[int, dict[str, dict[str, list[_Entry]]]] = {size: {} for size in (3, 2, 1)}
+        """Length (at most 3) and beginning of a literal → the literal → the patterns that want it."""
+        self._always: list[_Entry] = []
         self._globs: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._others: dict[Kind, list[_Entry]] = defaultdict(list)
         for topic in topics:
@@ -188,7 +184,7 @@ class Watchers:
     def _add(self, entry: _Entry) -> None:
         kind, wanted = entry.trigger.kind, entry.trigger.match
         if kind == "pattern":
-            self._add_regex(_Regex(entry, matchers.required(wanted[0], entry.trigger.flags)))
+            self._add_regex(entry)
         elif kind == "glob":
             for pattern in wanted:
                 self._globs[matchers.suffix(pattern)].append((pattern, entry))
@@ -208,13 +204,13 @@ class Watchers:
         if words := spoken(said).words:
             self._words[words[0]].append(_Phrase(entry, tuple(words[1:]), said.lstrip().startswith("@")))
 
-    def _add_regex(self, regex: _Regex) -> None:
-        if not regex.wanted:
-            self._always.append(regex)
-            return
-        for literal in regex.wanted:
+    def _add_regex(self, entry: _Entry) -> None:
+        entry.wanted = matchers.required(entry.trigger.match[0], entry.trigger.flags)
+        if not entry.wanted:
+            self._always.append(entry)
+        for literal in entry.wanted:
             size = min(3, len(literal))
-            self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(regex)
+            self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(entry)
 
     def matches(self, watched: WatchedMessage, seconds: float) -> Tier1:
         """Returns the triggers that fire for a message, and the patterns that a time limit stopped or skipped.
@@ -233,7 +229,7 @@ class Watchers:
         """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
         message = _Message(watched)
         troubles = [one for one in first.troubles if one.fault]
-        skipped = [regex for regex in self._candidates(message) if regex.skipped]
+        skipped = [entry for entry in self._candidates(message) if entry.skipped]
         found = self._by_topic(message, self._by_regex(skipped, message, seconds, troubles))
         added = {name: _ordered((*first.matches.get(name, ()), *ones)) for name, ones in found.items()}
         return Tier1({**first.matches, **added}, tuple(troubles))
@@ -320,57 +316,56 @@ class Watchers:
                 yield entry, (language,)
 
     def _by_regex(
-        self, candidates: Iterable[_Regex], message: _Message, seconds: float, troubles: list[Trouble]
+        self, candidates: Iterable[_Entry], message: _Message, seconds: float, troubles: list[Trouble]
     ) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         """Yields the patterns that match. The time for compiling them does not count."""
         spent = 0.0
-        for regex in candidates:
-            if regex.cut_off >= PATIENCE:
+        for entry in candidates:
+            if entry.cut_off >= PATIENCE:
                 continue
             limit = min(seconds, ALL_PATTERNS * seconds - spent)
-            regex.skipped = limit <= 0
-            if regex.skipped:
+            entry.skipped = limit <= 0
+            if entry.skipped:
                 what = "was skipped: other patterns used up this message's time; it is tried first next time"
-                troubles.append(replace(_trouble(regex, what), fault=False))
+                troubles.append(replace(_trouble(entry, what), fault=False))
                 continue
-            if regex.search is None:
-                regex.search = self._compile_regex(regex.entry.trigger)
+            if entry.search is None:
+                entry.search = self._compile_regex(entry.trigger)
             began = self._clock()
             try:
-                span = regex.search(message.text, limit)
+                span = entry.search(message.text, limit)
             except TimeoutError:
-                regex.cut_off += 1
-                again = "" if regex.cut_off < PATIENCE else "; it is not tried again until the file changes"
-                troubles.append(_trouble(regex, f"was cut off after {limit * 1000:.0f} ms{again}"))
+                entry.cut_off += 1
+                again = "" if entry.cut_off < PATIENCE else "; it is not tried again until the file changes"
+                troubles.append(_trouble(entry, f"was cut off after {limit * 1000:.0f} ms{again}"))
                 continue
             finally:
                 spent += self._clock() - began
             if span is not None:
-                yield regex.entry, [span]
+                yield entry, [span]
 
-    def _candidates(self, message: _Message) -> list[_Regex]:
+    def _candidates(self, message: _Message) -> list[_Entry]:
         """Returns the patterns that may match: skipped ones and those of critical topics first, stopped ones last."""
-        asked = {id(regex): regex for regex in self._always}
+        asked = {id(entry): entry for entry in self._always}
         text = message.folded
         for size, by_beginning in self._regexes.items():
             places = range(len(text) - size + 1) if by_beginning else ()
             for beginning in by_beginning.keys() & {text[place : place + size] for place in places}:
-                for literal, regexes in by_beginning[beginning].items():
+                for literal, entries in by_beginning[beginning].items():
                     if literal in text:
-                        asked.update((id(regex), regex) for regex in regexes)
+                        asked.update((id(entry), entry) for entry in entries)
 
-        def order(one: _Regex) -> tuple[object, ...]:
-            entry = one.entry
-            return one.cut_off, not one.skipped, not entry.critical, not one.wanted, entry.topic, entry.place
+        def order(one: _Entry) -> tuple[object, ...]:
+            return one.cut_off, not one.skipped, not one.critical, not one.wanted, one.topic, one.place
 
-        return sorted((one for one in asked.values() if message.is_for(one.entry)), key=order)
+        return sorted((one for one in asked.values() if message.is_for(one)), key=order)
 
 
 def _ordered(matches: Iterable[Match]) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda one: (one.place, one.start)))
 
 
-def _trouble(regex: _Regex, what: str) -> Trouble:
-    (pattern,) = regex.entry.trigger.match
+def _trouble(entry: _Entry, what: str) -> Trouble:
+    (pattern,) = entry.trigger.match
     shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"
-    return Trouble(regex.entry.topic, regex.entry.trigger.line, f"the pattern {shown!r} {what}")
+    return Trouble(entry.topic, entry.trigger.line, f"the pattern {shown!r} {what}")

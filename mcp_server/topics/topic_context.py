@@ -75,7 +75,8 @@ async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[TopicActiv
     """Returns the activations of these topics with all their texts."""
 
     def read() -> tuple[ActiveTopic, ...]:
-        return tuple(_as_text(memory, topics, topics.topics[one.name], one) for one in living)
+        paths = _Paths(memory)
+        return tuple(_as_text(paths, topics, topics.topics[one.name], one) for one in living)
 
     return await run_sync(read)
 
@@ -103,24 +104,17 @@ def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iter
         yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).typical_words(topic.name, OWN_WORDS)
 
 
-def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: TopicActivation) -> ActiveTopic:
+def _as_text(paths: _Paths, topics: TopicSet, topic: Topic, active: TopicActivation) -> ActiveTopic:
     """Returns the topic with the texts of its subscriptions, linked files, and the people who were mentioned."""
+    subscribed = {wanted: paths.subscribed(wanted) for wanted in topic.subscriptions}
+    linked = (paths.linked(link.name, link.heading) for link in links(topic.instructions))
+    people = (person_file(person, topics.people) for person in active.people)
     found: dict[str, SourceFile] = {}
-    missing: list[str] = []
-    paths = _Paths(memory)
-    for wanted in topic.subscriptions:
-        source = paths.subscribed(wanted)
-        if source is None:
-            missing.append(wanted)
-        else:
-            found.setdefault(source.path, source)
-    for link in links(topic.instructions):
-        source = paths.linked(link.name, link.heading)
-        if source is not None and source.path != topic.path:
-            found.setdefault(source.path, source)
-    for person in active.people:
-        path = person_file(person, topics.people)
-        source = paths.read(path) if path else None
+    for source in (
+        *subscribed.values(),
+        *(one for one in linked if one is not None and one.path != topic.path),
+        *(paths.read(path) for path in people if path),
+    ):
         if source is not None:
             found.setdefault(source.path, source)
     return ActiveTopic(
@@ -131,7 +125,7 @@ def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: TopicActiva
         score=active.score,
         most_kb=topic.max_context_kb,
         subscriptions=tuple(found.values()),
-        missing=tuple(missing),
+        missing=tuple(wanted for wanted, source in subscribed.items() if source is None),
         payloads=active.payloads,
     )
 

@@ -101,12 +101,12 @@ async def fire(
 
 
 def _firing(events: Sequence[Event], exchange: int, ttl: int) -> activations.Change:
-    def how(one: Activations) -> Activations:
-        for event in events:
-            one = one.fired([as_fired(event, exchange)], exchange, ttl)
-        return one
-
-    return how
+    """Returns the change that these events make to a session's activations."""
+    fired = [
+        TopicActivation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
+        for event in events
+    ]
+    return lambda one: one.fired(fired, exchange, ttl)
 
 
 def _listens(topic: Topic, source: str, event: str) -> bool:
@@ -146,7 +146,7 @@ LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Activated:
     """The topics that a message activates, its corrections, and the patterns that a time limit stopped."""
 
     topics: tuple[TopicActivation, ...] = ()
@@ -223,7 +223,7 @@ async def judge_message(
     turn: int = 0,
     known: Tier1 | None = None,
     quiet: bool = False,
-) -> Judged:
+) -> Activated:
     """Returns the topics that a message activates at this exchange. Corrections are for the agent's turn `turn`.
     `known` is the result of tier 1 if the caller has it. `quiet`: calls no LLM and writes no gate log."""
     tier1 = known
@@ -247,7 +247,7 @@ async def judge_message(
         for match in one.matches
         if match.correction and message.direction == "output"
     )
-    return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
+    return Activated(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
@@ -313,7 +313,7 @@ async def _watch_turn(
     if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
         return after, ()
-    judged = Judged()
+    judged = Activated()
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:
@@ -336,17 +336,9 @@ async def _take_waiting(memory: Memory, row: SessionRow, exchange: int, before: 
         return before
     ttl = memory.settings.watchers.topic_ttl
     keys = (await project_of(memory, Caller(), row.project or "global")).keys
-
-    def how(events: list[Event]) -> activations.Change:
-        return lambda one: one.fired([as_fired(event, exchange) for event in events], exchange, ttl)
-
-    taken = await activations.take(memory.state, row.session, sorted({row.project, *keys} - {""}), how)
+    projects = sorted({row.project, *keys} - {""})
+    taken = await activations.take(memory.state, row.session, projects, lambda events: _firing(events, exchange, ttl))
     return (await activations.session_topics(memory.state, row.session)).active if taken else before
-
-
-def as_fired(event: Event, exchange: int) -> TopicActivation:
-    """Returns the activation that an event from outside causes."""
-    return TopicActivation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
 
 
 async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:

@@ -75,7 +75,7 @@ export const ContextManager = async ({ directory }) => {
 
 
 def plugin(command: str, arguments: list[str]) -> str:
-    """Returns the plugin's text. The word `EVENT` of the command stands for the event."""
+    """Returns the plugin's text. The plugin replaces the word `EVENT` of the command by the event."""
     return f"{MARK}\n{_PLUGIN % json.dumps([command, *arguments])}"
 
 

@@ -281,13 +281,16 @@ def _fields(payload: bytes, extra: Mapping[str, str]) -> dict[str, object]:
 
 def _environment_values(environ: Mapping[str, str], client: str | None) -> dict[str, str]:
     """Returns the values of a request that are not in the hook's input (`protocol.FROM_ENVIRONMENT`)."""
-    seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
-    seen["client"] = client
     folder = environ.get(protocol.CLIENT_FOLDERS.get(client or "claude-code", ""))
-    seen["client_folder"] = os.path.abspath(os.path.expanduser(folder)) if folder else None
-    found = {name: value for name, value in seen.items() if value}
     paused = environ.get(protocol.PAUSE_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off")
-    return {**found, "paused": "1"} if paused else found
+    seen = {
+        "project_dir": environ.get("CLAUDE_PROJECT_DIR"),
+        "window": environ.get(protocol.WINDOW_VARIABLE),
+        "client": client,
+        "client_folder": os.path.abspath(os.path.expanduser(folder)) if folder else None,
+        "paused": "1" if paused else None,
+    }
+    return {name: value for name, value in seen.items() if value}
 
 
 def _connect(kind: str, where: bytes, deadline: float) -> _socket.socket:

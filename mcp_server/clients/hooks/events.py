@@ -247,7 +247,7 @@ async def _on_stop(memory: Memory, given: Given) -> None:
     prompts = await memory.state.get(PROMPTS, given.session)
     noted = [prompt for prompt in prompts if isinstance(prompt, str)] if isinstance(prompts, list) else []
     if captured == "missing" and not noted and await _is_being_written(memory, given, captured):
-        # No server got the prompt: recorded now, the answer would stand before it.
+        # No server got the prompt. An answer that is recorded now would come before the prompt.
         if given.last_message:
             await memory.state.put(ANSWER, given.session, redact(given.last_message).text)
         await _look_again(memory, "Stop", given)

@@ -57,8 +57,7 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     mapping = {str(key): node for key, node in conversation["mapping"].items() if isinstance(node, Mapping)}
     branch = _branch(mapping, conversation.get("current_node"))
     left = sum(bool(node.get("message")) for key, node in mapping.items() if key not in branch)
-    for _ in range(left):
-        yield Skipped(shown, "message on a branch that was left")
+    yield from [Skipped(shown, "message on a branch that was left")] * left
     at = time_of_epoch(conversation.get("create_time")) or datetime.fromtimestamp(0, UTC)
     reading = _TurnBuilder(at)
     for key in branch:

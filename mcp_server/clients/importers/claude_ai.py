@@ -49,13 +49,12 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     name = one_line(conversation.get("name"), "")
     shown = name or f"conversation {place}"
     messages = mappings_in(conversation["chat_messages"])
-    for _ in range(len(conversation["chat_messages"]) - len(messages)):
-        yield Skipped(shown, "message that is not an object")
+    broken = len(conversation["chat_messages"]) - len(messages)
+    yield from [Skipped(shown, "message that is not an object")] * broken
     if conversation.get("summary"):
         yield Skipped(shown, "summary of a conversation")
     on_branch = _branch(messages, conversation.get("current_leaf_message_uuid"))
-    for _ in range(len(messages) - len(on_branch)):
-        yield Skipped(shown, "message on a branch that was left")
+    yield from [Skipped(shown, "message on a branch that was left")] * (len(messages) - len(on_branch))
     at = read_moment(conversation.get("created_at")) or datetime.fromtimestamp(0, UTC)
     turns: list[ImportedTurn] = []
     for message in on_branch:

@@ -196,15 +196,15 @@ def is_manifest(path: Path, head: str) -> bool:
     return path.name.lower().startswith("manifest") and "https://" in head and SUFFIX in head
 
 
-def json_items(path: Path, told: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+def json_items(path: Path, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
     """Yields the items of the JSON array in a file, as `conversations` does."""
-    return conversations(Part(str(path), 0, lambda: path.open("rb")), told)
+    return conversations(Part(str(path), 0, lambda: path.open("rb")), on_bytes)
 
 
-def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+def conversations(part: Part, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
     """Yields the items of the JSON array in one part, one at a time. A part with one object yields that object.
 
-    `told` is called with the number of bytes read.
+    `on_bytes` is called with the number of bytes read.
 
     Raises:
         NotFound, Unavailable: there is no such file, or it cannot be read or unpacked.
@@ -212,7 +212,7 @@ def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> I
     """
     try:
         with part.open() as file:
-            yield from _ItemReader(part.name, _chunks(file, told)).items()
+            yield from _ItemReader(part.name, _chunks(file, on_bytes)).items()
     except UnicodeDecodeError as error:
         raise Invalid(f"{part.name} is not UTF-8 ({error.reason}); convert it first") from None
     except FileNotFoundError:

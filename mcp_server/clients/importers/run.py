@@ -12,7 +12,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from anyio.to_thread import run_sync
@@ -236,13 +236,9 @@ class _Import:
         done, total = 0, sum(part.size for part in parts)
         for part in parts:
             offsets = [0]
-
-            def pieces(part: exports.Part = part, offsets: list[int] = offsets) -> Iterator[ImportedSession | Skipped]:
-                for place, conversation in enumerate(exports.conversations(part, offsets.append), start=1):
-                    yield from read(conversation, place, self.project)
-
-            reading = pieces()
-            while (piece := await run_sync(next, reading, None)) is not None:
+            conversations = enumerate(exports.conversations(part, offsets.append), start=1)
+            pieces = chain.from_iterable(read(one, place, self.project) for place, one in conversations)
+            while (piece := await run_sync(next, pieces, None)) is not None:
                 if isinstance(piece, Skipped):
                     report.skip(piece)
                 else:
@@ -293,12 +289,12 @@ class _Import:
         done, total = 0, sum(size for _, size in files)
         for file, size in files:
 
-            def told(offset: int, done: int = done, label: str = file.name) -> None:
+            def on_bytes(offset: int, done: int = done, label: str = file.name) -> None:
                 self.watch(done + offset, total, label)
 
             try:
                 await recording.import_file(
-                    self.memory, file, self.project, report, adapter=adapter, anew=self.anew, told=told
+                    self.memory, file, self.project, report, adapter=adapter, anew=self.anew, on_bytes=on_bytes
                 )
             except ContextManagerError as error:
                 report.skip(Skipped(file.name, str(error)))

@@ -95,14 +95,12 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Clien
         return ClientStatus(client, project, path, "broken", str(error))
     names = entries.ours(servers)
     plugin = plugin_of(machine) if client.hooks is claude_code.ADAPTER else None
-    if not names:
-        plugin = plugin if project is None else None
-        state: State = "plugin" if plugin else "not installed" if client.here(machine) else "not here"
-        if plugin is None:
-            return ClientStatus(client, project, path, state, hooks=hooks)
+    if not names and plugin and project is None:
         home = machine.environ.get(HOME_VARIABLE)
         env = {HOME_VARIABLE: home} if home else {}  # Claude Code passes on its own environment
-        return ClientStatus(client, project, path, state, name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
+        return ClientStatus(client, None, path, "plugin", name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
+    if not names:
+        return ClientStatus(client, project, path, "not installed" if client.here(machine) else "not here", hooks=hooks)
     entry = servers[names[0]]
     env = entry.get("env") if isinstance(entry.get("env"), dict) else {}
     words, variables = tuple(entries.words_of(entry)), {key: str(env[key]) for key in env}

@@ -230,8 +230,9 @@ def _cut(text: str, start: int, end: int, keep: str = "") -> str:
     rest_end = len(text) if (newline := text.find("\n", end)) < 0 else newline + 1
     if keep.strip(_SPACE):
         return text[:start] + keep + text[end:]
-    if _first_on_line(text, start) and not text[end:rest_end].strip(_SPACE):
-        return text[: _line_start(text, start)] + text[rest_end:]
+    line_start = _line_start(text, start)
+    if not (text[line_start:start] + text[end:rest_end]).strip(_SPACE):
+        return text[:line_start] + text[rest_end:]
     return text[:start] + text[end:].lstrip(" \t")
 
 
@@ -269,10 +270,6 @@ def newline_of(text: str) -> str:
 
 def _line_start(text: str, at: int) -> int:
     return text.rfind("\n", 0, at) + 1
-
-
-def _first_on_line(text: str, at: int) -> bool:
-    return not text[_line_start(text, at) : at].strip(" \t")
 
 
 def _indent_at(text: str, at: int) -> str:

@@ -156,7 +156,7 @@ def _read_one(text: str, start: int) -> tuple[int, Any]:
         statement = text[start : stop.start()].rstrip()
         try:
             return start + len(statement), tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:  # it goes on, as in a list of several lines
+        except tomllib.TOMLDecodeError:  # the statement continues, as a list of several lines does
             continue
     raise AssertionError("the file is not valid")
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from mcp_server.clients.adapters import claude_code
 from mcp_server.clients.adapters.adapter import Adapter
 from mcp_server.clients.importers.claude_code.messages import TORN, lines
-from mcp_server.clients.importers.claude_code.threads import ReadingState, Said, Threads
+from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads, ThreadTurn
 from mcp_server.clients.importers.imported import Skipped
 from mcp_server.text.redaction import redact
 
@@ -146,7 +146,7 @@ class Batch:
     """Turns to record, and the cursor to store afterwards. `session` is the file's, without a subagent's id."""
 
     session: str
-    said: tuple[Said, ...]
+    said: tuple[ThreadTurn, ...]
     cursor: Cursor
     cwd: str | None
     model: str | None
@@ -162,12 +162,12 @@ def batches(
     only_whole: bool = False,
     most_turns: int | None = None,
     most_characters: int | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Batch]:
     """Yields the turns of `path` after `cursor`; the last batch may be empty. `skipped` counts lines by kind.
 
-    `final` includes the last answer; with `only_whole` only if it seems complete. `told` is called with the number of
-    bytes read. Raises OSError if the file cannot be read.
+    `final` includes the last answer; with `only_whole` only if it seems complete. `on_bytes` is called with the number
+    of bytes read. Raises OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         found = path.stat()
@@ -178,7 +178,7 @@ def batches(
         session = start.session or session_of(path, file, adapter)
         threads = Threads(start.state)
         quiet, turns, end = start, start.turns, start.offset
-        said: list[Said] = []
+        said: list[ThreadTurn] = []
         characters, torn = 0, False
 
         def batch(at: Cursor) -> Batch:
@@ -193,7 +193,7 @@ def batches(
                 torn = True
                 break
             end = line.end
-            told(end)
+            on_bytes(end)
             if line.fields is None:
                 threads.skipped[line.why] += 1
                 continue

@@ -105,11 +105,11 @@ async def import_file(
     *,
     adapter: Adapter = claude_code.ADAPTER,
     anew: bool = False,
-    told: Callable[[int], None] = lambda _: None,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Records a transcript from its cursor, or with `anew` from its beginning, and adds the result to `report`.
 
-    `report.turns` includes the turns that were recorded before. `told` is called with the number of bytes recorded.
+    `report.turns` includes the turns that were recorded before. `on_bytes` is called with the number of bytes recorded.
     Raises Unavailable if the file cannot be read.
     """
     skipped: Counter[str] = Counter()
@@ -126,7 +126,9 @@ async def import_file(
         age = memory.clock() - datetime.fromtimestamp(found.st_mtime, UTC)
         growing = timedelta(0) <= age < STILL_WRITTEN
         offsets = [0]
-        pieces = batches(file, cursor, skipped, adapter=adapter, final=True, only_whole=growing, told=offsets.append)
+        pieces = batches(
+            file, cursor, skipped, adapter=adapter, final=True, only_whole=growing, on_bytes=offsets.append
+        )
         while (batch := await run_sync(next, pieces, None)) is not None:
             for part in sessions_in(batch, adapter, project=project):
                 is_known = part.session_id in known or await memory.state.session(part.session_id) is not None
@@ -136,7 +138,7 @@ async def import_file(
                 new, copied = new + recorded.new_turns, copied + recorded.copied
                 redacted += recorded.redacted
             cursor = await _advance(memory, file, cursor, batch)
-            told(offsets[-1])
+            on_bytes(offsets[-1])
             offsets[:] = offsets[-1:]
     except OSError as error:
         raise Unavailable(f"{file} cannot be read: {error.strerror or error}; check its permissions") from None

@@ -42,7 +42,7 @@ _LONGEST_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ThreadTurn:
     """A turn and its thread: MAIN or a subagent's id."""
 
     agent: str
@@ -105,7 +105,7 @@ class Threads:
         """The first byte of the first incomplete answer, or None."""
         return min((answer.began for answer in self._answers.values()), default=None)
 
-    def read(self, fields: Mapping[str, Any], start: int) -> list[Said]:
+    def read(self, fields: Mapping[str, Any], start: int) -> list[ThreadTurn]:
         """Returns the turns that this line, which begins at byte `start`, completes."""
         self._at = read_moment(fields.get("timestamp")) or self._at
         self.cwd = self.cwd or as_text(fields.get("cwd")) or None
@@ -125,14 +125,14 @@ class Threads:
             elif kind == "system" and fields.get("subtype") == messages.COMPACTED:
                 said += self._close_answer(agent)
                 boundary = messages.compaction_text(fields)
-                said.append(Said(agent, ImportedTurn("system", boundary, self._at, _id_of(fields), COMPACTION)))
+                said.append(ThreadTurn(agent, ImportedTurn("system", boundary, self._at, _id_of(fields), COMPACTION)))
             else:
                 self.skipped[messages.kind_of(fields)] += 1
         if agent == MAIN and given:
             self._recent.append(given)
         return said
 
-    def finish(self, *, only_whole: bool = False) -> list[Said]:
+    def finish(self, *, only_whole: bool = False) -> list[ThreadTurn]:
         """Closes the open answers and returns their turns. With `only_whole`, incomplete ones stay open."""
         return [
             said
@@ -156,7 +156,7 @@ class Threads:
             del self._chains[next(iter(self._chains))]
         return first
 
-    def _answer(self, fields: Mapping[str, Any], agent: str, start: int) -> list[Said]:
+    def _answer(self, fields: Mapping[str, Any], agent: str, start: int) -> list[ThreadTurn]:
         if why := messages.is_made_by_the_client(fields):
             self.skipped[why] += 1
             return []
@@ -205,7 +205,7 @@ class Threads:
         else:
             answer.results[call_id] = result_text(block.get("content"), block.get("is_error") is True)
 
-    def _close_answer(self, agent: str) -> list[Said]:
+    def _close_answer(self, agent: str) -> list[ThreadTurn]:
         """Marks the thread's answer as complete and returns its turn, if it has content."""
         answer = self._answers.pop(agent, None)
         if answer is None:
@@ -227,9 +227,9 @@ class Threads:
             tool_calls=calls,
             context_tokens=answer.tokens,
         )
-        return [Said(agent, turn)]
+        return [ThreadTurn(agent, turn)]
 
-    def _user(self, fields: Mapping[str, Any], agent: str) -> list[Said]:
+    def _user(self, fields: Mapping[str, Any], agent: str) -> list[ThreadTurn]:
         results = [block for block in messages.blocks_of(fields) if block.get("type") == "tool_result"]
         for block in results:
             self._result(block)
@@ -240,7 +240,7 @@ class Threads:
             return self._close_answer(agent)
         return [] if results and not text else self._prompt(fields, agent, text, why)
 
-    def _prompt(self, fields: Mapping[str, Any], agent: str, text: str, why: str) -> list[Said]:
+    def _prompt(self, fields: Mapping[str, Any], agent: str, text: str, why: str) -> list[ThreadTurn]:
         if not text:
             self.skipped[why] += 1
             return []
@@ -248,11 +248,13 @@ class Threads:
         if agent == MAIN:
             parent = as_text(fields.get("parentUuid"))
             if self._prompted and parent and parent not in self._recent:
-                said.append(Said(agent, ImportedTurn("system", BRANCHED, self._at, f"{BRANCH}-{turn_id}", BRANCH)))
+                said.append(
+                    ThreadTurn(agent, ImportedTurn("system", BRANCHED, self._at, f"{BRANCH}-{turn_id}", BRANCH))
+                )
             self._prompted = True
             self._recent.clear()
         name = None if agent == MAIN else PROMPTER
-        said.append(Said(agent, ImportedTurn("user", text, self._at, turn_id, name)))
+        said.append(ThreadTurn(agent, ImportedTurn("user", text, self._at, turn_id, name)))
         return said
 
 
