@@ -19,7 +19,7 @@ from mcp_server.pressure.cold import recover_chunk
 from mcp_server.pressure.health import health
 from mcp_server.pressure.prune import prune
 from mcp_server.recovery.recover import recover
-from mcp_server.relevance.live_set import gauges, live_set, query_of
+from mcp_server.relevance.live_set import asking_turns, gauges, live_set, query_of
 from mcp_server.text.words import LONGEST
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, forms, hold, limited, say, talk
@@ -141,7 +141,7 @@ async def test_of_a_long_message_beginning_and_end_are_compared_and_kept_with_wh
         log = "".join(f"line {n}: the compiler says nothing new\n" for n in range(20_000))
         await say(memory, f"Look at this log.\n{log}Does the accountant know about the greenhouse and form seven?")
         turns = await session_turns(memory, "s")
-        query = query_of(turns)
+        query = query_of(asking_turns(turns, alone=True))
         assert query.startswith("Look at this log.")
         assert query.endswith("form seven?")
         assert len(query) <= LONGEST + 1
