@@ -76,6 +76,13 @@ _GAUGES = re.compile(
 )
 _ELEMENT = re.compile(r"<([a-z]+(?:[-_][a-z]+)+)\b[^<>]*>.*</\1>\s*", re.DOTALL)
 """A message that is one element: clients give programs' output such names (`<command-output>`)."""
+_HOOK = re.compile(
+    r"(?:(?:Pre|Post)ToolUse(?::[\w*|]+)?(?: hook)?"
+    r"|(?:UserPromptSubmit|SessionStart|SessionEnd|SubagentStop|PreCompact) hook"
+    r"|(?:Stop|Notification) hook (?:feedback|error|output))"
+    r"(?: [a-z]+){0,3}(?: ?\([^()\n]*\))?:\s"
+)
+"""The beginning of what a client shows of its hooks: "PostToolUse:Edit hook output: …"."""
 _COMPILED = re.compile(r"<!-- (?:[a-z][a-z _-]*): [^\n]*-->\n")
 """The beginning of a section of a compiled context."""
 
@@ -89,6 +96,7 @@ def is_injected(text: str) -> bool:
         or start.startswith(AT_START)
         or _GAUGES.match(start) is not None
         or _COMPILED.match(start) is not None
+        or _HOOK.match(start) is not None
         or _ELEMENT.fullmatch(start) is not None
     )
 

@@ -293,6 +293,8 @@ async def test_a_value_out_of_range_is_refused_before_anything_is_written(
         "I said: this summary covers nothing",
         "API Error: 500, what now?",
         "<div>my html</div>",
+        "PreToolUse hook doesn't fire for Bash.",
+        "Stop hook is broken: fix it",
     ],
 )
 def test_a_persons_own_words_pass(text: str) -> None:
