@@ -30,6 +30,7 @@ _CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", 
 """Words between two options that are chosen together, and between the first and the last of several."""
 
 _MARKED_A = re.compile(r"\W*a[.,;:)!]", re.IGNORECASE)
+_REFUSES = re.compile(r"\W*\w\s+(?:never\b|not\b|no way\b|no\s*(?:[.!?]|$))", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
 
 
@@ -55,6 +56,9 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
         before, after = words[place - 1] if place else "", words[place + 1] if place + 1 < len(words) else ""
         names_option = before in _BEFORE_OPTION or (place == 0 and _is_option_alone(content, words, last))
         if _option(word) and names_option:
+            if place == 0 and _REFUSES.match(content):  # "c never. b sounds good"
+                rest = " ".join(sentences[1:])
+                return choice_of(rest, word_list(rest), sentences[1:], last) if rest else Choice()
             return Choice(_chain(word, _rest_of_sentence(content, words, place), last))
         stands_alone = word[0].isdigit() and after in ("", "one", "option")  # "yeah 2nd one", not "on the 2nd of May"
         if place and before not in _BEFORE_NUMBER and not stands_alone:

@@ -44,6 +44,9 @@ def test_a_sentence_that_only_names_an_option_chooses_it(answer: str) -> None:
         ("1 today, 2 next", ()),
         ("D. but a button, hold 3 s", (4,)),
         ("B. C is how money leaks.", (2,)),
+        ("c never. b sounds good for the money", (2,)),
+        ("c no", ()),
+        ("c, no objections", (3,)),
     ],
 )
 def test_an_answer_chooses_one_or_several_options(answer: str, options: tuple[int, ...]) -> None:
