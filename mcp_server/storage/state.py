@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, get_args
 
@@ -49,15 +50,8 @@ class Dialect:
     def __init__(self, mark: str, array: Callable[[list[Any]], Any], parts: Mapping[str, str]) -> None:
         self.array = array
         self.parts = parts
-        self._mark = mark
-        self._known: dict[str, str] = {}
-
-    def statement(self, text: str) -> str:
+        self.statement: Callable[[str], str] = cache(lambda text: text.format_map(parts).replace("?", mark))
         """Returns a statement of this file in the engine's SQL."""
-        found = self._known.get(text)
-        if found is None:
-            found = self._known[text] = text.format_map(self.parts).replace("?", self._mark)
-        return found
 
 
 class Transaction:
