@@ -288,7 +288,7 @@ EXAMPLES, LONGEST = 3, 100
 
 
 class Chosen(TypedDict, total=False):
-    """What the user chose for an import; see `import_path`."""
+    """Arguments of `import_path` that the user may set."""
 
     kind: Format | None
     project: str | None

@@ -465,7 +465,8 @@ def closest(known: Sequence[Entry], wanted: str, most: int) -> list[Entry]:
 
 
 def _contains(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Returns whether the shorter list of words, of at least LEAST_WORDS, stands in the longer one."""
+    """Returns whether one text contains the other word for word. A text of fewer than LEAST_WORDS words is contained in
+    none."""
     short, long = sorted((one, other), key=len)
     return len(short) >= LEAST_WORDS and f" {' '.join(short)} " in f" {' '.join(long)} "
 

@@ -143,7 +143,8 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     wanted = {place: one.stems & asked for place, one in statements.items()}
 
     def newer_than(old: int) -> dict[int, float]:
-        """Returns the hits that replace a hit, each with its probability as a share of the one that a note needs."""
+        """Returns the newer hits that replace the hit `old`, each with the probability of that, divided by the least
+        probability for a note: from 1 on, the old hit gets a note."""
         before, row = statements[old], chance_of[columns[old]]
         chances = {
             new: chance_that(old, new, row[columns[new]])
@@ -242,7 +243,8 @@ def _says_more(old: Statement, new: Statement) -> bool:
 
 
 def _is_echo(old: tuple[str, int], new: tuple[str, int]) -> bool:
-    """Returns whether a turn follows another one at most ECHO turns later: so far the agent repeats what was said."""
+    """Returns whether the turn `new` follows the turn `old` of the same transcript at most ECHO turns later. There the
+    agent mostly repeats what was said."""
     return old[0] == new[0] and new[1] - old[1] <= ECHO
 
 

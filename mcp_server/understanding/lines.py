@@ -52,8 +52,8 @@ WHOLE_ANSWER = 100
 """Characters of an answer that is never shortened: "tue ok. skip 50" says two things in few words."""
 
 WHOLE_MESSAGE = 240
-"""Characters of a message of the user that is quoted whole if it states one item: "One thing: secrets. I'd rather have
-them in Vault." """
+"""Characters. Of a user's message that is not longer, an item quotes every sentence, but no question and no sentence of
+another item: "One thing: secrets. I'd rather have them in Vault." """
 
 GAP = 120
 """Characters of a sentence of the user that is quoted because it stands between two that are: "Grinding costs 7,400."
@@ -243,8 +243,9 @@ def completed(line: Line, message: Message, judged: Judged) -> Line:
 
 
 def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> Sequence[Found]:
-    """Returns sentences of the user with those between them, or with all sentences of a short message, so that they can
-    be understood alone. Sentences that state other items stay out."""
+    """Returns the sentences of an item with further ones of the user's message, so that the item can be understood
+    alone: all sentences of a short message, of a longer one the short sentences between the first and the last of the
+    item. Questions and sentences of other items are left out."""
     if message.role != "user":
         return group
     places = {one.place for one in group}

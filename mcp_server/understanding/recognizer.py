@@ -221,8 +221,10 @@ def items_of(
 
 
 def _each_once(items: Sequence[Item]) -> list[Item]:
-    """Returns items without those whose sentence stands elsewhere on the page: what is decided is a rule or a fact only
-    if that is likelier; a decision that is a rule, and a fact that is an open item, are not told again."""
+    """Returns the items of a message without repetitions, so that a sentence stands on the page once.
+
+    A rule or fact with the text of a decision is left out if the decision is likelier. A decision with the main
+    sentence of a rule is left out, and a fact with the main sentence of an open item."""
     decided = {item.text: item.probability for item in items if item.kind == "decision"}
     kept = [
         item for item in items if item.kind not in ("rule", "fact") or item.probability > decided.get(item.text, 0.0)

@@ -130,7 +130,7 @@ def _sentences(text: str) -> tuple[str, ...]:
 
 
 def _repeats(said: Iterable[str], other: Iterable[str]) -> bool:
-    """Returns whether every sentence stands in one of the others, word for word."""
+    """Returns whether each sentence of a line (`said`) is contained, word for word, in a sentence of another line."""
     return all(any(one in told for told in other) for one in said)
 
 

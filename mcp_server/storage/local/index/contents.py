@@ -1,4 +1,4 @@
-"""What an open index knows of files, sessions and passages."""
+"""The files, sessions and passages that an index contains."""
 
 from __future__ import annotations
 
