@@ -175,8 +175,10 @@ def labels(one: Conversation) -> list[list[list[set[str]]]]:
     marks: list[list[list[set[str]]]] = [
         [[set() for _ in message.sentences] for message in messages] for messages in one.messages
     ]
+    newer = {item["superseded_by"] for key in KINDS.values() for item in one.label[key] if item.get("superseded_by")}
     for kind, key in KINDS.items():
         for item in one.label[key]:
+            kinds = {kind, "revise"} if item["id"] in newer else {kind}
             session, turn = item.get("settled_at") or item.get("said_at") or item.get("opened_at")
             for quote in map(plain, item.get("quotes", ())):
                 hits = [
@@ -191,7 +193,7 @@ def labels(one: Conversation) -> list[list[list[set[str]]]]:
                 ]
                 for s, m, k in hits:
                     if (s, m) == hits[-1][:2]:
-                        marks[s][m][k].add(kind)
+                        marks[s][m][k] |= kinds
     for item in one.label["open_items"]:
         if item.get("closed_at") is None:
             continue
@@ -277,7 +279,7 @@ def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
             if _in_fold(place, some, fold):
                 give_acts(one, *acts)
     rows: list[list[Features]] = []
-    wanted: dict[str, list[list[bool]]] = {kind: [] for kind in (*KINDS, "report")}
+    wanted: dict[str, list[list[bool]]] = {kind: [] for kind in (*KINDS, "report", "revise")}
     for one in some:
         rows.append(
             [
@@ -445,7 +447,7 @@ def fit_lines(lines: Sequence[tuple[Features, bool]]) -> Logistic:
 
 def fit_prompts(some: Sequence[Conversation]) -> Logistic:
     """Fits the model that tells prompts that need the memory, and those that need its open items, from others."""
-    asked = [(one.label["prompts"], {item["id"] for item in one.label["open_items"]}) for one in some]
+    asked = [(one.label.get("prompts", ()), {item["id"] for item in one.label["open_items"]}) for one in some]
     rows = [[message_features(Message("user", prompt["text"], False, None)) for prompt in part] for part, _ in asked]
     wanted = {
         "memory": [[bool(prompt["needs"]) for prompt in part] for part, _ in asked],

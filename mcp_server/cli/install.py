@@ -25,6 +25,7 @@ from mcp_server.clients.installers.install import Done, install, uninstall
 from mcp_server.clients.installers.known import CHATGPT_EXPORT, CLIENTS, Client, Machine, client_named
 from mcp_server.clients.installers.plan import Launch, Plan, launching, plan, plugin_of, project_folder
 from mcp_server.context import briefs
+from mcp_server.conversations.projects import project_of
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.home import resolve_workspace
 from mcp_server.jobs import worker
@@ -32,6 +33,7 @@ from mcp_server.knowledge.extract import extract_pending, waiting_conversations
 from mcp_server.knowledge.pages import current_items
 from mcp_server.knowledge.writing import page_bodies
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from mcp_server.status.doctor import Check, examine, examine_secrets, repair
 from mcp_server.text.entries import Entry
 from mcp_server.text.prose import clipped, counted
@@ -313,6 +315,9 @@ async def import_and_read(
                 left = await _read_conversations(memory, environ, seconds, bar)
     with shell.progress("Indexing"):
         await catch_up(memory)
+    await briefs.know_folders(
+        memory, {folder: await project_of(memory, Caller(folder=folder)) for folder in report.folders}
+    )
     return report, _learned(known, await run_sync(_known_items, memory), left)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,14 +115,18 @@ async def refresh(memory: Memory) -> int:
     return written
 
 
-async def know_folder(memory: Memory, folder: str, project: Project) -> None:
-    """Stores which project a folder belongs to, so that its next session finds the right brief."""
-    real = await run_sync(os.path.realpath, folder)
-    known = await memory.state.get(FOLDERS, real)
-    if isinstance(known, dict) and known.get("project") == project.key:
-        return
-    await memory.state.put(FOLDERS, real, {"project": project.key, "at": memory.clock().isoformat()})
+async def know_folders(memory: Memory, folders: Mapping[str, Project]) -> None:
+    """Stores which project each folder belongs to, so that its next session finds the right brief."""
     entries = await memory.state.entries(FOLDERS)
+    before = dict(entries)
+    for folder, project in folders.items():
+        real = await run_sync(os.path.realpath, folder)
+        known = entries.get(real)
+        if not isinstance(known, dict) or known.get("project") != project.key:
+            entries[real] = {"project": project.key, "at": memory.clock().isoformat()}
+            await memory.state.put(FOLDERS, real, entries[real])
+    if entries == before:
+        return
     for old in sorted(entries, key=lambda name: str(entries[name].get("at", "")))[:-MOST_FOLDERS]:
         await memory.state.remove(FOLDERS, old)
     await refresh(memory)

@@ -214,7 +214,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     project = await _project(memory, row, caller)
     event = "SessionStart"
     if caller.folder and project.slug:
-        await briefs.know_folder(memory, caller.folder, project)
+        await briefs.know_folders(memory, {caller.folder: project})
     window = state.window
     if source == "compact":
         window = await windows.emptied(memory, session, window)

@@ -276,7 +276,7 @@ def build(
             from mcp_server.conversations.projects import project_of
             from mcp_server.model import Caller
 
-            await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
+            await briefs.know_folders(memory, {folder: await project_of(memory, Caller(folder=folder))})
         async with memory.changes.listen() as changes:
             await subscriptions.follow(changes)
 

@@ -67,7 +67,7 @@ SHORT = 200
 
 SETTLES, AMENDING = 0.5, 0.3
 """A sentence settles a decision if its probability is at least this share of the likeliest sentence's: `SETTLES` in a
-statement, `AMENDING` in an answer that is quoted with a proposal."""
+statement, `AMENDING` in a list and in an answer that is quoted with a proposal."""
 
 CLEAR = 3
 """A decision of the user with at least this many words about its subject is quoted without the agent's words."""
@@ -243,24 +243,27 @@ def completed(line: Line, message: Message, judged: Judged) -> Line:
 
 
 def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> Sequence[Found]:
-    """Returns the sentences of an item with further ones of the user's message, so that the item can be understood
-    alone: all sentences of a short message, of a longer one the short sentences between the first and the last of the
-    item. Questions and sentences of other items are left out."""
-    if message.role != "user":
-        return group
+    """Returns the sentences of an item with further ones of the same message, so that the item can be understood alone:
+    all sentences of a short message of the user, of a longer one the short sentences between the first and the last of
+    the item, of the agent's message the short points of a list between them. Questions, options that were not chosen
+    and sentences of other items are left out."""
+    by_user = message.role == "user"
     places = {one.place for one in group}
-    others = {one.place for found in judged.found.values() for one in found} - places
-    if is_short := len(message.content) <= WHOLE_MESSAGE:
+    others = {one.place for kind, found in judged.found.items() if kind != "report" for one in found} - places
+    if is_short := by_user and len(message.content) <= WHOLE_MESSAGE:
         around = range(len(message.sentences))
     else:
         around = range(min(places), max(places))
-    added = [
-        Found(at, message.sentences[at].text, 0.0, listed=message.sentences[at].layout in ("bullet", "row"))
-        for at in around
-        if at not in places | others
-        and (is_short or len(message.sentences[at].text) <= GAP)
-        and not is_question(message.sentences[at].text)
-    ]
+    added = []
+    for at in around:
+        sentence = message.sentences[at]
+        listed = sentence.layout in ("bullet", "row")
+        if at in places | others or judged.rejected[at] or is_question(sentence.text) or not (by_user or listed):
+            continue
+        if not subject_stems(sentence.text):
+            continue
+        if is_short or len(sentence.text) <= GAP:
+            added.append(Found(at, sentence.text, 0.0, listed=listed))
     return sorted([*group, *added], key=lambda one: one.place)
 
 
@@ -368,13 +371,16 @@ def _beginning(message: Message) -> str:
 def _settling(group: Sequence[Found]) -> list[Found]:
     """Returns the sentences of a decision that settle it, without those that only explain it or say nothing. The least
     likely ones go until the rest is short. The points of a list go together, and a clause never goes alone."""
-    least = SETTLES * max(one.probability for one in group)
+    most = max(one.probability for one in group)
+    least = SETTLES * most
     counts = [one for one in group if one.probability >= least or subject_stems(one.text)]
-    is_listed = any(one.listed and one.probability >= least for one in counts)
+    keeps_list = any(one.listed and one.probability >= AMENDING * most for one in counts)
     for one in sorted(counts, key=lambda one: one.probability):
         if one.probability >= least or len(_joined(counts)) <= SHORT:
             break
-        if not is_listed if one.listed else one.text[-1] in ".!?:…":
+        if one.listed and not keeps_list:
+            counts = [other for other in counts if not other.listed]
+        elif not one.listed and one.text[-1] in ".!?:…":
             counts.remove(one)
     return counts
 

@@ -45,7 +45,7 @@ from mcp_server.understanding.lines import (
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import CHANGEABLE
 
-LEAST_LINE = 0.38
+LEAST_LINE = 0.42
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15
@@ -211,7 +211,7 @@ def items_of(
                     tuple(turns[at].number for at in line.places),
                     messages[place].role,
                     probability,
-                    probability if kind == "report" else spoken.acts.get("revise", 0.0),
+                    probability if kind == "report" else _revises(line, spoken, of(line.settled)),
                     _heard(spoken, line.text) if kind in CHANGEABLE else (),
                     clipped_at_clause(line.short.rstrip(" ,;"), LONGEST) if line.short != line.text else "",
                     clean(max(line.group, key=lambda one: one.probability).text),
@@ -257,6 +257,12 @@ def _least_of_line(line: Line, messages: Sequence[Message]) -> float:
     accepts = says_yes and last.acts.get("accept", 0.0) >= last.acts.get("refuse", 0.0)  # "sure", not "not sure"
     proposes = first.acts.get("propose", 0.0) >= PROPOSES or {"propose", "choice"} & set(cues(line.text))
     return LEAST_PLAIN if accepts and proposes else LEAST_LINE
+
+
+def _revises(line: Line, spoken: Message, judged: Judged) -> float:
+    """Returns the probability that the message that settles an item, or a quoted sentence of it, revises something."""
+    quoted = (judged.shares[at]["revise"] for place, at in line.quotes if place == line.settled)
+    return max(spoken.acts.get("revise", 0.0), *quoted, 0.0)
 
 
 def _heard(message: Message, text: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from mcp_server.cli.main import main
 from mcp_server.clients.hooks.command import respond
 from mcp_server.clients.hooks.protocol import CLIENT_FOLDERS
 from mcp_server.clients.installers import plan
+from mcp_server.context import briefs
 from tests.clients.importers.claude_code_files import Transcript, everything
 from tests.preloaded import programs
 
@@ -135,7 +136,7 @@ def spoken(home: Path) -> Path:
 
 
 def test_what_claude_code_has_said_is_offered(
-    run: Run, home: Path, spoken: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, home: Path, workspace: Path, spoken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "Import them with: context-manager import" in run("install", "claude-code")
     run("uninstall", "claude-code")
@@ -145,7 +146,9 @@ def test_what_claude_code_has_said_is_offered(
     run("uninstall", "claude-code")
     assert "conversations" not in run("install", "claude-code", "--no-import")
     run("uninstall", "claude-code")
-    talk = Transcript("11111111-2222-3333-4444-555555555555", "/nowhere/harbour")
+    folder = home / "harbour"
+    folder.mkdir()
+    talk = Transcript("11111111-2222-3333-4444-555555555555", str(folder))
     talk.user("How shall we store the berths?")
     talk.says("m1", "Decision: we store the berths in SQLite.")
     talk.user("From now on, never deploy on a Friday. TODO: call Ana about the winter berth.")
@@ -157,6 +160,8 @@ def test_what_claude_code_has_said_is_offered(
     assert "decision, 2026-02-16: we store the berths in SQLite" in said
     assert "call Ana about the winter berth" in said
     assert "not read yet" not in said
+    told = json.loads((workspace / briefs.INDEX).read_text("utf-8"))
+    assert "SQLite" in (workspace / briefs.FOLDER / told[str(folder)]["brief"]).read_text("utf-8")
     assert json.loads(run("session", "list", "--json"))
     run("uninstall", "claude-code")
     assert "Learned" not in run("install", "claude-code", "--import")

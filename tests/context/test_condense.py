@@ -108,7 +108,7 @@ async def test_a_folder_finds_its_brief_and_files_change_only_with_what_they_are
 ) -> None:
     memory.files.write_atomic("knowledge/projects/tea/context.md", "A shop for oolong.\n")
     project = await talk(memory, folder, "one", "Buy two tins.", "Ordered.")
-    await briefs.know_folder(memory, str(folder / "." / ""), project)
+    await briefs.know_folders(memory, {str(folder / "." / ""): project})
     assert json.loads(on_disk(memory, "index.json"))[str(folder.resolve())] == {
         "brief": "tea.md",
         "projects": ["name:tea", "slug:tea"],
@@ -126,7 +126,7 @@ async def test_a_folder_finds_its_brief_and_files_change_only_with_what_they_are
 async def test_a_pause_empties_the_files_and_its_end_fills_them(memory: Memory, folder: Path) -> None:
     memory.files.write_atomic("knowledge/projects/tea/context.md", "A shop for oolong.\n")
     project = await talk(memory, folder, "one", "Buy two tins.", "Ordered.")
-    await briefs.know_folder(memory, str(folder), project)
+    await briefs.know_folders(memory, {str(folder): project})
     await windows.pause(memory, project)
     await briefs.refresh(memory)
     assert on_disk(memory, "tea.md") == ""
@@ -147,7 +147,7 @@ async def test_only_so_many_folders_are_remembered(
     monkeypatch.setattr(briefs, "MOST_FOLDERS", 2)
     for number in range(4):
         clock.forward(minutes=1)
-        await briefs.know_folder(memory, str(tmp_path / f"p{number}"), Project())
+        await briefs.know_folders(memory, {str(tmp_path / f"p{number}"): Project()})
     assert [Path(name).name for name in json.loads(on_disk(memory, "index.json")) if name] == ["p2", "p3"]
 
 

@@ -300,7 +300,7 @@ async def _on_session_end(memory: Memory, given: Given) -> None:
         row = await memory.state.session(ended.session)
         project = await project_of(memory, given.caller, (row.project if row else "") or "global")
         if given.folder and project.slug:
-            await briefs.know_folder(memory, given.folder, project)
+            await briefs.know_folders(memory, {given.folder: project})
         await briefs.keep(memory, project)
         for agent in await memory.state.sessions(open_only=True):  # subagents end with their session
             if agent.kind == "subagent" and agent.session.startswith(subagent_session(given.session, "")):

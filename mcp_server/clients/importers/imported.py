@@ -113,7 +113,8 @@ class ImportReport:
 
     `files` counts markdown files; `unchanged` counts files that have not changed since an earlier import and were not
     read again. `reasons` counts skipped items by reason; `skipped` has the first of them. `commit` is the id of the
-    commit, or a sentence why there is none; empty if nothing was new.
+    commit, or a sentence why there is none; empty if nothing was new. `folders` are those in which the sessions
+    worked, if they exist and no project was given.
     """
 
     format: Format
@@ -128,6 +129,7 @@ class ImportReport:
     unchanged: int = 0
     redacted: int = 0
     commit: str = ""
+    folders: list[str] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     skipped_count: int = 0
     reasons: dict[str, int] = field(default_factory=dict)

@@ -47,6 +47,9 @@ async def import_database(
     Raises as `capture` does.
     """
     known: set[str] = set()
+    if not project:
+        named = {folder for *_, folder in await run_sync(opencode_database.sessions, database)}
+        report.folders += await run_sync(lambda: sorted(folder for folder in named if Path(folder).is_dir()))
     async for done in _record(memory, database, "", record_session, project, anew=anew):
         if done.session not in known:
             known.add(done.session)

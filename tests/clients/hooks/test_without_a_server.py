@@ -44,7 +44,7 @@ IMPATIENT = {"CONTEXT_MANAGER_HOOK_SECONDS": "0.6"}
 @pytest.fixture
 async def on_disk(told: Memory, folder: Path) -> Memory:
     """The memory of the boathouse as a server leaves it on disk."""
-    await briefs.know_folder(told, str(folder), await project_of(told, Caller(folder=str(folder))))
+    await briefs.know_folders(told, {str(folder): await project_of(told, Caller(folder=str(folder)))})
     await told.index.refresh()
     await briefs.refresh(told)
     return told

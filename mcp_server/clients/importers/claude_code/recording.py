@@ -134,6 +134,8 @@ async def import_file(
                 is_known = part.session_id in known or await memory.state.session(part.session_id) is not None
                 recorded = await record_session(memory, part)
                 known.add(part.session_id)
+                if part.folder and not project and part.folder not in report.folders:
+                    report.folders.append(part.folder)
                 begun |= {part.session_id} if recorded.new_turns and not is_known else set()
                 new, copied = new + recorded.new_turns, copied + recorded.copied
                 redacted += recorded.redacted
