@@ -32,8 +32,8 @@ CUES: Mapping[str, re.Pattern[str]] = {
         r"|imagine|someday|eventually)\b",
         "said": r"\b(?:said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked)\b|[\"“„]",
         "unknown": r"\b(?:no (?:idea|clue|notion|answer|news)|unknown|unclear|undecided|unsettled|unexplained|uncertain"
-        r"|pending|not? yet|(?:nobody|no ?one|nothing|none) (?:yet|so far)|(?:(?:do|does|did|have|has|is|are|was|were|can"
-        r"|could)(?:n'?t| not)|cannot|never|nobody|not) (?:\w+ ){0,2}(?:know|knows|known|sure|explain\w*|found|find"
+        r"|pending|not? yet|(?:nobody|no ?one|nothing|none) (?:yet|so far)|(?:(?:do|does|did|have|has|is|are|was|were"
+        r"|can|could)(?:n'?t| not)|cannot|never|nobody|not) (?:\w+ ){0,2}(?:know|knows|known|sure|explain\w*|found|find"
         r"|looked|decided?|settled|tested|tried|checked|booked|confirmed|answered|certain))\b",
         "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote"
         r"|advice|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you"

@@ -161,7 +161,7 @@ def test_a_short_message_of_the_user_is_quoted_whole(said: str) -> None:
 
 
 def test_a_short_sentence_between_two_that_are_quoted_is_quoted_too() -> None:
-    kept = "Let's use SQLite for the ledger. It was dark in Rijeka then. And we'll drop the ORM for the reports."
+    kept = "Let's use SQLite for the ledger. The bank sleeps then. And we'll drop the ORM for the reports."
     before = (
         "Did you sleep well? Is it raining at your place as well, or only here, where nobody could sleep in this "
         "noise? And did Marko write to you about the build in the other country?"
