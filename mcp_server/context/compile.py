@@ -12,7 +12,6 @@ from functools import cache
 
 from anyio.to_thread import run_sync
 
-from mcp_server.concurrency import both
 from mcp_server.context import push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs, compiler_settings
 from mcp_server.context.exclusions import FOLLOWED, as_page, linked_hits, of_others, why_out, without
@@ -39,7 +38,7 @@ from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, W
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
+from mcp_server.search.search import Found, SearchRequest, find, settled, with_exchanges
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
@@ -222,7 +221,6 @@ class InputsWithoutFiles:
 
     inputs: CompileInputs
     found: Found | None
-    page: tuple[Hit, ...]
     project: Project
     references: Mapping[str, int]
     until: int | None
@@ -272,7 +270,6 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
     topics = await in_context(memory, row.session if row else None, unrecorded)
     await settled(memory)
     found: Found | None = None
-    page: tuple[Hit, ...] = ()
     references: Mapping[str, int] = {}
     if message.strip():
         search = SearchRequest(
@@ -284,8 +281,9 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
             exclude_from=conversation.in_window,
             operators=False,  # quotes and dashes in a message
             also=topics.keywords,
+            page=True,
         )
-        result, page = await both(find(memory, search), find_page_lines(memory, search))
+        result = await find(memory, search)
         (hits,) = await with_exchanges(memory, message, result.hits, others=push_policy.MAX_PASSAGES)
         found = replace(result, hits=hits)
         references = await memory.state.references(hit.passage.path for hit in hits)
@@ -313,13 +311,13 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
         clarity=await block_of(memory, row) if row else (),
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
-        page_order=tuple(map(_place, page)),
+        page_order=tuple(map(_place, found.page)) if found else (),
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest,
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return InputsWithoutFiles(inputs, found, page, project, references, conversation.until)
+    return InputsWithoutFiles(inputs, found, project, references, conversation.until)
 
 
 def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
@@ -327,7 +325,8 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     files: call it in a thread."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
-    judged = (*asked.page[: MAX_LINES_COMPARED // 2], *(found.hits if found else ())[: MAX_LINES_COMPARED // 2])
+    half = MAX_LINES_COMPARED // 2
+    judged = (*found.page[:half], *found.hits[:half]) if found else ()
     newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
     files = tuple(_with_notes(source, newer) if newer else source for source in sources)

@@ -45,7 +45,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project
-from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines, with_exchanges
+from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, with_exchanges
 from mcp_server.storage import logs
 from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
@@ -83,7 +83,7 @@ class _Prompt:
     never: frozenset[str]
 
 
-async def find_hits(memory: Memory, prompt: _Prompt) -> tuple[Found, tuple[Hit, ...]]:
+async def find_hits(memory: Memory, prompt: _Prompt) -> Found:
     """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the turns
     that the window holds."""
     request = SearchRequest(
@@ -94,25 +94,26 @@ async def find_hits(memory: Memory, prompt: _Prompt) -> tuple[Found, tuple[Hit, 
         exclude_from=prompt.start,
         operators=False,
         depth=DEPTH,
+        page=True,
     )
-    found, lines = await find(memory, request), await find_page_lines(memory, request)
-    hits, lines = await with_exchanges(memory, prompt.text, found.hits, lines)
-    return replace(found, hits=hits), lines
+    found = await find(memory, request)
+    hits, page = await with_exchanges(memory, prompt.text, found.hits, found.page)
+    return replace(found, hits=hits, page=page)
 
 
-def judged(memory: Memory, prompt: _Prompt, found: Found, of_page: Sequence[Hit], allowance: int) -> tuple[Judged, ...]:
+def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tuple[Judged, ...]:
     """Returns the decision on each hit, without those in templates that nobody has filled in: they hold no knowledge.
     Lines that only quote turns that the window holds are excluded. Reads files: call it in a thread.
 
     `allowance` is in tokens.
     """
-    paths = {hit.passage.path for hit in (*found.hits, *of_page) if hit.passage.category != "conversation"}
+    paths = {hit.passage.path for hit in (*found.hits, *found.page) if hit.passage.category != "conversation"}
     empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
     shipped = {path: _text(memory, path) for path in paths & templates().keys()}
     empty |= {path for path, text in shipped.items() if is_untouched_template(path, text)}
     passages, lines = (
         tuple(hit for hit in some if hit.passage.category == "conversation" or hit.passage.path not in empty)
-        for some in (found.hits, of_page)
+        for some in (found.hits, found.page)
     )
     hits = (*passages, *lines)
     session = prompt.row.session if prompt.row else ""
@@ -335,14 +336,14 @@ async def _for_prompt(
         topics = await offered_topics(memory, prompt, seen)
         if not topics.topics and not topics.corrections:
             return Injection(event, "", asks)
-        found, lines = await find_hits(memory, prompt)
+        found = await find_hits(memory, prompt)
     else:
-        topics, (found, lines) = await both(offered_topics(memory, prompt, seen), find_hits(memory, prompt))
+        topics, found = await both(offered_topics(memory, prompt, seen), find_hits(memory, prompt))
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
 
     def work() -> tuple[tuple[Judged, ...], list[Judged], Compiled | None]:
-        decided = judged(memory, prompt, found, lines, allowance)
+        decided = judged(memory, prompt, found, allowance)
         chosen = [one for one in decided if one.included and not asks]
         if not chosen and not topics.topics and not topics.corrections:
             return decided, chosen, None

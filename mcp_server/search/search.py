@@ -22,10 +22,10 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
-from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
+from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, with_operators
 from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
@@ -52,7 +52,8 @@ class SearchRequest:
     `since` and `until` are inclusive: moments, or text as for the operator `since:`. `exclude_session` leaves out a
     conversation and its continuations; with `exclude_from` only the turns from that number on. Without `operators` the
     query is a plain message: quotes, `-word` and `since:` have no special meaning. `also` are further words for the
-    ranking, not for the gate. `depth` is how many passages are scored.
+    ranking, not for the gate. `depth` is how many passages are scored. `page` also ranks the derived lines of the page
+    of the project, or of the page for no project.
     """
 
     query: str
@@ -70,13 +71,15 @@ class SearchRequest:
     speaker: str | None = None
     also: tuple[str, ...] = ()
     depth: Depth = USUAL
+    page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Ranked hits, best first, whether or not the gate is open.
 
-    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units.
+    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units. `page`
+    are the ranked lines of the project's page, if they were asked for.
     """
 
     hits: tuple[Hit, ...]
@@ -86,6 +89,7 @@ class Found:
     messages: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     considered: int = 0
+    page: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,20 +154,6 @@ def embed_ahead(memory: Memory, text: str) -> None:
     memory.index.embed_ahead(plain_query(text).text)
 
 
-async def find_page_lines(memory: Memory, request: SearchRequest) -> tuple[Hit, ...]:
-    """Ranks the derived lines of the page of the request's project, or of the page for no project, for a query without
-    operators. The gate is not asked."""
-    page: Category = "project" if request.project and request.project.slug else "reference"
-    query = plain_query(request.query)
-
-    def ranked(candidates: Candidates) -> tuple[Hit, ...]:
-        hits = _hits(memory, candidates, query.text, PAGE_LINES)
-        return tuple(hit for hit in hits if is_derived(hit.passage.text))
-
-    filters = _filters(replace(request, category=page), memory.clock())
-    return await memory.index.answer(_widened(query, request), filters, request.mode, ranked, PAGE_DEPTH)
-
-
 async def with_exchanges(
     memory: Memory, message: str, *found: Sequence[Hit], others: int = WITH_EXCHANGE
 ) -> list[tuple[Hit, ...]]:
@@ -199,37 +189,35 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     """Returns the best `limit` hits for a query. Any text is a valid query; an invalid date raises Invalid."""
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
-    filters = _filters(request, now)
-    base = await memory.index.candidates(query, filters, request.mode) if request.also else None
-    wider = _widened(query, request)
+    filters = with_operators(_filters(request, now), query)
+    asked = IndexQuery(" ".join((query.text, *request.also)), filters, request.mode, request.depth)
+    alone = IndexQuery(query.text, filters, request.mode)
+    of_page: Category = "project" if request.project and request.project.slug else "reference"
+    page = replace(asked, filters=replace(filters, category=of_page), depth=PAGE_DEPTH)
 
-    def ranked(candidates: Candidates) -> Found:
-        return _ranked(memory, candidates, base or candidates, query.text, request.limit)
+    def ranked(found: Sequence[Candidates]) -> Found:
+        candidates, *others = found
+        lines = _hits(memory, others[-1], query.text, PAGE_LINES) if request.page else ()
+        return Found(
+            hits=_hits(memory, candidates, query.text, request.limit),
+            gate=_gate(memory, others[0] if request.also else candidates, query.text),
+            mode=candidates.used,
+            generation=candidates.generation,
+            messages=candidates.messages,
+            words=candidates.asked.lookup,
+            considered=len({one.candidate.unit for one in candidates.found}),
+            page=tuple(hit for hit in lines if is_derived(hit.passage.text)),
+        )
 
-    found = await memory.index.answer(wider, filters, request.mode, ranked, request.depth)
+    further = [*([alone] if request.also else []), *([page] if request.page else [])]
+    found = await memory.index.answer([asked, *further], ranked)
     if not query.phrases or found.considered:
         return found
-    found = await memory.index.answer(replace(wider, phrases=()), filters, request.mode, ranked, request.depth)
+    asked = replace(asked, filters=replace(filters, phrases=()))
+    found = await memory.index.answer([asked, *further], ranked)
     wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
     note = f"no passage contains {wanted} word for word; these contain its words"
     return replace(found, messages=(*found.messages, note)) if found.considered else found
-
-
-def _widened(query: ParsedQuery, request: SearchRequest) -> ParsedQuery:
-    return replace(query, text=" ".join((query.text, *request.also)))
-
-
-def _ranked(memory: Memory, candidates: Candidates, base: Candidates, message: str, limit: int) -> Found:
-    """Ranks the candidates and runs the gate on the candidates of the message alone (`base`). Takes milliseconds."""
-    return Found(
-        hits=_hits(memory, candidates, message, limit),
-        gate=_question(memory, base, message).decide(base.said).signal(),
-        mode=candidates.used,
-        generation=candidates.generation,
-        messages=candidates.messages,
-        words=candidates.asked.lookup,
-        considered=len({one.candidate.unit for one in candidates.found}),
-    )
 
 
 def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> tuple[Hit, ...]:
@@ -362,15 +350,16 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
     )
 
 
-def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
-    """Returns the gate's input for the message, with the weights for the embedder in use."""
+def _gate(memory: Memory, found: Candidates, message: str) -> GateSignal:
+    """Returns the gate's decision on the candidates of a message, with the weights for the embedder in use."""
     seen = found.said
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
     if memory.settings.search.gate_threshold != "auto":
         weights = replace(weights, threshold=float(memory.settings.search.gate_threshold))
-    return gate.question(found.asked.lookup, found.frequencies, found.passages, seen, weights, message)
+    asked = gate.question(found.asked.lookup, found.frequencies, found.passages, seen, weights, message)
+    return asked.decide(seen).signal()
 
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.git.hooks import Hooks
     from mcp_server.storage.local.git.merging import Merger
     from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
-    from mcp_server.storage.values import Candidates, Depth, Filters, IndexStatus, Mode
+    from mcp_server.storage.values import Candidates, Filters, IndexQuery, IndexStatus, Mode
     from mcp_server.text.entries import Source
 
 
@@ -123,15 +123,9 @@ class Index(Protocol):
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         """Returns the passages that may answer a query, with the raw values of every signal."""
 
-    async def answer(
-        self,
-        query: ParsedQuery,
-        filters: Filters | None,
-        mode: Mode,
-        then: Callable[[Candidates], T],
-        depth: Depth = ...,
-    ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates]], T]) -> T:
+        """Returns `then` of the candidates of each query. It runs on the thread that found them and may take
+        milliseconds."""
 
     async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
         """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
@@ -176,7 +170,7 @@ class Index(Protocol):
 class Scan(Protocol):
     """Searches the files of a workspace without an index, by keywords."""
 
-    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
+    def search(self, query: IndexQuery, absence: str) -> Candidates:
         """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
         call it in a worker thread."""
 

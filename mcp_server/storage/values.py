@@ -226,6 +226,8 @@ class Depth:
 
 USUAL = Depth()
 
+Mode = Literal["hybrid", "keyword", "vector"]
+
 
 @dataclass(frozen=True, slots=True)
 class Filters:
@@ -249,6 +251,16 @@ class Filters:
     excluded: tuple[tuple[str, ...], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """One search of the index. `text` has no operators: they are among the `filters`."""
+
+    text: str
+    filters: Filters
+    mode: Mode = "hybrid"
+    depth: Depth = USUAL
+
+
 def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
     """Returns the caller's filters combined with the operators in the query; the narrower time wins."""
     since = max((moment for moment in (filters.since, query.since) if moment), default=None)
@@ -261,9 +273,6 @@ def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
         phrases=query.phrases or filters.phrases,
         excluded=query.excluded or filters.excluded,
     )
-
-
-Mode = Literal["hybrid", "keyword", "vector"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from mcp_server.storage.index.scoring import (
 )
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import Dialect
-from mcp_server.storage.values import Depth, Filters, Mode
+from mcp_server.storage.values import IndexQuery
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
@@ -75,16 +75,14 @@ class Searching(ABC):
 
     dialect: Dialect
 
-    def __init__(
-        self, connection: Any, names: dict[Any, str], stems: Stems, text: str, filters: Filters, depth: Depth
-    ) -> None:
+    def __init__(self, connection: Any, names: dict[Any, str], stems: Stems, query: IndexQuery) -> None:
         self.connection, self.names, self.stems = connection, names, stems
-        self.text, self.filters, self.depth = text, filters, depth
+        self.query, self.depth = query, query.depth
         self.execute: Callable[[str, list[object]], Any] = connection.execute
 
-    def candidates(self, mode: Mode, near: Callable[[QueryPlan, Scope], Near]) -> tuple[QueryPlan, Vector, list[Found]]:
+    def candidates(self, near: Callable[[QueryPlan, Scope], Near]) -> tuple[QueryPlan, Vector, list[Found]]:
         """Returns the plan of the query, its vector, and the candidates. `near` finds passages by meaning."""
-        scope = self.scope()
+        mode, scope = self.query.mode, self.scope()
         plan = self._plan(scope)
         if scope.lines and not plan.passages:  # an empty page
             return plan, near(plan, scope)[0], []
@@ -157,7 +155,7 @@ class Searching(ABC):
 
     def scope(self) -> Scope:
         """Returns the filters as SQL. A name that the index does not know matches nothing."""
-        filters = self.filters
+        filters = self.query.filters
         named = (filters.session, filters.category, filters.speaker, filters.exclude_session)
         numbers = self.numbers([GLOBAL, *(filters.projects or ()), *(name for name in named if name is not None)])
         where: list[str] = []
@@ -239,7 +237,7 @@ class Searching(ABC):
     def _plan(self, scope: Scope) -> QueryPlan:
         projects = [] if scope.projects is None else [scope.projects]
         select = f"{{speakers}}{' AND m.project {among}' if projects else ''} ORDER BY 1"
-        asked = read_query(self.text, [name for (name,) in self.rows(select, *projects)])
+        asked = read_query(self.query.text, [name for (name,) in self.rows(select, *projects)])
         everywhere, of_lines = self.documents(asked.lookup)
         all_passages, all_words, lines, line_words = self.rows("{totals}")[0]
         if scope.lines:

@@ -20,7 +20,7 @@ from mcp_server.storage.postgres.postings import LINES, SAID
 from mcp_server.storage.postgres.state import WS
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import Dialect
-from mcp_server.storage.values import Depth, Filters
+from mcp_server.storage.values import IndexQuery
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
@@ -83,10 +83,8 @@ class TeamSearching(Searching):
 
     dialect = POSTGRES
 
-    def __init__(
-        self, connection: Connection, stems: Stems, text: str, filters: Filters, depth: Depth, compared: int
-    ) -> None:
-        super().__init__(connection, NAMES, stems, text, filters, depth)
+    def __init__(self, connection: Connection, stems: Stems, query: IndexQuery, compared: int) -> None:
+        super().__init__(connection, NAMES, stems, query)
         self.execute, self.compared = partial(connection.execute, binary=True), compared
 
     def numbers(self, names: Sequence[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
+from mcp_server.storage.values import Candidates, Filters, IndexQuery, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
     import sqlite3
@@ -70,64 +70,63 @@ class Index(Maintenance):
         self._opening = Lock()
 
     async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        return await self.answer(query, filters, mode, lambda found: found)
+        asked = IndexQuery(query.text, with_operators(filters or Filters(), query), mode)
+        return await self.answer([asked], lambda found: found[0])
 
-    async def answer(
-        self,
-        query: ParsedQuery,
-        filters: Filters | None,
-        mode: Mode,
-        then: Callable[[Candidates], T],
-        depth: Depth = USUAL,
-    ) -> T:
-        wanted = with_operators(filters or Filters(), query)
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates]], T]) -> T:
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    return await self._search(opened, query.text, wanted, mode, depth, then)
+                    return await self._search(opened, queries, then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        return await to_thread.run_sync(lambda: then(self._scan.search(query.text, wanted, self._health.absence)))
+
+        def scanned() -> T:
+            return then([self._scan.search(query, self._health.absence) for query in queries])
+
+        return await to_thread.run_sync(scanned)
 
     async def _search(
-        self,
-        opened: Opened,
-        text: str,
-        filters: Filters,
-        mode: Mode,
-        depth: Depth,
-        then: Callable[[Candidates], T],
+        self, opened: Opened, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates]], T]
     ) -> T:
         """Two connections work at once: one fetches by words, the other by meaning. The thread of the first connection
-        waits for the other one and finishes the search in one transaction: handing hundreds of candidates from thread
+        waits for the other one and finishes the searches in one transaction: handing hundreds of candidates from thread
         to thread over the event loop takes milliseconds."""
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
-        near: Future[Near] = Future()
+        near: Future[list[Near]] = Future()
 
-        def look_near(connection: sqlite3.Connection) -> Near:
-            vector, kept = self._embedding.of_query(text), state(connection)
-            if vector is None or int(kept["dimensions"]) != len(vector):
-                return None, []
-            searching = LocalSearching(connection, {}, opened.near.stems, text, filters, depth)
+        def look_near(connection: sqlite3.Connection) -> None:
+            kept = state(connection)
             by_vec = opened.near.loads_vectors and kept["vectors_stale"] == "0"
-            return vector, (nearest if by_vec else opened.matrix.nearest)(searching, vector, searching.scope())
+            found: list[Near] = []
+            for query in queries:
+                vector = None if query.mode == "keyword" else self._embedding.of_query(query.text)
+                if vector is None or int(kept["dimensions"]) != len(vector):
+                    found.append((None, []))
+                    continue
+                searching = LocalSearching(connection, {}, opened.near.stems, query)
+                look = nearest if by_vec else opened.matrix.nearest
+                found.append((vector, look(searching, vector, searching.scope())))
+            near.set_result(found)
 
         async def by_meaning() -> None:
             try:
-                await opened.near.database.read(lambda connection: near.set_result(look_near(connection)))
+                await opened.near.database.read(look_near)
             finally:
                 near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
 
-        def by_words(connection: sqlite3.Connection) -> T:
-            searching = LocalSearching(connection, opened.names, opened.words.stems, text, filters, depth)
-            planned, vector, found = searching.candidates(mode, lambda plan, scope: near.result())
+        def by_words(connection: sqlite3.Connection, place: int, query: IndexQuery) -> Candidates:
+            searching = LocalSearching(connection, opened.names, opened.words.stems, query)
+            planned, vector, found = searching.candidates(lambda plan, scope: near.result()[place])
             number, messages = str(opened.generation.number), self._embedding.messages()
-            return then(as_candidates(planned, found, mode, vector is not None, number, messages))
+            return as_candidates(planned, found, query.mode, vector is not None, number, messages)
 
-        words = opened.words.database.read(by_words)
-        if mode == "keyword" or self._embedding.embedder is None:
-            near.set_result((None, []))
+        words = opened.words.database.read(
+            lambda connection: then([by_words(connection, place, query) for place, query in enumerate(queries)])
+        )
+        if self._embedding.embedder is None or all(query.mode == "keyword" for query in queries):
+            near.set_result([(None, [])] * len(queries))
             return await words
         return (await both(by_meaning(), words))[1]  # in this order, because the second waits for the first
 
