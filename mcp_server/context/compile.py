@@ -38,7 +38,7 @@ from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, W
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
-from mcp_server.search.search import Found, SearchRequest, find, settled, with_exchanges
+from mcp_server.search.search import Found, SearchRequest, find, settled
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
@@ -282,11 +282,10 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
             operators=False,  # quotes and dashes in a message
             also=topics.keywords,
             page=True,
+            exchanges=push_policy.MAX_PASSAGES,
         )
-        result = await find(memory, search)
-        (hits,) = await with_exchanges(memory, message, result.hits, others=push_policy.MAX_PASSAGES)
-        found = replace(result, hits=hits)
-        references = await memory.state.references(hit.passage.path for hit in hits)
+        found = await find(memory, search)
+        references = await memory.state.references([hit.passage.path for hit in found.hits])
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
         message=message,

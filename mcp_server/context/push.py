@@ -45,7 +45,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project
-from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, with_exchanges
+from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_ahead, find
 from mcp_server.storage import logs
 from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
@@ -95,10 +95,9 @@ async def find_hits(memory: Memory, prompt: _Prompt) -> Found:
         operators=False,
         depth=DEPTH,
         page=True,
+        exchanges=WITH_EXCHANGE,
     )
-    found = await find(memory, request)
-    hits, page = await with_exchanges(memory, prompt.text, found.hits, found.page)
-    return replace(found, hits=hits, page=page)
+    return await find(memory, request)
 
 
 def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tuple[Judged, ...]:

@@ -25,7 +25,7 @@ from mcp_server.search import gate, ranking
 from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, with_operators
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, TurnsNear, with_operators
 from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
@@ -39,7 +39,7 @@ PAGE_LINES = 60
 """Lines of a project's page that a search of it returns at most."""
 
 WITH_EXCHANGE = 150
-"""Hits whose exchanges `with_exchanges` compares."""
+"""The first hits whose exchanges are compared, at most."""
 
 SNIPPET = 320
 """Characters of a passage that a search shows."""
@@ -53,7 +53,8 @@ class SearchRequest:
     conversation and its continuations; with `exclude_from` only the turns from that number on. Without `operators` the
     query is a plain message: quotes, `-word` and `since:` have no special meaning. `also` are further words for the
     ranking, not for the gate. `depth` is how many passages are scored. `page` also ranks the derived lines of the page
-    of the project, or of the page for no project.
+    of the project, or of the page for no project. `exchanges` is the number of hits that get the exchange they come
+    from; derived lines among the first `WITH_EXCHANGE` hits get it too. 0: none gets it.
     """
 
     query: str
@@ -72,6 +73,7 @@ class SearchRequest:
     also: tuple[str, ...] = ()
     depth: Depth = USUAL
     page: bool = False
+    exchanges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +156,7 @@ def embed_ahead(memory: Memory, text: str) -> None:
     memory.index.embed_ahead(plain_query(text).text)
 
 
-async def with_exchanges(
-    memory: Memory, message: str, *found: Sequence[Hit], others: int = WITH_EXCHANGE
-) -> list[tuple[Hit, ...]]:
+def _with_exchanges(message: str, others: int, turns_near: TurnsNear, *found: Sequence[Hit]) -> list[tuple[Hit, ...]]:
     """Returns the hits of each search with the exchanges that they come from: an answer often shares no word with the
     question that it answers, but its neighbors do.
 
@@ -164,7 +164,7 @@ async def with_exchanges(
     """
     turns = [_turns_of(hits[:WITH_EXCHANGE], others) for hits in found]
     asked = dict.fromkeys(turn for some in turns for turn in some if turn)
-    near = await memory.index.exchanges(plain_query(message).text, list(asked))
+    near = turns_near(message, list(asked))
     return [
         tuple(replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip_longest(hits, some))
         for hits, some in zip(found, turns, strict=True)
@@ -195,18 +195,22 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     of_page: Category = "project" if request.project and request.project.slug else "reference"
     page = replace(asked, filters=replace(filters, category=of_page), depth=PAGE_DEPTH)
 
-    def ranked(found: Sequence[Candidates]) -> Found:
+    def ranked(found: Sequence[Candidates], turns_near: TurnsNear) -> Found:
         candidates, *others = found
+        hits = _hits(memory, candidates, query.text, request.limit)
         lines = _hits(memory, others[-1], query.text, PAGE_LINES) if request.page else ()
+        lines = tuple(hit for hit in lines if is_derived(hit.passage.text))
+        if request.exchanges:
+            hits, lines = _with_exchanges(query.text, request.exchanges, turns_near, hits, lines)
         return Found(
-            hits=_hits(memory, candidates, query.text, request.limit),
+            hits=hits,
             gate=_gate(memory, others[0] if request.also else candidates, query.text),
             mode=candidates.used,
             generation=candidates.generation,
             messages=candidates.messages,
             words=candidates.asked.lookup,
             considered=len({one.candidate.unit for one in candidates.found}),
-            page=tuple(hit for hit in lines if is_derived(hit.passage.text)),
+            page=lines,
         )
 
     further = [*([alone] if request.also else []), *([page] if request.page else [])]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcp_server.errors import Unavailable
+from mcp_server.model import Exchange
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk
+from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -259,6 +261,10 @@ class IndexQuery:
     filters: Filters
     mode: Mode = "hybrid"
     depth: Depth = USUAL
+
+
+TurnsNear = Callable[[str, Sequence[Source]], Mapping[Source, Exchange]]
+"""Returns how near turns and their neighbors are to a text; nothing for a turn without a vector."""
 
 
 def with_operators(filters: Filters, query: ParsedQuery) -> Filters:

@@ -20,6 +20,7 @@ from mcp_server.search.ranking import rank
 from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
+from tests.searching import candidates_of
 from tests.storage.engines import local, postgres
 from tests.storage.fingerprint import fingerprint
 
@@ -191,7 +192,7 @@ async def test_queries_of_every_kind_get_the_same_candidates_and_the_same_rankin
         ties = 0
         for text, filters, mode in queries():
             query = parse_query(text, AT)
-            expected, found = [await index.candidates(query, filters, mode) for index in (one, two)]
+            expected, found = [await candidates_of(index, query, filters, mode) for index in (one, two)]
             assert comparable(found)["words"] == comparable(expected)["words"], (text, filters, mode)
             assert comparable(found)["sources"] == comparable(expected)["sources"], (text, filters, mode)
             if swapped := swapped_ties(plain(expected), plain(found)):
@@ -215,7 +216,7 @@ async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedde
         team.files.remove("knowledge/reference/train.md")
         await index.refresh()
         query = parse_query("the new train near the office", AT)
-        before, known = comparable(await index.candidates(query))["candidates"], await fingerprint(index)
+        before, known = comparable(await candidates_of(index, query))["candidates"], await fingerprint(index)
         await index.rebuild()
         assert await fingerprint(index) == known
-        assert plain(await index.candidates(query)) == before
+        assert plain(await candidates_of(index, query)) == before

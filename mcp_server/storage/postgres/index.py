@@ -9,14 +9,19 @@ from anyio import move_on_after, sleep
 from anyio.to_thread import run_sync
 
 from mcp_server.model import Exchange
-from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
 from mcp_server.storage.postgres.searching import TeamSearching
-from mcp_server.storage.values import Candidates, Filters, IndexQuery, IndexStatus, Mode, is_indexed, with_operators
+from mcp_server.storage.values import (
+    Candidates,
+    IndexQuery,
+    IndexStatus,
+    TurnsNear,
+    is_indexed,
+)
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
@@ -36,12 +41,8 @@ SETTLE_SECONDS = 1.0
 class TeamIndex(Indexing):
     """The search index of one workspace."""
 
-    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        asked = IndexQuery(query.text, with_operators(filters or Filters(), query), mode)
-        return await self.answer([asked], lambda found: found[0])
-
-    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates]], T]) -> T:
-        return await run_sync(lambda: then(list(map(self._found, queries))))
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]) -> T:
+        return await run_sync(lambda: then(list(map(self._found, queries)), self._turns_near))
 
     def _found(self, query: IndexQuery) -> Candidates:
         import_numpy()
@@ -65,15 +66,9 @@ class TeamIndex(Indexing):
 
         return self._database.run(search)
 
-    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        if not turns or not numpy_is_there.is_set():
-            return {}
-
-        def near() -> Mapping[Source, Exchange]:
-            vector = self._embedding.of_query(text)
-            return {} if vector is None else self._database.run(lambda c: self._exchanges(c, vector, turns))
-
-        return await run_sync(near)
+    def _turns_near(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
+        vector = self._embedding.of_query(text) if turns else None
+        return {} if vector is None else self._database.run(lambda c: self._exchanges(c, vector, turns))
 
     def _exchanges(
         self, connection: Connection, vector: NDArray[np.float32], turns: Sequence[Source]

@@ -1,6 +1,6 @@
 """The search index: a disposable copy of the files for fast searches.
 
-If the index is missing or broken, `candidates` reads the files and says so, and `needs_care` tells the maintainer.
+If the index is missing or broken, `answer` reads the files and says so, and `needs_care` tells the maintainer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from anyio import Lock, current_time, move_on_after, sleep, to_thread
 
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan, signals_of
 from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
@@ -30,7 +29,13 @@ from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
-from mcp_server.storage.values import Candidates, Filters, IndexQuery, IndexStatus, Mode, is_indexed, with_operators
+from mcp_server.storage.values import (
+    Candidates,
+    IndexQuery,
+    IndexStatus,
+    TurnsNear,
+    is_indexed,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -69,11 +74,7 @@ class Index(Maintenance):
         self._open: Opened | None = None
         self._opening = Lock()
 
-    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        asked = IndexQuery(query.text, with_operators(filters or Filters(), query), mode)
-        return await self.answer([asked], lambda found: found[0])
-
-    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates]], T]) -> T:
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]) -> T:
         try:
             async with self._reading() as opened:
                 if opened is not None:
@@ -82,12 +83,12 @@ class Index(Maintenance):
             await self._is_broken(error)
 
         def scanned() -> T:
-            return then([self._scan.search(query, self._health.absence) for query in queries])
+            return then([self._scan.search(query, self._health.absence) for query in queries], lambda text, turns: {})
 
         return await to_thread.run_sync(scanned)
 
     async def _search(
-        self, opened: Opened, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates]], T]
+        self, opened: Opened, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]
     ) -> T:
         """Two connections work at once: one fetches by words, the other by meaning. The thread of the first connection
         waits for the other one and finishes the searches in one transaction: handing hundreds of candidates from thread
@@ -122,23 +123,18 @@ class Index(Maintenance):
             number, messages = str(opened.generation.number), self._embedding.messages()
             return as_candidates(planned, found, query.mode, vector is not None, number, messages)
 
-        words = opened.words.database.read(
-            lambda connection: then([by_words(connection, place, query) for place, query in enumerate(queries)])
-        )
+        def work(connection: sqlite3.Connection) -> T:
+            def turns_near(text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
+                vector = self._embedding.of_query(text) if turns else None
+                return {} if vector is None else contents.exchanges(connection, vector, turns)
+
+            return then([by_words(connection, place, query) for place, query in enumerate(queries)], turns_near)
+
+        words = opened.words.database.read(work)
         if self._embedding.embedder is None or all(query.mode == "keyword" for query in queries):
             near.set_result([(None, [])] * len(queries))
             return await words
         return (await both(by_meaning(), words))[1]  # in this order, because the second waits for the first
-
-    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        if not turns or not numpy_is_there.is_set():
-            return {}
-
-        def near(connection: sqlite3.Connection) -> Mapping[Source, Exchange]:
-            vector = self._embedding.of_query(text)
-            return {} if vector is None else contents.exchanges(connection, vector, turns)
-
-        return await self._ask(near, {})
 
     def embed_ahead(self, text: str) -> None:
         if numpy_is_there.is_set():
