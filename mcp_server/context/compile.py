@@ -46,6 +46,7 @@ from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
+from mcp_server.topics.watch import Seen, first_tier_of_prompt
 
 LAST_EXCHANGES = 3
 MAX_SESSIONS_READ = 20
@@ -192,8 +193,10 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Conversation:
-    """The session that a compilation is for; empty without a session."""
+    """The session that a compilation is for; empty without a session. `seen` are the triggers of topics in a message
+    that is not recorded."""
 
+    seen: Seen
     row: SessionRow | None = None
     turns: tuple[Turn, ...] = ()
     in_window: int | None = None
@@ -266,8 +269,7 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
         project = await (project_asked if request.known else project_of)(memory, caller, request.project)
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
-    unrecorded = request.message if request.message != (asked.content if asked else None) else None
-    topics = await in_context(memory, row.session if row else None, unrecorded)
+    topics = await in_context(memory, row.session if row else None, conversation.seen)
     await settled(memory)
     found: Found | None = None
     references: Mapping[str, int] = {}
@@ -373,10 +375,16 @@ def _place(hit: Hit) -> str:
 async def _conversation(memory: Memory, request: CompileRequest, caller: Caller) -> _Conversation:
     """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
     history, otherwise the turns of its last transcript."""
+
+    def first_tier(turns: Sequence[Turn]) -> Seen:
+        asked = next((turn.content for turn in reversed(turns) if turn.role == "user"), None)
+        unrecorded = request.message if request.message != asked else None
+        return first_tier_of_prompt(memory, unrecorded or "", retry=True)
+
     row, resumed = request.row, request.resumed
     session = row.session if row else request.session or caller.session
     if not session:
-        return _Conversation()
+        return _Conversation(await run_sync(first_tier, ()))
     if row is None:
         await sessions.ready(memory)
     places = (sessions.AS_OF, session), (sessions.RESUMED, session)
@@ -384,22 +392,25 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)
     until = resumed.turn if resumed else sessions.last_visible(wound_back, row)
     until = None if until is None or until >= row.turns else until
-    if row.delivery == "replace" or resumed is not None:
-        turns = _until(await sessions.turns_of(memory, row), until)
-        left_off = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
-        live = await live_context(memory, row.session, turns)
-        return _Conversation(row, turns, None, live, left_off, resumed is not None, until)
+    replaces = row.delivery == "replace" or resumed is not None
 
-    def read() -> tuple[tuple[Turn, ...], int | None]:
+    def read() -> tuple[tuple[Turn, ...], int | None, Seen]:
+        if replaces:
+            turns = _until(sessions.read_turns(memory, row.path), until)
+            return turns, None, first_tier(turns)
         newest = memory.transcripts.read(row.path)
         latest = _until([placed.turn for placed in newest.turns], until)
         asked = any(turn.role == "user" for turn in latest)
         turns = latest if asked else _until(sessions.read_turns(memory, row.path), until)
-        return turns, sessions.read_window_start(memory, row, resumed_at, until, newest)
+        return turns, sessions.read_window_start(memory, row, resumed_at, until, newest), first_tier(turns)
 
-    turns, start = await run_sync(read)
+    turns, start, seen = await run_sync(read)
+    if replaces:
+        left_off = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
+        live = await live_context(memory, row.session, turns)
+        return _Conversation(seen, row, turns, None, live, left_off, resumed is not None, until)
     left_off = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
-    return _Conversation(row, turns, in_window=start, left_off=left_off, until=until)
+    return _Conversation(seen, row, turns, in_window=start, left_off=left_off, until=until)
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:

@@ -41,16 +41,15 @@ class InContext:
     keywords: tuple[str, ...] = ()
 
 
-async def in_context(memory: Memory, session: str | None, asked: str | None = None) -> InContext:
-    """Returns the topics that are active in a session now, and those that the message `asked` would activate."""
-    seen = await run_sync(partial(watch.first_tier_of_prompt, memory, asked or "", retry=True))
+async def in_context(memory: Memory, session: str | None, seen: watch.Seen) -> InContext:
+    """Returns the topics that are active in a session now, and those that the message of `seen` would activate."""
     topics = seen.topics
     if not topics.topics:
         return InContext()
     current = await activations.session_topics(memory.state, session) if session else SessionTopics()
     stored, exchange = current.active, current.exchanges
     living = stored.living(exchange, memory.settings.watchers.topic_ttl)
-    if asked and asked.strip():
+    if seen.message.text.strip():
         judged = await watch.judge_message(
             memory, session or "", seen.message, topics, stored, exchange, known=seen.tier1, quiet=True
         )
