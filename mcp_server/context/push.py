@@ -190,7 +190,8 @@ LIVE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user."""
+    """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user.
+    `recorded`: the session of a prompt has turns."""
 
     event: str
     text: str
@@ -201,6 +202,7 @@ class Injection:
     considered: Sequence[dict[str, Any]] = ()
     gate: dict[str, Any] | None = None
     line: str = ""
+    recorded: bool = False
 
 
 async def for_start(memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False) -> Injection:
@@ -310,7 +312,7 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
     if placed.start is not None and asks not in FOR_THE_CLIENT and not paused:
         said = await _with_checkpoint(memory, placed, said)
     await _log(memory, session, placed.project, said, prompt)
-    return said
+    return replace(said, recorded=placed.row is not None)
 
 
 async def _for_prompt(

@@ -263,8 +263,6 @@ def score(
     """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
     import numpy as np
 
-    if not rows:
-        return []
     many = len(rows)
     stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
     lengths = np.array([len(row[21]) // 4 for row in rows])

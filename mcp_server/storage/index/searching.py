@@ -91,6 +91,8 @@ class Searching(ABC):
         vector, by_meaning = near(plan, scope)
 
         def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
+            if not rows:
+                return []
             self.learn(rows)
             return score(plan, rows, self.names, vector)
 
