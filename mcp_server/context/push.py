@@ -307,7 +307,7 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
             embed_ahead(memory, prompt)
         return watch.first_tier_of_prompt(memory, prompt)
 
-    placed, seen = await both(place(), run_sync(look))  # at once, because a prompt waits
+    seen, placed = await both(run_sync(look), place())  # at once, because a prompt waits
     said = await _for_prompt(memory, placed, asks, seen, paused)
     if placed.start is not None and asks not in FOR_THE_CLIENT and not paused:
         said = await _with_checkpoint(memory, placed, said)
