@@ -87,7 +87,7 @@ class Searching(ABC):
         if scope.lines and not plan.passages:  # an empty page
             return plan, near(plan, scope)[0], []
         ids = self._by_words(plan, scope) if mode != "vector" else []
-        rows = {row[0]: row for row in self.fetched(ids)}
+        rows = self.fetched(ids)
         vector, by_meaning = near(plan, scope)
 
         def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
@@ -96,11 +96,12 @@ class Searching(ABC):
             self.learn(rows)
             return score(plan, rows, self.names, vector)
 
-        more = self.fetched([number for number in by_meaning if number not in rows])
-        found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
+        held = {row[0] for row in rows}
+        rows += self.fetched([number for number in by_meaning if number not in held])
+        found = scored(sorted(rows, key=itemgetter(0)))
         of = self._sources(found, scope)
         if scope.lines:
-            held = {one.row_id for one in found}
+            held = {row[0] for row in rows}
             found += scored(self.fetched([number for number in of.values() if number not in held]))
         found = attach_lines(found, of)
         if mode == "hybrid":
@@ -311,11 +312,11 @@ class Searching(ABC):
         An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
         question are no candidates (`benchmarks retrieval`).
         """
+        known = {one.row_id for one in found}
         near = self.ids(
             "SELECT DISTINCT n.id FROM {meta} m CROSS JOIN {meta} n WHERE {here}m.id {among} AND {same_file} "
             "AND n.mark BETWEEN m.mark - 2 AND m.mark + 2 AND n.mark <> m.mark AND n.session = m.session "
             "AND n.part < ? ORDER BY n.id",
             *(best_rows(plan, found, self.depth.around), FILLING_PARTS),
         )
-        known = {one.row_id for one in found}
         return self.inside([number for number in near if number not in known], scope)
