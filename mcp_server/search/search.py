@@ -226,7 +226,8 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
 
 def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> tuple[Hit, ...]:
     """Returns the best `limit` candidates as hits, older values behind newer ones."""
-    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, REACH))
+    values = [one.candidate for one in candidates.found]
+    ranked = ranking.rank(candidates.asked, values, weights_of(memory.settings), max(limit, REACH))
     by_identity = {id(one.candidate): one for one in candidates.found}
     passages = [by_identity[id(one.candidate)].passage for one in ranked]
     units = {one.candidate.unit for one in ranked if one.candidate.derived}
@@ -356,7 +357,7 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
 
 def _gate(memory: Memory, found: Candidates, message: str) -> GateSignal:
     """Returns the gate's decision on the candidates of a message, with the weights for the embedder in use."""
-    seen = found.said
+    seen = [one.candidate for one in found.found if one.source is None]  # not what was derived from another one
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_server.conversations.source_keys import TurnKey
-    from mcp_server.model import Delivery, Kind, Passage
-    from mcp_server.search import query, ranking
+    from mcp_server.model import Delivery, Kind
+    from mcp_server.search import query
     from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.index.scoring import Found
 
@@ -296,20 +296,6 @@ class Candidates:
     used: Literal["hybrid", "keyword", "vector", "scan"]
     generation: str
     messages: tuple[str, ...] = ()
-
-    @property
-    def candidates(self) -> tuple[ranking.Candidate, ...]:
-        """Returns the candidates for the ranking."""
-        return tuple(one.candidate for one in self.found)
-
-    @property
-    def said(self) -> tuple[ranking.Candidate, ...]:
-        """Returns the candidates for the gate: without lines that were derived from another candidate."""
-        return tuple(one.candidate for one in self.found if one.source is None)
-
-    def passage(self, candidate: ranking.Candidate) -> Passage:
-        """Returns the passage of a candidate."""
-        return next(one.passage for one in self.found if one.candidate is candidate)
 
 
 @dataclass(frozen=True, slots=True)

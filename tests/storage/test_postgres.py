@@ -31,7 +31,7 @@ from mcp_server.storage.postgres.opening import TeamStorage, open_storage
 from mcp_server.storage.values import Change
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
-from tests.searching import candidates_of
+from tests.searching import candidates_of, values_of
 from tests.storage.fingerprint import fingerprint
 from tests.storage.index.conftest import HashEmbedder
 
@@ -266,7 +266,7 @@ async def test_postings_are_merged_into_blocks_and_deleted_ones_leave_them(
 
     async def found() -> list[str]:
         candidates = await candidates_of(index, parse_query("crane", AT))
-        return sorted(one.path for one in candidates.candidates)
+        return sorted(one.path for one in values_of(candidates))
 
     for number in range(30):
         storage.files.write_atomic(f"knowledge/reference/{number:02d}.md", f"The crane number {number}.\n")
@@ -318,7 +318,7 @@ async def test_a_file_that_changed_while_it_was_indexed_is_indexed_again(storage
     assert (await index.status()).state == "building"
     await index.refresh()
     assert (await index.status()).state == "ready"
-    assert [one.matched for one in (await candidates_of(index, parse_query("ship", AT))).candidates] == [1]
+    assert [one.matched for one in values_of(await candidates_of(index, parse_query("ship", AT)))] == [1]
 
 
 # ---------------------------------------------------------------- rights and the schema

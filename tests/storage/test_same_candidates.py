@@ -20,7 +20,7 @@ from mcp_server.search.ranking import rank
 from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
-from tests.searching import candidates_of
+from tests.searching import candidates_of, values_of
 from tests.storage.engines import local, postgres
 from tests.storage.fingerprint import fingerprint
 
@@ -140,7 +140,7 @@ def queries() -> list[tuple[str, Filters, Mode]]:
 
 def comparable(found: Candidates) -> dict[str, Any]:
     """Returns what a search found. The last bits of a cosine depend on the rows that NumPy multiplies at once."""
-    candidates = sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[15], one[1]))
+    candidates = sorted(map(astuple, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
     return {
         "words": (found.asked, found.frequencies, found.passages, found.used),
         "candidates": [tuple(pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for v in c) for c in candidates],
@@ -149,7 +149,7 @@ def comparable(found: Candidates) -> dict[str, Any]:
 
 
 def plain(found: Candidates) -> list[tuple[Any, ...]]:
-    return sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[15], one[1]))
+    return sorted(map(astuple, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
 
 
 def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tuple[list[float], list[float]] | None:
@@ -164,11 +164,11 @@ def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tupl
 
 
 def scores(found: Candidates) -> list[float]:
-    return [one.score for one in rank(found.asked, found.candidates)]
+    return [one.score for one in rank(found.asked, values_of(found))]
 
 
 def units(found: Candidates) -> dict[str, float]:
-    return {one.candidate.unit: one.score for one in rank(found.asked, found.candidates)}
+    return {one.candidate.unit: one.score for one in rank(found.asked, values_of(found))}
 
 
 @pytest.fixture(scope="module")

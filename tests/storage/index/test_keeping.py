@@ -24,7 +24,7 @@ from mcp_server.storage.local.index import writer
 from mcp_server.storage.local.index.vectors import SCHEMA
 from mcp_server.storage.local.index.writer import write
 from mcp_server.storage.sqlite import Stems
-from tests.searching import candidates_of
+from tests.searching import candidates_of, passage_of, values_of
 from tests.serving import environment
 from tests.storage.fingerprint import fingerprint
 from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
@@ -284,7 +284,7 @@ WAITS = """
 import os, sys, anyio
 from mcp_server.app import open_memory
 from mcp_server.search.query import plain_query
-from tests.searching import candidates_of
+from tests.searching import candidates_of, passage_of, values_of
 
 async def main():
     async with open_memory(None, os.environ) as memory:
@@ -327,9 +327,9 @@ async def test_a_large_message_is_one_unit_of_many_passages(ws: Workspace, index
     index = indexed()
     await index.rebuild()
     found = await candidates_of(index, plain_query("paragraph 2718"))
-    ranked = ranking.rank(found.asked, found.candidates)
-    assert len({c.unit for c in found.candidates}) == len(ranked) == 2  # and its neighbour
-    assert "paragraph 2718" in found.passage(ranked[0].candidate).text
+    ranked = ranking.rank(found.asked, values_of(found))
+    assert len({c.unit for c in values_of(found)}) == len(ranked) == 2  # and its neighbour
+    assert "paragraph 2718" in passage_of(found, ranked[0].candidate).text
     assert (await index.status()).passages > 2_000
     followed = await fingerprint(index)
     await index.rebuild()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_server.search import ranking
 from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.values import Candidates
-from tests.searching import candidates_of
+from tests.searching import candidates_of, passage_of, values_of
 from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,8 @@ async def test_a_folder_is_indexed_and_found_by_words_and_by_meaning(ws: Workspa
     index = indexed(HashEmbedder())
     assert await index.rebuild() == 2
     found = await candidates_of(index, parse_query("where does the cellist live?", NOW))
-    best = ranking.rank(found.asked, found.candidates)[0].candidate
-    passage = found.passage(best)
+    best = ranking.rank(found.asked, values_of(found))[0].candidate
+    passage = passage_of(found, best)
     assert (passage.path, passage.start, passage.end) == ("knowledge/people/ana.md", 3, 5)
     assert passage.title == "Ana › Work"
     assert found.used == "hybrid"
@@ -85,7 +85,7 @@ async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
         )
     )
     connection.close()
-    assert {c.path: c.bm25 for c in found.candidates} == pytest.approx(expected)
+    assert {c.path: c.bm25 for c in values_of(found)} == pytest.approx(expected)
 
 
 async def test_words_next_to_each_other_are_counted(ws: Workspace, indexed: Make) -> None:
@@ -94,7 +94,7 @@ async def test_words_next_to_each_other_are_counted(ws: Workspace, indexed: Make
     index = indexed()
     await index.rebuild()
     found = await candidates_of(index, plain_query("blue car"))
-    assert {c.path[-4]: c.pairs for c in found.candidates} == {"a": 1, "b": 0}
+    assert {c.path[-4]: c.pairs for c in values_of(found)} == {"a": 1, "b": 0}
 
 
 async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, indexed: Make) -> None:
@@ -104,8 +104,8 @@ async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, index
     await index.rebuild()
     found = await candidates_of(index, plain_query("tram to Petrovaradin"))
     assert sorted(one.passage.turn or 0 for one in found.found) == [1, 2, 3, 4]
-    ranked = ranking.rank(found.asked, found.candidates)
-    assert "number nine" in [found.passage(one.candidate).text for one in ranked[:2]]
+    ranked = ranking.rank(found.asked, values_of(found))
+    assert "number nine" in [passage_of(found, one.candidate).text for one in ranked[:2]]
 
 
 @given(text=st.text() | st.text(alphabet="\"-*():^+ aNEARORANDNOTcategory:since:{}'\\", max_size=40))
@@ -134,7 +134,7 @@ def any_index(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Candi
             index = ws.index(HashEmbedder())
             try:
                 found = await candidates_of(index, parse_query(text, NOW))
-                ranking.rank(found.asked, found.candidates)
+                ranking.rank(found.asked, values_of(found))
                 return found
             finally:
                 await index.close()
