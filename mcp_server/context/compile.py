@@ -12,6 +12,7 @@ from functools import cache
 
 from anyio.to_thread import run_sync
 
+from mcp_server.concurrency import both
 from mcp_server.context import push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs, compiler_settings
 from mcp_server.context.exclusions import FOLLOWED, as_page, linked_hits, of_others, why_out, without
@@ -271,23 +272,24 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
     moment = asked.at if asked else memory.clock()
     topics = await in_context(memory, row.session if row else None, conversation.seen)
     await settled(memory)
-    found: Found | None = None
-    references: Mapping[str, int] = {}
-    if message.strip():
-        search = SearchRequest(
-            query=message,
-            limit=MAX_HITS,
-            scope=request.scope,
-            project=project,
-            exclude_session=row.session if row and conversation.delivery == "add" else None,
-            exclude_from=conversation.in_window,
-            operators=False,  # quotes and dashes in a message
-            also=topics.keywords,
-            page=True,
-            exchanges=push_policy.MAX_PASSAGES,
-        )
-        found = await find(memory, search)
-        references = await memory.state.references([hit.passage.path for hit in found.hits])
+    search = SearchRequest(
+        query=message,
+        limit=MAX_HITS,
+        scope=request.scope,
+        project=project,
+        exclude_session=row.session if row and conversation.delivery == "add" else None,
+        exclude_from=conversation.in_window,
+        operators=False,  # quotes and dashes in a message
+        also=topics.keywords,
+        page=True,
+        exchanges=push_policy.MAX_PASSAGES,
+    )
+
+    async def searched() -> tuple[Found | None, Mapping[str, int]]:
+        found = await find(memory, search) if message.strip() else None
+        return found, await memory.state.references([hit.passage.path for hit in found.hits]) if found else {}
+
+    (found, references), clarity = await both(searched(), block_of(memory, row))
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
         message=message,
@@ -309,7 +311,7 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
         corrections=topics.corrections,
         drop_list=conversation.live.dropped[:MAX_DROPPED],
         dropped=len(conversation.live.dropped),
-        clarity=await block_of(memory, row) if row else (),
+        clarity=clarity,
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
         page_order=tuple(map(_place, found.page)) if found else (),
