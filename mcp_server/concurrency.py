@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 async def both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Returns the results of two awaitables that run at once. Raises the error of either as it is."""
+    """Starts two awaitables in this order, and returns their results. Raises the error of either as it is."""
     from anyio import create_task_group
 
-    results: list[U] = []
+    results: list[Any] = [None, None]
     errors: list[Exception] = []
 
-    async def run_second() -> None:
+    async def run(place: int, work: Awaitable[Any]) -> None:
         try:
-            results.append(await second)
+            results[place] = await work
         except Exception as error:  # raised below, not as an ExceptionGroup
             errors.append(error)
 
     async with create_task_group() as tasks:
-        tasks.start_soon(run_second)
-        try:
-            result = await first
-        except Exception as error:
-            errors.append(error)
+        tasks.start_soon(run, 0, first)
+        tasks.start_soon(run, 1, second)
     if errors:
         raise errors[0]
-    return result, results[0]
+    return results[0], results[1]

@@ -1,19 +1,22 @@
-"""A connection: the memory, the client and the sessions of one MCP server, for its tools and resources.
+"""A connection: the memory, the client and the sessions of one MCP server, for its tools and resources. The memory
+opens in the background.
 
 Here, in tools and in resources, each call imports the actions that it needs, so that the first answer does not wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-from anyio import CancelScope, Lock
+from anyio import CancelScope, Event, Lock, create_task_group, move_on_after
 from anyio.to_thread import run_sync
 
+from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.model import Caller
 from mcp_server.text.fencing import neutralise
 
@@ -41,6 +44,89 @@ EXPLICIT_CLIENTS = (
 """Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
 
 HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
+
+
+logger = logging.getLogger(__name__)
+
+GRACE = 0.05
+"""Seconds between the first answer and opening the workspace, so that the answer is sent first."""
+
+PATIENCE = 5.0
+"""Time limit of closing, in seconds. Acknowledged data is on disk before; other work can be repeated."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """A workspace that opens in the background, after the first answer or when a call needs it.
+
+    `enter` opens it, `work` runs while it is open. If opening fails, all waiting calls get the error, and the next call
+    tries again.
+    """
+
+    enter: Callable[[], AbstractAsyncContextManager[Memory]]
+    work: Callable[[Memory], Coroutine[Any, Any, None]]
+    ready: Memory | None = None
+    _nudged: Event = field(default_factory=Event)
+    _urgent: Event = field(default_factory=Event)
+    _tried: Event = field(default_factory=Event)
+    _stop: Event = field(default_factory=Event)
+    _stopped: Event = field(default_factory=Event)
+    _error: ContextManagerError | None = None
+
+    async def memory(self) -> Memory:
+        """Waits for the open memory and returns it. Raises a ContextManagerError if it cannot be opened."""
+        if self.ready is None:
+            tried = self._tried
+            self._urgent.set()
+            self._nudged.set()
+            await tried.wait()
+        if self.ready is None:
+            raise self._error or Unavailable("the server is shutting down; start it again")
+        return self.ready
+
+    def answered(self) -> None:
+        """Allows the workspace to open, because the first answer is being sent."""
+        self._nudged.set()
+
+    async def run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                await self._nudged.wait()
+                with move_on_after(GRACE):
+                    await self._urgent.wait()
+                if not self._stop.is_set():
+                    await self._attempt()
+        finally:
+            self._tried.set()
+            self._stopped.set()
+
+    async def close(self) -> None:
+        for event in (self._stop, self._urgent, self._nudged):
+            event.set()
+        with move_on_after(PATIENCE):
+            await self._stopped.wait()
+
+    async def _attempt(self) -> None:
+        try:
+            async with self.enter() as memory, create_task_group() as tasks:
+                self.ready, self._error = memory, None
+                self._tried.set()
+                tasks.start_soon(self.work, memory)
+                await self._stop.wait()
+                self.ready = None
+                tasks.cancel_scope.cancel()
+        except Exception as raised:
+            error = raised
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            if not isinstance(error, ContextManagerError):
+                logger.error("the workspace could not be opened", exc_info=raised)
+                why = str(error) or type(error).__name__
+                error = Unavailable(f"the memory could not be opened: {why} (context-manager doctor)")
+            self.ready, self._error = None, error
+            self._tried.set()  # all waiting calls get the error, and the next one tries again
+            if not self._stop.is_set():
+                self._nudged, self._urgent, self._tried = Event(), Event(), Event()
 
 
 async def _none() -> None:

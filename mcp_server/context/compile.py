@@ -39,7 +39,7 @@ from mcp_server.model import Caller, Delivery, Hit, Project, SourceFile, Turn, W
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
-from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled, with_exchanges
+from mcp_server.search.search import Found, SearchRequest, find, settled
 from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
@@ -47,6 +47,7 @@ from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.prose import is_injected
 from mcp_server.topics.topic_context import in_context
+from mcp_server.topics.watch import Seen, first_tier_of_prompt
 
 LAST_EXCHANGES = 3
 MAX_SESSIONS_READ = 20
@@ -193,8 +194,10 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Conversation:
-    """The session that a compilation is for; empty without a session."""
+    """The session that a compilation is for; empty without a session. `seen` are the triggers of topics in a message
+    that is not recorded."""
 
+    seen: Seen
     row: SessionRow | None = None
     turns: tuple[Turn, ...] = ()
     in_window: int | None = None
@@ -222,7 +225,6 @@ class InputsWithoutFiles:
 
     inputs: CompileInputs
     found: Found | None
-    page: tuple[Hit, ...]
     project: Project
     references: Mapping[str, int]
     until: int | None
@@ -268,27 +270,26 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
         project = await (project_asked if request.known else project_of)(memory, caller, request.project)
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
-    unrecorded = request.message if request.message != (asked.content if asked else None) else None
-    topics = await in_context(memory, row.session if row else None, unrecorded)
+    topics = await in_context(memory, row.session if row else None, conversation.seen)
     await settled(memory)
-    found: Found | None = None
-    page: tuple[Hit, ...] = ()
-    references: Mapping[str, int] = {}
-    if message.strip():
-        search = SearchRequest(
-            query=message,
-            limit=MAX_HITS,
-            scope=request.scope,
-            project=project,
-            exclude_session=row.session if row and conversation.delivery == "add" else None,
-            exclude_from=conversation.in_window,
-            operators=False,  # quotes and dashes in a message
-            also=topics.keywords,
-        )
-        result, page = await both(find(memory, search), find_page_lines(memory, search))
-        (hits,) = await with_exchanges(memory, message, result.hits, others=push_policy.MAX_PASSAGES)
-        found = replace(result, hits=hits)
-        references = await memory.state.references(hit.passage.path for hit in hits)
+    search = SearchRequest(
+        query=message,
+        limit=MAX_HITS,
+        scope=request.scope,
+        project=project,
+        exclude_session=row.session if row and conversation.delivery == "add" else None,
+        exclude_from=conversation.in_window,
+        operators=False,  # quotes and dashes in a message
+        also=topics.keywords,
+        page=True,
+        exchanges=push_policy.MAX_PASSAGES,
+    )
+
+    async def searched() -> tuple[Found | None, Mapping[str, int]]:
+        found = await find(memory, search) if message.strip() else None
+        return found, await memory.state.references([hit.passage.path for hit in found.hits]) if found else {}
+
+    (found, references), clarity = await both(searched(), block_of(memory, row))
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
         message=message,
@@ -310,16 +311,16 @@ async def inputs_without_files(memory: Memory, request: CompileRequest, caller: 
         corrections=topics.corrections,
         drop_list=conversation.live.dropped[:MAX_DROPPED],
         dropped=len(conversation.live.dropped),
-        clarity=await block_of(memory, row) if row else (),
+        clarity=clarity,
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
-        page_order=tuple(map(_place, page)),
+        page_order=tuple(map(_place, found.page)) if found else (),
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest,
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return InputsWithoutFiles(inputs, found, page, project, references, conversation.until)
+    return InputsWithoutFiles(inputs, found, project, references, conversation.until)
 
 
 def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
@@ -327,7 +328,8 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     files: call it in a thread."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
-    judged = (*asked.page[: MAX_LINES_COMPARED // 2], *(found.hits if found else ())[: MAX_LINES_COMPARED // 2])
+    half = MAX_LINES_COMPARED // 2
+    judged = (*found.page[:half], *found.hits[:half]) if found else ()
     newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
     sources = source_files(memory, inputs.local_date, asked.project, others)
     files = tuple(_with_notes(source, newer) if newer else source for source in sources)
@@ -375,10 +377,16 @@ def _place(hit: Hit) -> str:
 async def _conversation(memory: Memory, request: CompileRequest, caller: Caller) -> _Conversation:
     """Returns the session with its turns up to the last visible one: all turns if the context replaces the client's
     history, otherwise the turns of its last transcript."""
+
+    def first_tier(turns: Sequence[Turn]) -> Seen:
+        asked = next((turn.content for turn in reversed(turns) if turn.role == "user"), None)
+        unrecorded = request.message if request.message != asked else None
+        return first_tier_of_prompt(memory, unrecorded or "", retry=True)
+
     row, resumed = request.row, request.resumed
     session = row.session if row else request.session or caller.session
     if not session:
-        return _Conversation()
+        return _Conversation(await run_sync(first_tier, ()))
     if row is None:
         await sessions.ready(memory)
     places = (sessions.AS_OF, session), (sessions.RESUMED, session)
@@ -386,22 +394,25 @@ async def _conversation(memory: Memory, request: CompileRequest, caller: Caller)
     row = row or await sessions.checked_row(memory, session, known) or await sessions.require(memory, session)
     until = resumed.turn if resumed else sessions.last_visible(wound_back, row)
     until = None if until is None or until >= row.turns else until
-    if row.delivery == "replace" or resumed is not None:
-        turns = _until(await sessions.turns_of(memory, row), until)
-        left_off = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
-        live = await live_context(memory, row.session, turns)
-        return _Conversation(row, turns, None, live, left_off, resumed is not None, until)
+    replaces = row.delivery == "replace" or resumed is not None
 
-    def read() -> tuple[tuple[Turn, ...], int | None]:
+    def read() -> tuple[tuple[Turn, ...], int | None, Seen]:
+        if replaces:
+            turns = _until(sessions.read_turns(memory, row.path), until)
+            return turns, None, first_tier(turns)
         newest = memory.transcripts.read(row.path)
         latest = _until([placed.turn for placed in newest.turns], until)
         asked = any(turn.role == "user" for turn in latest)
         turns = latest if asked else _until(sessions.read_turns(memory, row.path), until)
-        return turns, sessions.read_window_start(memory, row, resumed_at, until, newest)
+        return turns, sessions.read_window_start(memory, row, resumed_at, until, newest), first_tier(turns)
 
-    turns, start = await run_sync(read)
+    turns, start, seen = await run_sync(read)
+    if replaces:
+        left_off = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
+        live = await live_context(memory, row.session, turns)
+        return _Conversation(seen, row, turns, None, live, left_off, resumed is not None, until)
     left_off = None if start is None else await memory.rooms.left_off(memory, row, turns, start, until)
-    return _Conversation(row, turns, in_window=start, left_off=left_off, until=until)
+    return _Conversation(seen, row, turns, in_window=start, left_off=left_off, until=until)
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:

@@ -45,7 +45,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project
-from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines, with_exchanges
+from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_ahead, find
 from mcp_server.storage import logs
 from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
@@ -83,7 +83,7 @@ class _Prompt:
     never: frozenset[str]
 
 
-async def find_hits(memory: Memory, prompt: _Prompt) -> tuple[Found, tuple[Hit, ...]]:
+async def find_hits(memory: Memory, prompt: _Prompt) -> Found:
     """Returns the hits for a prompt among all passages, and among the lines of the project's page, without the turns
     that the window holds."""
     request = SearchRequest(
@@ -94,25 +94,25 @@ async def find_hits(memory: Memory, prompt: _Prompt) -> tuple[Found, tuple[Hit, 
         exclude_from=prompt.start,
         operators=False,
         depth=DEPTH,
+        page=True,
+        exchanges=WITH_EXCHANGE,
     )
-    found, lines = await find(memory, request), await find_page_lines(memory, request)
-    hits, lines = await with_exchanges(memory, prompt.text, found.hits, lines)
-    return replace(found, hits=hits), lines
+    return await find(memory, request)
 
 
-def judged(memory: Memory, prompt: _Prompt, found: Found, of_page: Sequence[Hit], allowance: int) -> tuple[Judged, ...]:
+def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tuple[Judged, ...]:
     """Returns the decision on each hit, without those in templates that nobody has filled in: they hold no knowledge.
     Lines that only quote turns that the window holds are excluded. Reads files: call it in a thread.
 
     `allowance` is in tokens.
     """
-    paths = {hit.passage.path for hit in (*found.hits, *of_page) if hit.passage.category != "conversation"}
+    paths = {hit.passage.path for hit in (*found.hits, *found.page) if hit.passage.category != "conversation"}
     empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
     shipped = {path: _text(memory, path) for path in paths & templates().keys()}
     empty |= {path for path, text in shipped.items() if is_untouched_template(path, text)}
     passages, lines = (
         tuple(hit for hit in some if hit.passage.category == "conversation" or hit.passage.path not in empty)
-        for some in (found.hits, of_page)
+        for some in (found.hits, found.page)
     )
     hits = (*passages, *lines)
     session = prompt.row.session if prompt.row else ""
@@ -190,7 +190,8 @@ LIVE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user."""
+    """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user.
+    `recorded`: the session of a prompt has turns."""
 
     event: str
     text: str
@@ -201,6 +202,7 @@ class Injection:
     considered: Sequence[dict[str, Any]] = ()
     gate: dict[str, Any] | None = None
     line: str = ""
+    recorded: bool = False
 
 
 async def for_start(memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False) -> Injection:
@@ -305,12 +307,12 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
             embed_ahead(memory, prompt)
         return watch.first_tier_of_prompt(memory, prompt)
 
-    placed, seen = await both(place(), run_sync(look))  # at once, because a prompt waits
+    seen, placed = await both(run_sync(look), place())  # at once, because a prompt waits
     said = await _for_prompt(memory, placed, asks, seen, paused)
     if placed.start is not None and asks not in FOR_THE_CLIENT and not paused:
         said = await _with_checkpoint(memory, placed, said)
     await _log(memory, session, placed.project, said, prompt)
-    return said
+    return replace(said, recorded=placed.row is not None)
 
 
 async def _for_prompt(
@@ -335,14 +337,14 @@ async def _for_prompt(
         topics = await offered_topics(memory, prompt, seen)
         if not topics.topics and not topics.corrections:
             return Injection(event, "", asks)
-        found, lines = await find_hits(memory, prompt)
+        found = await find_hits(memory, prompt)
     else:
-        topics, (found, lines) = await both(offered_topics(memory, prompt, seen), find_hits(memory, prompt))
+        topics, found = await both(offered_topics(memory, prompt, seen), find_hits(memory, prompt))
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
 
     def work() -> tuple[tuple[Judged, ...], list[Judged], Compiled | None]:
-        decided = judged(memory, prompt, found, lines, allowance)
+        decided = judged(memory, prompt, found, allowance)
         chosen = [one for one in decided if one.included and not asks]
         if not chosen and not topics.topics and not topics.corrections:
             return decided, chosen, None

@@ -170,8 +170,6 @@ class Candidate:
         passage = self.hit.passage
         if passage.role == "system":
             return "a note of the system"
-        if passage.role == "user" and is_injected(self.text):
-            return "written by a program under the user's name"
         if passage.category in ("identity", "topic"):
             return f"{passage.category}: comes by itself"
         if passage.title.rsplit(" › ", 1)[-1] in ENDED:
@@ -193,7 +191,12 @@ def reasons_out(
 
     `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
     """
-    reasons = [out.get(f"{one.hit.passage.path}:{one.hit.passage.start}") or one.says_nothing(subject) for one in some]
+    by_program = [one.hit.passage.role == "user" and is_injected(one.text) for one in some]
+    reasons = [
+        out.get(f"{one.hit.passage.path}:{one.hit.passage.start}")
+        or ("written by a program under the user's name" if program else one.says_nothing(subject))
+        for one, program in zip(some, by_program, strict=True)
+    ]
     return [
         reason or (SENT_BEFORE if sent and was_sent(one.text, sent) else "")
         for one, reason in zip(some, reasons, strict=True)

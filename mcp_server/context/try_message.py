@@ -97,7 +97,7 @@ async def try_message(
         budget=memory.settings.context_compiler.token_budget,
         now=memory.clock(),
         local_date=memory.local_date(memory.clock()),
-        topics=await as_texts(memory, topics, fired),
+        topics=await run_sync(as_texts, memory, topics, fired),
         corrections=corrections,
         settings=compiler_settings(memory.settings),
     )

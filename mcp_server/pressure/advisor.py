@@ -315,11 +315,11 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
 
 async def with_prompt(memory: Memory, session: str, prompt: str, read: Callable[[], Contents] = dict) -> str:
     """Returns the advice that a client's hook adds to a prompt: from 70% of the client's window on, once for each
-    phase, in at most `MOST_TOKENS` tokens. Empty if there is none.
+    phase, in at most `MOST_TOKENS` tokens. Empty if there is none. The session must have turns.
 
     `read` returns what the client's transcript says was read of each file. It is called only if there is advice.
     """
-    if not memory.settings.advisor.enabled or await memory.state.session(session) is None:
+    if not memory.settings.advisor.enabled:
         return ""
     phase = phase_of((await gauges(memory, session)).advised)
     if phase == (await memory.state.get(ADVISED, session) or "quiet"):

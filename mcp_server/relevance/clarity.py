@@ -320,9 +320,9 @@ async def _judged_session(memory: Memory, row: SessionRow, ignore_pruned: bool =
     return found
 
 
-async def block_of(memory: Memory, row: SessionRow) -> tuple[BlockItem, ...]:
-    """Returns the items for a session's block, highest score first; none if Clarity is off."""
-    if not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
+async def block_of(memory: Memory, row: SessionRow | None) -> tuple[BlockItem, ...]:
+    """Returns the items for a session's block, highest score first; none without a session or if Clarity is off."""
+    if row is None or not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
     kept = [verdict for verdict in (await _judged_session(memory, row)).verdicts if verdict.keep]
     return tuple(

@@ -54,7 +54,7 @@ from mcp_server.model import Hit, Passage
 from mcp_server.search.query import Query
 from mcp_server.text.entries import sources_of, without_sources
 from mcp_server.text.words import words
-from mcp_server.understanding.changing import supersedes
+from mcp_server.understanding.changing import changes, supersedes
 from mcp_server.understanding.cues import word_list
 from mcp_server.understanding.features import content_stems
 from mcp_server.understanding.settling import Rarity, Statement
@@ -141,6 +141,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     columns = {place: column for column, place in enumerate(orders)}
     chance_of = replacement_chances(list(statements.values()), rarity).tolist()
     wanted = {place: one.stems & asked for place, one in statements.items()}
+    giving_up = {place for place, one in statements.items() if changes(one.text)}
 
     def newer_than(old: int) -> dict[int, float]:
         """Returns the newer hits that replace the hit `old`, each with the probability of that, divided by the least
@@ -149,7 +150,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         chances = {
             new: chance_that(old, new, row[columns[new]])
             for new in compared[old]
-            if (row[columns[new]] >= ANSWERS_ALIKE - ROUNDING or statements[new].gives_up)
+            if (row[columns[new]] >= ANSWERS_ALIKE - ROUNDING or new in giving_up)
             and _says_more(before, statements[new])
             and not _of_two_people(passages[old], passages[new])
             and not (passages[new].role == "agent" and _is_echo(orders[old], orders[new]))
@@ -162,7 +163,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         }
 
     def chance_that(old: int, new: int, chance: float) -> float:
-        if chance and statements[new].gives_up and supersedes(statements[new].text, statements[old].text):
+        if chance and new in giving_up and supersedes(statements[new].text, statements[old].text):
             odds = chance / (1 - chance) * math.exp(GIVES_UP)
             return odds / (1 + odds)
         return chance

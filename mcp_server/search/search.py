@@ -22,10 +22,10 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
-from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
+from mcp_server.search.query import parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, TurnsNear, with_operators
 from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
@@ -39,7 +39,7 @@ PAGE_LINES = 60
 """Lines of a project's page that a search of it returns at most."""
 
 WITH_EXCHANGE = 150
-"""Hits whose exchanges `with_exchanges` compares."""
+"""The first hits whose exchanges are compared, at most."""
 
 SNIPPET = 320
 """Characters of a passage that a search shows."""
@@ -52,7 +52,9 @@ class SearchRequest:
     `since` and `until` are inclusive: moments, or text as for the operator `since:`. `exclude_session` leaves out a
     conversation and its continuations; with `exclude_from` only the turns from that number on. Without `operators` the
     query is a plain message: quotes, `-word` and `since:` have no special meaning. `also` are further words for the
-    ranking, not for the gate. `depth` is how many passages are scored.
+    ranking, not for the gate. `depth` is how many passages are scored. `page` also ranks the derived lines of the page
+    of the project, or of the page for no project. `exchanges` is the number of hits that get the exchange they come
+    from; derived lines among the first `WITH_EXCHANGE` hits get it too. 0: none gets it.
     """
 
     query: str
@@ -70,13 +72,16 @@ class SearchRequest:
     speaker: str | None = None
     also: tuple[str, ...] = ()
     depth: Depth = USUAL
+    page: bool = False
+    exchanges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Ranked hits, best first, whether or not the gate is open.
 
-    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units.
+    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units. `page`
+    are the ranked lines of the project's page, if they were asked for.
     """
 
     hits: tuple[Hit, ...]
@@ -86,6 +91,7 @@ class Found:
     messages: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     considered: int = 0
+    page: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,23 +156,7 @@ def embed_ahead(memory: Memory, text: str) -> None:
     memory.index.embed_ahead(plain_query(text).text)
 
 
-async def find_page_lines(memory: Memory, request: SearchRequest) -> tuple[Hit, ...]:
-    """Ranks the derived lines of the page of the request's project, or of the page for no project, for a query without
-    operators. The gate is not asked."""
-    page: Category = "project" if request.project and request.project.slug else "reference"
-    query = plain_query(request.query)
-
-    def ranked(candidates: Candidates) -> tuple[Hit, ...]:
-        hits = _hits(memory, candidates, query.text, PAGE_LINES)
-        return tuple(hit for hit in hits if is_derived(hit.passage.text))
-
-    filters = _filters(replace(request, category=page), memory.clock())
-    return await memory.index.answer(_widened(query, request), filters, request.mode, ranked, PAGE_DEPTH)
-
-
-async def with_exchanges(
-    memory: Memory, message: str, *found: Sequence[Hit], others: int = WITH_EXCHANGE
-) -> list[tuple[Hit, ...]]:
+def _with_exchanges(message: str, others: int, turns_near: TurnsNear, *found: Sequence[Hit]) -> list[tuple[Hit, ...]]:
     """Returns the hits of each search with the exchanges that they come from: an answer often shares no word with the
     question that it answers, but its neighbors do.
 
@@ -174,7 +164,7 @@ async def with_exchanges(
     """
     turns = [_turns_of(hits[:WITH_EXCHANGE], others) for hits in found]
     asked = dict.fromkeys(turn for some in turns for turn in some if turn)
-    near = await memory.index.exchanges(plain_query(message).text, list(asked))
+    near = turns_near(message, list(asked))
     return [
         tuple(replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip_longest(hits, some))
         for hits, some in zip(found, turns, strict=True)
@@ -199,42 +189,45 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     """Returns the best `limit` hits for a query. Any text is a valid query; an invalid date raises Invalid."""
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
-    filters = _filters(request, now)
-    base = await memory.index.candidates(query, filters, request.mode) if request.also else None
-    wider = _widened(query, request)
+    filters = with_operators(_filters(request, now), query)
+    asked = IndexQuery(" ".join((query.text, *request.also)), filters, request.mode, request.depth)
+    alone = IndexQuery(query.text, filters, request.mode)
+    of_page: Category = "project" if request.project and request.project.slug else "reference"
+    page = replace(asked, filters=replace(filters, category=of_page), depth=PAGE_DEPTH)
 
-    def ranked(candidates: Candidates) -> Found:
-        return _ranked(memory, candidates, base or candidates, query.text, request.limit)
+    def ranked(found: Sequence[Candidates], turns_near: TurnsNear) -> Found:
+        candidates, *others = found
+        hits = _hits(memory, candidates, query.text, request.limit)
+        lines = _hits(memory, others[-1], query.text, PAGE_LINES) if request.page else ()
+        lines = tuple(hit for hit in lines if is_derived(hit.passage.text))
+        if request.exchanges:
+            hits, lines = _with_exchanges(query.text, request.exchanges, turns_near, hits, lines)
+        return Found(
+            hits=hits,
+            gate=_gate(memory, others[0] if request.also else candidates, query.text),
+            mode=candidates.used,
+            generation=candidates.generation,
+            messages=candidates.messages,
+            words=candidates.asked.lookup,
+            considered=len({one.candidate.unit for one in candidates.found}),
+            page=lines,
+        )
 
-    found = await memory.index.answer(wider, filters, request.mode, ranked, request.depth)
+    further = [*([alone] if request.also else []), *([page] if request.page else [])]
+    found = await memory.index.answer([asked, *further], ranked)
     if not query.phrases or found.considered:
         return found
-    found = await memory.index.answer(replace(wider, phrases=()), filters, request.mode, ranked, request.depth)
+    asked = replace(asked, filters=replace(filters, phrases=()))
+    found = await memory.index.answer([asked, *further], ranked)
     wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
     note = f"no passage contains {wanted} word for word; these contain its words"
     return replace(found, messages=(*found.messages, note)) if found.considered else found
 
 
-def _widened(query: ParsedQuery, request: SearchRequest) -> ParsedQuery:
-    return replace(query, text=" ".join((query.text, *request.also)))
-
-
-def _ranked(memory: Memory, candidates: Candidates, base: Candidates, message: str, limit: int) -> Found:
-    """Ranks the candidates and runs the gate on the candidates of the message alone (`base`). Takes milliseconds."""
-    return Found(
-        hits=_hits(memory, candidates, message, limit),
-        gate=_question(memory, base, message).decide(base.said).signal(),
-        mode=candidates.used,
-        generation=candidates.generation,
-        messages=candidates.messages,
-        words=candidates.asked.lookup,
-        considered=len({one.candidate.unit for one in candidates.found}),
-    )
-
-
 def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> tuple[Hit, ...]:
     """Returns the best `limit` candidates as hits, older values behind newer ones."""
-    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, REACH))
+    values = [one.candidate for one in candidates.found]
+    ranked = ranking.rank(candidates.asked, values, weights_of(memory.settings), max(limit, REACH))
     by_identity = {id(one.candidate): one for one in candidates.found}
     passages = [by_identity[id(one.candidate)].passage for one in ranked]
     units = {one.candidate.unit for one in ranked if one.candidate.derived}
@@ -362,15 +355,16 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
     )
 
 
-def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
-    """Returns the gate's input for the message, with the weights for the embedder in use."""
-    seen = found.said
+def _gate(memory: Memory, found: Candidates, message: str) -> GateSignal:
+    """Returns the gate's decision on the candidates of a message, with the weights for the embedder in use."""
+    seen = [one.candidate for one in found.found if one.source is None]  # not what was derived from another one
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
     if memory.settings.search.gate_threshold != "auto":
         weights = replace(weights, threshold=float(memory.settings.search.gate_threshold))
-    return gate.question(found.asked.lookup, found.frequencies, found.passages, seen, weights, message)
+    asked = gate.question(found.asked.lookup, found.frequencies, found.passages, seen, weights, message)
+    return asked.decide(seen).signal()
 
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:

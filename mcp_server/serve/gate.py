@@ -26,11 +26,12 @@ from mcp.server.subscriptions import ServerEvent
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_REQUEST
 
+from mcp_server.connection import Opening
 from mcp_server.errors import ContextManagerError, Refused
 from mcp_server.serve.instructions import TEAM
 from mcp_server.serve.measures import OPEN, count
 from mcp_server.serve.oauth import signed_in
-from mcp_server.serve.server import Opening, Subscriptions
+from mcp_server.serve.server import Subscriptions
 from mcp_server.storage.members import AuditEntry, Members, Principal, Role, includes
 from mcp_server.text.destinations import OWN
 

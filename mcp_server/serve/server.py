@@ -1,4 +1,5 @@
-"""Builds the MCP server of one connection (tools, resources, prompts, subscriptions, background work) and serves it.
+"""Builds the MCP server of one connection (tools, resources, prompts, subscriptions, background work) and serves it,
+with the MCP App for clients that declare the extension for views.
 
 Over stdin and stdout, lines with half a character are repaired. A JavaScript client that shortens a string between the
 two halves of an emoji sends a lone surrogate (`"\\ud83d"`). The SDK drops such a line as invalid JSON, so the client
@@ -8,42 +9,58 @@ would wait for its answer forever. The half character is replaced with U+FFFD, a
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import logging
 import re
+import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
 import anyio
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
+from mcp.server.apps import APP_MIME_TYPE, Apps, client_supports_apps
 from mcp.server.caching import CacheHint
 from mcp.server.connection import Connection as Peer
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.mcpserver.resources import FunctionResource
+from mcp.server.mcpserver.tools import Tool
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, SubscriptionBus
 from mcp.shared._context_streams import ContextReceiveStream
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    EmptyResult,
+    SubscribeRequestParams,
+    UnsubscribeRequestParams,
+    jsonrpc_message_adapter,
+)
+from pydantic import Field, ValidationError
 
 import prompts
 import resources
 import tools
 from mcp_server import __version__
-from mcp_server.connection import Connection
-from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.serve.apps import MemoryApp, with_view
+from mcp_server.connection import Connection, Opening
+from mcp_server.errors import Refused
 from mcp_server.serve.instructions import now
 from mcp_server.storage.changes import Listener
 from mcp_server.storage.values import Change
-from tools.rim import Rim
+from tools.compile_context import SHA256
+from tools.rim import Rim, hints
 
 if TYPE_CHECKING:
+    from mcp_server.knowledge.review import Waiting
     from mcp_server.memory import Memory
 
 
@@ -89,92 +106,11 @@ class _RepairedStream(ContextReceiveStream[Item]):
 
 logger = logging.getLogger(__name__)
 
-GRACE = 0.05
-"""Seconds between the first answer and opening the workspace, so that the answer is sent first."""
-
-PATIENCE = 5.0
-"""Time limit of closing, in seconds. Acknowledged data is on disk before; other work can be repeated."""
-
-
 DEBOUNCE = 0.5
 """Seconds in which changes are gathered before clients are notified."""
 
 FRESH = CacheHint(ttl_ms=0, scope="private")
 """Resources are compiled at each read, so clients must not cache them."""
-
-
-@dataclass(slots=True)
-class Opening:
-    """A workspace that opens in the background, after the first answer or when a call needs it.
-
-    `enter` opens it, `work` runs while it is open. If opening fails, all waiting calls get the error, and the next call
-    tries again.
-    """
-
-    enter: Callable[[], AbstractAsyncContextManager[Memory]]
-    work: Callable[[Memory], Coroutine[Any, Any, None]]
-    ready: Memory | None = None
-    _nudged: anyio.Event = field(default_factory=anyio.Event)
-    _urgent: anyio.Event = field(default_factory=anyio.Event)
-    _tried: anyio.Event = field(default_factory=anyio.Event)
-    _stop: anyio.Event = field(default_factory=anyio.Event)
-    _stopped: anyio.Event = field(default_factory=anyio.Event)
-    _error: ContextManagerError | None = None
-
-    async def memory(self) -> Memory:
-        """Waits for the open memory and returns it. Raises a ContextManagerError if it cannot be opened."""
-        if self.ready is None:
-            tried = self._tried
-            self._urgent.set()
-            self._nudged.set()
-            await tried.wait()
-        if self.ready is None:
-            raise self._error or Unavailable("the server is shutting down; start it again")
-        return self.ready
-
-    def answered(self) -> None:
-        """Allows the workspace to open, because the first answer is being sent."""
-        self._nudged.set()
-
-    async def run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                await self._nudged.wait()
-                with anyio.move_on_after(GRACE):
-                    await self._urgent.wait()
-                if not self._stop.is_set():
-                    await self._attempt()
-        finally:
-            self._tried.set()
-            self._stopped.set()
-
-    async def close(self) -> None:
-        for event in (self._stop, self._urgent, self._nudged):
-            event.set()
-        with anyio.move_on_after(PATIENCE):
-            await self._stopped.wait()
-
-    async def _attempt(self) -> None:
-        try:
-            async with self.enter() as memory, anyio.create_task_group() as tasks:
-                self.ready, self._error = memory, None
-                self._tried.set()
-                tasks.start_soon(self.work, memory)
-                await self._stop.wait()
-                self.ready = None
-                tasks.cancel_scope.cancel()
-        except Exception as raised:
-            error = raised
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
-            if not isinstance(error, ContextManagerError):
-                logger.error("the workspace could not be opened", exc_info=raised)
-                why = str(error) or type(error).__name__
-                error = Unavailable(f"the memory could not be opened: {why} (context-manager doctor)")
-            self.ready, self._error = None, error
-            self._tried.set()  # all waiting calls get the error, and the next one tries again
-            if not self._stop.is_set():
-                self._nudged, self._urgent, self._tried = anyio.Event(), anyio.Event(), anyio.Event()
 
 
 @dataclass(slots=True)
@@ -249,6 +185,126 @@ def _may_have_changed(uri: str, paths: list[str | None] | None) -> bool:
     if not uri.startswith("memory://") or paths is None or None in paths:
         return True
     return unquote(uri.removeprefix("memory://")) in paths
+
+
+VIEW = "ui://context-manager/view.html"
+DECIDE = "decide_change"
+HTML = "context-manager/html"
+"""The key in a result's `_meta` of the HTML that the view shows."""
+
+VIEWED = ("compile_context", "remember")
+"""Tools whose results have a view."""
+
+
+class MemoryApp(Apps):
+    """The view of compiled contexts and of proposed changes, its tool, and what the view shows. `memory` returns the
+    open memory. Replicas that serve the same clients share a `secret`.
+
+    Every client gets the same text. The result for a client with views also has HTML in its `_meta`, which clients give
+    to the view and not to the model.
+
+    The user decides about a proposed change in the view, which then calls `decide_change`. To a model this tool is of
+    no use: it needs a key that only the view gets, and the key fits only the change as it was shown. Clients without
+    views neither see the tool nor can they call it.
+    """
+
+    def __init__(self, memory: Callable[[], Awaitable[Memory]], secret: bytes | None = None) -> None:
+        super().__init__()
+        self._memory = memory
+        self._secret = secret or secrets.token_bytes(32)
+        self.add_resource(
+            FunctionResource(
+                uri=VIEW,
+                name="view",
+                title="Context manager",
+                mime_type=APP_MIME_TYPE,
+                meta={"ui": {"prefersBorder": True}},
+                fn=_document,
+            )
+        )
+        offered = self.tool(
+            resource_uri=VIEW,
+            visibility=["app"],
+            name=DECIDE,
+            annotations=hints(reads=False, destroys=True, repeats=False),
+            structured_output=False,
+        )
+        offered(self._decide)
+
+    async def intercept_tool_call(
+        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Adds the HTML for the view to results, and refuses `decide_change` to clients without views."""
+        views = client_supports_apps(ctx)
+        if params.name == DECIDE and not views:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {DECIDE}")
+        result = await call_next(ctx)
+        if not views or not isinstance(result, CallToolResult):
+            return result
+        if params.name == DECIDE or (params.name in VIEWED and not result.is_error):
+            try:
+                result.meta = {**(result.meta or {}), HTML: await self._html(params.name, result)}
+            except Exception:  # the call has done its work, and the view shows the text
+                logger.exception("the view of %s could not be rendered", params.name)
+        return result
+
+    async def hide(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Middleware that lists neither `decide_change` nor the view to clients without views."""
+        result = await call_next(ctx)
+        if isinstance(result, dict) and not client_supports_apps(ctx):
+            if ctx.method == "tools/list":
+                return {**result, "tools": [tool for tool in result["tools"] if tool["name"] != DECIDE]}
+            if ctx.method == "resources/list":
+                return {**result, "resources": [one for one in result["resources"] if one["uri"] != VIEW]}
+        return result
+
+    async def _html(self, tool: str, result: CallToolResult) -> str:
+        from mcp_server.page import view
+
+        memory = await self._memory()
+        if tool == "compile_context":
+            return await view.receipt(memory, (result.meta or {})[SHA256])
+        return await view.changes(memory, result.structured_content, self._key)
+
+    async def _decide(
+        self,
+        change: Annotated[str, Field(max_length=40)],
+        key: Annotated[str, Field(max_length=64)],
+        approve: bool,
+    ) -> str:
+        """For the view only: carries out what the user decided there about a proposed change."""
+        from mcp_server.knowledge.review import approve as write
+        from mcp_server.knowledge.review import reject, waiting
+
+        memory = await self._memory()
+        (found,) = await waiting(memory, change)
+        if not hmac.compare_digest(key.encode(), self._key(found).encode()):
+            raise Refused(
+                "this change is not the one that was shown: only the user decides, in the view or with "
+                "`context-manager approve`, which shows it as it is now"
+            )
+        if approve:
+            done = await write(memory, change, anyway=found.changed)
+            return f"The user approved the change: {done.path} is {done.action}."
+        return f"The user rejected the change: {(await reject(memory, change)).path} stays as it is."
+
+    def _key(self, change: Waiting) -> str:
+        """Returns the key that decides about a change as it is shown now."""
+        return hmac.new(self._secret, change.mark.encode(), hashlib.sha256).hexdigest()
+
+
+def with_view(tool: Tool) -> Tool:
+    """Returns the tool with the address of the view, if its results have one."""
+    if tool.name in VIEWED:
+        # Some clients read only the flat key, which is older than the standard.
+        tool.meta = {"ui": {"resourceUri": VIEW}, "ui/resourceUri": VIEW}
+    return tool
+
+
+def _document() -> str:
+    from mcp_server.page.view import document
+
+    return document()
 
 
 def build(

@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange
-    from mcp_server.model import Exchange
-    from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.history_values import Committed, Version
     from mcp_server.storage.local.git.git import Past
     from mcp_server.storage.local.git.health import Health
     from mcp_server.storage.local.git.hooks import Hooks
     from mcp_server.storage.local.git.merging import Merger
     from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
-    from mcp_server.storage.values import Candidates, Depth, Filters, IndexStatus, Mode
-    from mcp_server.text.entries import Source
+    from mcp_server.storage.values import Candidates, IndexQuery, IndexStatus, TurnsNear
 
 
 class History(Protocol):
@@ -120,21 +117,9 @@ class Locks(Protocol):
 class Index(Protocol):
     """The search index: a disposable copy of the files. Without one, searches read the files and say so."""
 
-    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """Returns the passages that may answer a query, with the raw values of every signal."""
-
-    async def answer(
-        self,
-        query: ParsedQuery,
-        filters: Filters | None,
-        mode: Mode,
-        then: Callable[[Candidates], T],
-        depth: Depth = ...,
-    ) -> T:
-        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
-
-    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        """Returns how near these turns and their neighbors are to a text; nothing for a turn without a vector."""
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]) -> T:
+        """Returns `then` of the candidates of each query and of a function that compares turns with a text. It runs on
+        the thread that found the candidates and may take milliseconds."""
 
     def embed_ahead(self, text: str) -> None:
         """Embeds a query before it is searched. It may take long: call it in a thread."""
@@ -176,7 +161,7 @@ class Index(Protocol):
 class Scan(Protocol):
     """Searches the files of a workspace without an index, by keywords."""
 
-    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
+    def search(self, query: IndexQuery, absence: str) -> Candidates:
         """Returns the candidates for a query, without cosines, and a message; `absence` says what the index is. Blocks:
         call it in a worker thread."""
 

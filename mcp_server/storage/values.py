@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcp_server.errors import Unavailable
+from mcp_server.model import Exchange
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk
+from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_server.conversations.source_keys import TurnKey
-    from mcp_server.model import Delivery, Kind, Passage
-    from mcp_server.search import query, ranking
+    from mcp_server.model import Delivery, Kind
+    from mcp_server.search import query
     from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.index.scoring import Found
 
@@ -226,6 +228,8 @@ class Depth:
 
 USUAL = Depth()
 
+Mode = Literal["hybrid", "keyword", "vector"]
+
 
 @dataclass(frozen=True, slots=True)
 class Filters:
@@ -249,6 +253,20 @@ class Filters:
     excluded: tuple[tuple[str, ...], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """One search of the index. `text` has no operators: they are among the `filters`."""
+
+    text: str
+    filters: Filters
+    mode: Mode = "hybrid"
+    depth: Depth = USUAL
+
+
+TurnsNear = Callable[[str, Sequence[Source]], Mapping[Source, Exchange]]
+"""Returns how near turns and their neighbors are to a text; nothing for a turn without a vector."""
+
+
 def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
     """Returns the caller's filters combined with the operators in the query; the narrower time wins."""
     since = max((moment for moment in (filters.since, query.since) if moment), default=None)
@@ -261,9 +279,6 @@ def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
         phrases=query.phrases or filters.phrases,
         excluded=query.excluded or filters.excluded,
     )
-
-
-Mode = Literal["hybrid", "keyword", "vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,20 +296,6 @@ class Candidates:
     used: Literal["hybrid", "keyword", "vector", "scan"]
     generation: str
     messages: tuple[str, ...] = ()
-
-    @property
-    def candidates(self) -> tuple[ranking.Candidate, ...]:
-        """Returns the candidates for the ranking."""
-        return tuple(one.candidate for one in self.found)
-
-    @property
-    def said(self) -> tuple[ranking.Candidate, ...]:
-        """Returns the candidates for the gate: without lines that were derived from another candidate."""
-        return tuple(one.candidate for one in self.found if one.source is None)
-
-    def passage(self, candidate: ranking.Candidate) -> Passage:
-        """Returns the passage of a candidate."""
-        return next(one.passage for one in self.found if one.candidate is candidate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,16 +41,15 @@ class InContext:
     keywords: tuple[str, ...] = ()
 
 
-async def in_context(memory: Memory, session: str | None, asked: str | None = None) -> InContext:
-    """Returns the topics that are active in a session now, and those that the message `asked` would activate."""
-    seen = await run_sync(partial(watch.first_tier_of_prompt, memory, asked or "", retry=True))
+async def in_context(memory: Memory, session: str | None, seen: watch.Seen) -> InContext:
+    """Returns the topics that are active in a session now, and those that the message of `seen` would activate."""
     topics = seen.topics
     if not topics.topics:
         return InContext()
     current = await activations.session_topics(memory.state, session) if session else SessionTopics()
     stored, exchange = current.active, current.exchanges
     living = stored.living(exchange, memory.settings.watchers.topic_ttl)
-    if asked and asked.strip():
+    if seen.message.text.strip():
         judged = await watch.judge_message(
             memory, session or "", seen.message, topics, stored, exchange, known=seen.tier1, quiet=True
         )
@@ -65,20 +64,19 @@ async def active_context(
     known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}
     if not known and not stored.corrections:
         return InContext()
-    active = await as_texts(memory, topics, [living[name] for name in known])
     corrections = tuple(one for one in stored.corrections if one.topic in topics.topics)
-    keywords = await run_sync(lambda: tuple(_keywords(memory, topics, known.values())))
-    return InContext(active, corrections, keywords)
 
-
-async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[TopicActivation]) -> tuple[ActiveTopic, ...]:
-    """Returns the activations of these topics with all their texts."""
-
-    def read() -> tuple[ActiveTopic, ...]:
-        paths = _Paths(memory)
-        return tuple(_as_text(paths, topics, topics.topics[one.name], one) for one in living)
+    def read() -> InContext:
+        active = as_texts(memory, topics, [living[name] for name in known])
+        return InContext(active, corrections, tuple(_keywords(memory, topics, known.values())))
 
     return await run_sync(read)
+
+
+def as_texts(memory: Memory, topics: TopicSet, living: Sequence[TopicActivation]) -> tuple[ActiveTopic, ...]:
+    """Returns the activations of these topics with all their texts. Reads files: call it in a thread."""
+    paths = _Paths(memory)
+    return tuple(_as_text(paths, topics, topics.topics[one.name], one) for one in living)
 
 
 async def items_of_active(memory: Memory, session: str, stored: Activations) -> frozenset[str]:

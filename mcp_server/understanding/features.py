@@ -15,9 +15,8 @@ from math import log
 from pathlib import Path
 
 from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold
-from mcp_server.understanding.choices import Choice, choice_of
 from mcp_server.understanding.cues import CUES, WORD, cues, word_list
-from mcp_server.understanding.sentences import Sentence, sentences
+from mcp_server.understanding.sentences import Choice, Sentence, choice_of, sentences
 
 Features = dict[str, float]
 

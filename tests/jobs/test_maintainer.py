@@ -20,6 +20,7 @@ from mcp_server.model import Caller
 from mcp_server.search.query import plain_query
 from mcp_server.search.search import SearchRequest, search
 from mcp_server.storage.values import Change
+from tests.searching import candidates_of
 
 pytestmark = pytest.mark.anyio
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
@@ -49,7 +50,7 @@ async def until(true: Callable[[], Any]) -> None:
 
 
 async def finds(memory: Memory, word: str, how: str = "keyword") -> bool:
-    found = await memory.index.candidates(plain_query(word))
+    found = await candidates_of(memory.index, plain_query(word))
     return found.used == how and any(word in one.passage.text for one in found.found)
 
 
@@ -69,7 +70,7 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
         (memory.disk.root / "knowledge/reference/a.md").unlink()
 
         async def moved() -> bool:
-            found = await memory.index.candidates(plain_query("penguin"))
+            found = await candidates_of(memory.index, plain_query("penguin"))
             there = {one.candidate.path for one in found.found} == {"knowledge/reference/other/b.md"}
             return there and not await finds(memory, "walrus")
 

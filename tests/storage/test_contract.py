@@ -20,6 +20,7 @@ from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.search.query import parse_query
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Change, Filters, SessionRow
+from tests.searching import candidates_of, values_of
 from tests.storage.engines import Opened, Ports, local, postgres
 from tests.storage.fingerprint import fingerprint
 
@@ -412,8 +413,8 @@ async def test_a_search_finds_what_was_written_changed_and_deleted(ports: Ports)
     await index.refresh()
 
     async def found(text: str, filters: Filters | None = None) -> list[str]:
-        candidates = await index.candidates(parse_query(text, AT), filters)
-        return sorted(candidate.path for candidate in candidates.candidates if candidate.matched)
+        candidates = await candidates_of(index, parse_query(text, AT), filters)
+        return sorted(candidate.path for candidate in values_of(candidates) if candidate.matched)
 
     assert await found("lifting containers") == ["knowledge/a.md"]
     ports.files.write_atomic("knowledge/a.md", "# A\n\nThe tower crane was sold in Hamburg.\n")

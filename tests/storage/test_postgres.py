@@ -31,6 +31,7 @@ from mcp_server.storage.postgres.opening import TeamStorage, open_storage
 from mcp_server.storage.values import Change
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
+from tests.searching import candidates_of, values_of
 from tests.storage.fingerprint import fingerprint
 from tests.storage.index.conftest import HashEmbedder
 
@@ -264,8 +265,8 @@ async def test_postings_are_merged_into_blocks_and_deleted_ones_leave_them(
     index = storage.index(None, "none", 0)
 
     async def found() -> list[str]:
-        candidates = await index.candidates(parse_query("crane", AT))
-        return sorted(one.path for one in candidates.candidates)
+        candidates = await candidates_of(index, parse_query("crane", AT))
+        return sorted(one.path for one in values_of(candidates))
 
     for number in range(30):
         storage.files.write_atomic(f"knowledge/reference/{number:02d}.md", f"The crane number {number}.\n")
@@ -291,10 +292,10 @@ async def test_postings_are_merged_into_blocks_and_deleted_ones_leave_them(
 async def test_the_files_are_searched_before_they_are_indexed(storage: TeamStorage) -> None:
     index = storage.index(None, "none", 0, scan=Scan)
     storage.files.write_atomic("knowledge/a.md", "The crane.\n")
-    found = await index.candidates(parse_query("cranes", AT))
+    found = await candidates_of(index, parse_query("cranes", AT))
     assert (found.used, [one.text for one in found.found]) == ("scan", ["The crane."])
     await index.refresh()
-    assert (await index.candidates(parse_query("cranes", AT))).used == "keyword"
+    assert (await candidates_of(index, parse_query("cranes", AT))).used == "keyword"
 
 
 async def test_passages_are_embedded_later_if_there_was_no_embedder(storage: TeamStorage) -> None:
@@ -317,7 +318,7 @@ async def test_a_file_that_changed_while_it_was_indexed_is_indexed_again(storage
     assert (await index.status()).state == "building"
     await index.refresh()
     assert (await index.status()).state == "ready"
-    assert [one.matched for one in (await index.candidates(parse_query("ship", AT))).candidates] == [1]
+    assert [one.matched for one in values_of(await candidates_of(index, parse_query("ship", AT)))] == [1]
 
 
 # ---------------------------------------------------------------- rights and the schema

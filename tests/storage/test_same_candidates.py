@@ -20,6 +20,7 @@ from mcp_server.search.ranking import rank
 from mcp_server.storage.files import Files
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Candidates, Filters, Mode
+from tests.searching import candidates_of, values_of
 from tests.storage.engines import local, postgres
 from tests.storage.fingerprint import fingerprint
 
@@ -139,7 +140,7 @@ def queries() -> list[tuple[str, Filters, Mode]]:
 
 def comparable(found: Candidates) -> dict[str, Any]:
     """Returns what a search found. The last bits of a cosine depend on the rows that NumPy multiplies at once."""
-    candidates = sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[15], one[1]))
+    candidates = sorted(map(astuple, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
     return {
         "words": (found.asked, found.frequencies, found.passages, found.used),
         "candidates": [tuple(pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for v in c) for c in candidates],
@@ -148,7 +149,7 @@ def comparable(found: Candidates) -> dict[str, Any]:
 
 
 def plain(found: Candidates) -> list[tuple[Any, ...]]:
-    return sorted(map(astuple, found.candidates), key=lambda one: (one[0], one[2], one[15], one[1]))
+    return sorted(map(astuple, values_of(found)), key=lambda one: (one[0], one[2], one[15], one[1]))
 
 
 def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tuple[list[float], list[float]] | None:
@@ -163,11 +164,11 @@ def swapped_ties(one: list[tuple[Any, ...]], two: list[tuple[Any, ...]]) -> tupl
 
 
 def scores(found: Candidates) -> list[float]:
-    return [one.score for one in rank(found.asked, found.candidates)]
+    return [one.score for one in rank(found.asked, values_of(found))]
 
 
 def units(found: Candidates) -> dict[str, float]:
-    return {one.candidate.unit: one.score for one in rank(found.asked, found.candidates)}
+    return {one.candidate.unit: one.score for one in rank(found.asked, values_of(found))}
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,7 @@ async def test_queries_of_every_kind_get_the_same_candidates_and_the_same_rankin
         ties = 0
         for text, filters, mode in queries():
             query = parse_query(text, AT)
-            expected, found = [await index.candidates(query, filters, mode) for index in (one, two)]
+            expected, found = [await candidates_of(index, query, filters, mode) for index in (one, two)]
             assert comparable(found)["words"] == comparable(expected)["words"], (text, filters, mode)
             assert comparable(found)["sources"] == comparable(expected)["sources"], (text, filters, mode)
             if swapped := swapped_ties(plain(expected), plain(found)):
@@ -215,7 +216,7 @@ async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedde
         team.files.remove("knowledge/reference/train.md")
         await index.refresh()
         query = parse_query("the new train near the office", AT)
-        before, known = comparable(await index.candidates(query))["candidates"], await fingerprint(index)
+        before, known = comparable(await candidates_of(index, query))["candidates"], await fingerprint(index)
         await index.rebuild()
         assert await fingerprint(index) == known
-        assert plain(await index.candidates(query)) == before
+        assert plain(await candidates_of(index, query)) == before

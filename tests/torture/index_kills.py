@@ -15,6 +15,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.query import parse_query
+from tests.searching import candidates_of
 from tests.serving import PLAIN, ROOT, environment
 from tests.storage.fingerprint import fingerprint
 from tests.torture.frame import Case, Trial
@@ -95,7 +96,7 @@ async def killed_while_indexing(trial: Trial) -> None:
     trial.tally.faults += process.returncode == -signal.SIGKILL
     async with open_memory(trial.root, PLAIN) as memory:
         await catch_up(memory)
-        found = await memory.index.candidates(parse_query(ready.last_word, memory.clock()), mode="keyword")
+        found = await candidates_of(memory.index, parse_query(ready.last_word, memory.clock()), mode="keyword")
         assert found.found, f"search does not find {ready.last_word} after a kill at write {step}"
         left = await fingerprint(memory.index)
         assert left == ready.fingerprint, f"the index differs from a rebuilt one after a kill at write {step}"

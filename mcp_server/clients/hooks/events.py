@@ -223,7 +223,7 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
     else:  # the client may write no transcript: the prompt is stored until `Stop`
         noted = memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
         _, said = await both(noted, pushed)
-    if given.paused or for_the_client:
+    if given.paused or for_the_client or not said.recorded:
         return said
     read = partial(contents_read, given.transcript, given.adapter) if given.transcript else dict
     try:  # a window that is nearly full

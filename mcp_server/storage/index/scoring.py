@@ -47,11 +47,11 @@ class SmallScope:
             lengths=lengths,
         )
 
-    def holding(self, stem: int) -> int:
-        """Returns the number of passages that contain a stem."""
+    def holding(self, stems: Sequence[int]) -> list[int]:
+        """Returns for each stem how many passages contain it."""
         import numpy as np
 
-        return len(np.unique(self.owner[self.stems == stem]))
+        return [len(np.unique(self.owner[self.stems == stem])) for stem in stems]
 
     def best(self, words: Sequence[Fetching], passages: int, mean_words: float, most: int) -> list[int]:
         """Returns the ids of the `most` passages that match best. `passages` and `mean_words` are those of the whole
@@ -263,8 +263,6 @@ def score(
     """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
     import numpy as np
 
-    if not rows:
-        return []
     many = len(rows)
     stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
     lengths = np.array([len(row[21]) // 4 for row in rows])

@@ -8,7 +8,7 @@ keyword index of all passages. The result is the same, because BM25 is computed 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from mcp_server.storage.index.scoring import (
 )
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import Dialect
-from mcp_server.storage.values import Depth, Filters, Mode
+from mcp_server.storage.values import IndexQuery
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ FILLING_PARTS = 8
 
 
 class Searching(ABC):
-    """A search in one transaction. `execute` runs a statement with its values and returns a cursor, `names` maps names
-    as rows have them to their text.
+    """A search in one transaction. `names` maps names as rows have them to their text.
 
     The parts of `dialect` are the tables `meta` (a row `m` for each passage) and `speaker`, and:
 
@@ -71,39 +70,38 @@ class Searching(ABC):
     `file`      the column of `meta` that names a file, `same_file` says that `n` and `m` have the same one
     `stored`    the table `m` with the columns `stems` and `vector`; with `files` it has all `columns`
     `speakers`  begins a query for names of speakers, `of_speakers` one for their number of passages
+    `totals`    the query for the number of passages in the index and of their words, and the same of derived lines
     """
 
-    def __init__(
-        self,
-        execute: Callable[[str, list[object]], Any],
-        dialect: Dialect,
-        names: Mapping[Any, str],
-        stems: Stems,
-        text: str,
-        filters: Filters,
-        depth: Depth,
-    ) -> None:
-        self.execute, self.dialect, self.names, self.stems = execute, dialect, names, stems
-        self.text, self.filters, self.depth = text, filters, depth
+    dialect: Dialect
 
-    def candidates(self, mode: Mode, near: Callable[[QueryPlan, Scope], Near]) -> tuple[QueryPlan, Vector, list[Found]]:
+    def __init__(self, connection: Any, names: dict[Any, str], stems: Stems, query: IndexQuery) -> None:
+        self.connection, self.names, self.stems = connection, names, stems
+        self.query, self.depth = query, query.depth
+        self.execute: Callable[[str, list[object]], Any] = connection.execute
+
+    def candidates(self, near: Callable[[QueryPlan, Scope], Near]) -> tuple[QueryPlan, Vector, list[Found]]:
         """Returns the plan of the query, its vector, and the candidates. `near` finds passages by meaning."""
-        scope = self.scope()
+        mode, scope = self.query.mode, self.scope()
         plan = self._plan(scope)
         if scope.lines and not plan.passages:  # an empty page
             return plan, near(plan, scope)[0], []
         ids = self._by_words(plan, scope) if mode != "vector" else []
-        rows = {row[0]: row for row in self.fetched(ids)}
+        rows = self.fetched(ids)
         vector, by_meaning = near(plan, scope)
 
         def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
+            if not rows:
+                return []
+            self.learn(rows)
             return score(plan, rows, self.names, vector)
 
-        more = self.fetched([number for number in by_meaning if number not in rows])
-        found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
+        held = {row[0] for row in rows}
+        rows += self.fetched([number for number in by_meaning if number not in held])
+        found = scored(sorted(rows, key=itemgetter(0)))
         of = self._sources(found, scope)
         if scope.lines:
-            held = {one.row_id for one in found}
+            held = {row[0] for row in rows}
             found += scored(self.fetched([number for number in of.values() if number not in held]))
         found = attach_lines(found, of)
         if mode == "hybrid":
@@ -116,6 +114,10 @@ class Searching(ABC):
         found: list[tuple[Any, ...]] = self.execute(self.dialect.statement(statement), bound).fetchall()
         return found
 
+    def ids(self, statement: str, *values: object) -> list[int]:
+        """Returns the first value of each row of a query."""
+        return [row[0] for row in self.rows(statement, *values)]
+
     def fetched(self, ids: Sequence[int]) -> list[tuple[Any, ...]]:
         """Returns the rows of these passages, ordered by id; deleted ones are left out."""
         select = "SELECT {columns} FROM {stored}{files} WHERE {here}m.id {among} ORDER BY m.id"
@@ -124,40 +126,41 @@ class Searching(ABC):
     # ---------------------------------------------------------------- the engine's own statements
 
     @abstractmethod
-    def number(self, name: str) -> Any:
-        """Returns a name of a project, session, category or speaker as rows have it; None if no row has it."""
+    def numbers(self, names: Sequence[str]) -> dict[str, Any]:
+        """Returns names of projects, sessions, categories and speakers as rows have them, if any row has them."""
+
+    @abstractmethod
+    def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Adds the names in these rows to `names`."""
 
     @abstractmethod
     def units_with(self, sequence: Sequence[str]) -> tuple[str, list[Any]]:
         """Returns a query for file and mark of all units with a sequence of words, and its values."""
 
     @abstractmethod
-    def totals(self) -> tuple[int, int, int, int]:
-        """Returns the number of passages in the index and of their words, and the same of derived lines."""
-
-    @abstractmethod
     def documents(self, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns for each word how many passages of the index, and how many derived lines, contain it."""
 
     @abstractmethod
-    def holding(self, word: str, scope: Scope) -> int:
-        """Returns the number of passages of the scope that contain a word."""
+    def holding(self, words: Sequence[str], scope: Scope) -> list[int]:
+        """Returns for each word how many passages of the scope contain it."""
 
     @abstractmethod
-    def matching(
-        self, words: Sequence[Fetching], wanted: int, plan: QueryPlan, scope: Scope, *, lines: bool
-    ) -> list[int]:
-        """Returns the passages of the scope, or its derived `lines`, that match best, at most `wanted`."""
+    def matching(self, words: Sequence[Fetching], wanted: int, first: int, scope: Scope, *, lines: bool) -> list[int]:
+        """Returns the passages of the scope, or its derived `lines`, that match best, at most `wanted`. The `first`
+        best ones of the index probably include them."""
 
     @abstractmethod
-    def turns(self, sources: Sequence[Source]) -> list[tuple[str, int, int]]:
+    def turns(self, sources: Sequence[Source]) -> list[tuple[Any, ...]]:
         """Returns path, turn and number of the first passage of each of these turns."""
 
     # ---------------------------------------------------------------- filters
 
     def scope(self) -> Scope:
         """Returns the filters as SQL. A name that the index does not know matches nothing."""
-        filters = self.filters
+        filters = self.query.filters
+        named = (filters.session, filters.category, filters.speaker, filters.exclude_session)
+        numbers = self.numbers([GLOBAL, *(filters.projects or ()), *(name for name in named if name is not None)])
         where: list[str] = []
         values: list[Any] = []
 
@@ -167,7 +170,7 @@ class Searching(ABC):
 
         for column in ("session", "category", "speaker"):
             if (name := getattr(filters, column)) is not None:
-                require(f"m.{column} = ?", self.number(name))
+                require(f"m.{column} = ?", numbers.get(name))
         for comparison, moment in ((">=", filters.since), ("<", filters.until)):
             if moment is not None:
                 require(f"{{at}} {comparison} ?", moment.timestamp())
@@ -178,13 +181,12 @@ class Searching(ABC):
         other = bool(where)
         projects = None
         if filters.projects is not None:
-            known = map(self.number, sorted(filters.projects | {GLOBAL}))
-            projects = [number for number in known if number is not None]
+            projects = [numbers[name] for name in sorted(filters.projects | {GLOBAL}) if name in numbers]
             if self.rows("SELECT 1 FROM {speaker} m WHERE {here}NOT m.project {among} LIMIT 1", projects):
                 require("m.project {among}", projects)
             else:  # they are all projects of the index
                 projects = None
-        without = self.number(filters.exclude_session) if filters.exclude_session else None
+        without = numbers.get(filters.exclude_session) if filters.exclude_session else None
         if without is not None and filters.exclude_from is not None:
             require("(m.session <> ? OR m.mark < ?)", without, filters.exclude_from)
             without, other = None, True  # vectors know no turns: what they find is checked by the condition
@@ -202,7 +204,7 @@ class Searching(ABC):
         if not ids:
             return []
         select = f"SELECT m.id FROM {{meta}} m WHERE {{here}}m.id {{among}} AND {condition}"
-        kept = {number for (number,) in self.rows(select, list(ids), *values)}
+        kept = set(self.ids(select, list(ids), *values))
         return [number for number in ids if number in kept]
 
     def is_small(self, scope: Scope) -> bool:
@@ -211,7 +213,7 @@ class Searching(ABC):
             return False
         inside = f"SELECT 1 FROM {{meta}} m WHERE {{here}}m.{{derived}} <= ? AND {scope.condition} LIMIT ?"
         select = f"SELECT count(*) FROM ({inside}) AS counted"
-        return int(self.rows(select, int(scope.lines), *scope.values, SMALL_SCOPE + 1)[0][0]) <= SMALL_SCOPE
+        return self.ids(select, int(scope.lines), *scope.values, SMALL_SCOPE + 1)[0] <= SMALL_SCOPE
 
     def stored(self, scope: Scope, column: str) -> list[tuple[int, bytes]]:
         """Returns id and `stems` or `vector` of every passage of a scope, ordered by id."""
@@ -224,23 +226,23 @@ class Searching(ABC):
         lines = int(scope.lines)
         if scope.other:
             select = f"SELECT count(*) FROM {{meta}} m WHERE {{here}}m.{{derived}} <= ? AND {scope.condition}"
-            return int(self.rows(select, lines, *scope.values)[0][0])
+            return int(self.ids(select, lines, *scope.values)[0])
         counted = all_passages
         if scope.projects is not None:
-            counted = int(self.rows("{of_speakers} AND m.project {among}", lines, scope.projects)[0][0])
+            counted = int(self.ids("{of_speakers} AND m.project {among}", lines, scope.projects)[0])
         if scope.without_session is not None:
             own = "SELECT count(*) FROM {meta} m WHERE {here}m.session = ?"
-            counted -= int(self.rows(own, scope.without_session)[0][0])
+            counted -= int(self.ids(own, scope.without_session)[0])
         return max(0, counted)
 
     # ---------------------------------------------------------------- words
 
     def _plan(self, scope: Scope) -> QueryPlan:
         projects = [] if scope.projects is None else [scope.projects]
-        speakers = self.rows(f"{{speakers}}{' AND m.project {among}' if projects else ''} ORDER BY 1", *projects)
-        asked = read_query(self.text, [name for (name,) in speakers])
+        select = f"{{speakers}}{' AND m.project {among}' if projects else ''} ORDER BY 1"
+        asked = read_query(self.query.text, [name for (name,) in self.rows(select, *projects)])
         everywhere, of_lines = self.documents(asked.lookup)
-        all_passages, all_words, lines, line_words = self.totals()
+        all_passages, all_words, lines, line_words = self.rows("{totals}")[0]
         if scope.lines:
             everywhere = tuple(map(add, everywhere, of_lines))
             all_passages, all_words = all_passages + lines, all_words + line_words
@@ -249,20 +251,20 @@ class Searching(ABC):
         if not scope.everything and passages <= SMALL_SCOPE:
             small = SmallScope.of(self.stored(scope, "stems"))
 
-        def frequency(word: str, stem: int, known: int) -> int:
-            if not known or scope.everything:
-                return known
-            if known > COUNTED:
-                return max(1, round(known * passages / all_passages))
-            return small.holding(stem) if small else self.holding(word, scope)
-
         stems = tuple(self.stems.numbers(asked.lookup))
-        frequencies = tuple(map(frequency, asked.lookup, stems, everywhere))
+        frequencies = list(everywhere)
+        if not scope.everything:
+            frequencies = [max(1, round(known * passages / all_passages)) if known else 0 for known in everywhere]
+            rare = [place for place, known in enumerate(everywhere) if 0 < known <= COUNTED]
+            words_of, stems_of = [asked.lookup[place] for place in rare], [stems[place] for place in rare]
+            held = small.holding(stems_of) if small else self.holding(words_of, scope)
+            for place, number in zip(rare, held, strict=True):
+                frequencies[place] = number
         words = [Fetching(*word) for word in zip(asked.words, stems, everywhere, strict=False)]
         return QueryPlan(
             asked=weigh(asked, frequencies, passages),
             numbers=stems,
-            frequencies=frequencies,
+            frequencies=tuple(frequencies),
             passages=passages,
             everywhere=everywhere,
             all_passages=all_passages,
@@ -286,17 +288,14 @@ class Searching(ABC):
     def _by_words(self, plan: QueryPlan, scope: Scope) -> list[int]:
         """Returns the passages of the scope that match the fetching words best, then derived lines."""
         depth = self.depth
+        share = plan.passages / plan.all_passages if plan.all_passages else 1.0
+        slack = 1.0 if scope.everything else SLACK / max(share, 0.01)
         if plan.small is not None:
             found = plan.small.best(plan.fetching, plan.all_passages, plan.mean_words, depth.words)
         else:
-            found = self.matching(plan.fetching, depth.words, plan, scope, lines=False)
+            found = self.matching(plan.fetching, depth.words, int(slack * depth.words), scope, lines=False)
         words, most = (*plan.fetching, *plan.of_lines), depth.words if scope.lines else depth.lines
-        return found + self.matching(words, most, plan, scope, lines=True)
-
-    def fetched_first(self, wanted: int, plan: QueryPlan, scope: Scope) -> int:
-        """Returns how many of the best passages of the index probably include `wanted` of the scope."""
-        share = plan.passages / plan.all_passages if plan.all_passages else 1.0
-        return wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
+        return found + self.matching(words, most, int(slack * most), scope, lines=True)
 
     # ---------------------------------------------------------------- around
 
@@ -313,11 +312,11 @@ class Searching(ABC):
         An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
         question are no candidates (`benchmarks retrieval`).
         """
-        rows = self.rows(
+        known = {one.row_id for one in found}
+        near = self.ids(
             "SELECT DISTINCT n.id FROM {meta} m CROSS JOIN {meta} n WHERE {here}m.id {among} AND {same_file} "
             "AND n.mark BETWEEN m.mark - 2 AND m.mark + 2 AND n.mark <> m.mark AND n.session = m.session "
             "AND n.part < ? ORDER BY n.id",
             *(best_rows(plan, found, self.depth.around), FILLING_PARTS),
         )
-        known = {one.row_id for one in found}
-        return self.inside([number for (number,) in rows if number not in known], scope)
+        return self.inside([number for number in near if number not in known], scope)

@@ -9,14 +9,19 @@ from anyio import move_on_after, sleep
 from anyio.to_thread import run_sync
 
 from mcp_server.model import Exchange
-from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import plan
 from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
 from mcp_server.storage.postgres.searching import TeamSearching
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
+from mcp_server.storage.values import (
+    Candidates,
+    IndexQuery,
+    IndexStatus,
+    TurnsNear,
+    is_indexed,
+)
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
@@ -36,51 +41,34 @@ SETTLE_SECONDS = 1.0
 class TeamIndex(Indexing):
     """The search index of one workspace."""
 
-    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        return await self.answer(query, filters, mode, lambda found: found)
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]) -> T:
+        return await run_sync(lambda: then(list(map(self._found, queries)), self._turns_near))
 
-    async def answer(
-        self,
-        query: ParsedQuery,
-        filters: Filters | None,
-        mode: Mode,
-        then: Callable[[Candidates], T],
-        depth: Depth = USUAL,
-    ) -> T:
-        wanted = with_operators(filters or Filters(), query)
-        return await run_sync(lambda: then(self._found(query.text, wanted, mode, depth)))
-
-    def _found(self, text: str, filters: Filters, mode: Mode, depth: Depth) -> Candidates:
+    def _found(self, query: IndexQuery) -> Candidates:
         import_numpy()
-        vector = None if mode == "keyword" else self._embedding.of_query(text)
+        vector = None if query.mode == "keyword" else self._embedding.of_query(query.text)
 
         def search(connection: Connection) -> Candidates:
             usable, problem = self._usable(connection)
             asked = vector if usable else None
             with self._stemming:
                 compared = self._embedding.compared
-                searching = TeamSearching(connection, self._stemmer(), text, filters, depth, compared)
+                searching = TeamSearching(connection, self._stemmer(), query, compared)
 
                 def near(planned: QueryPlan, scope: Scope) -> Near:
                     return asked, [] if asked is None else searching.by_meaning(asked, planned, scope)
 
-                planned, _, found = searching.candidates(mode, near)
+                planned, _, found = searching.candidates(near)
             if self._scan and not planned.all_passages and self._waiting(connection):
-                return self._scan.search(text, filters, "missing")
+                return self._scan.search(query, "missing")
             messages = [*self._embedding.messages(), *([problem] if problem else [])]
-            return as_candidates(planned, found, mode, asked is not None, "1", messages)
+            return as_candidates(planned, found, query.mode, asked is not None, "1", messages)
 
         return self._database.run(search)
 
-    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        if not turns or not numpy_is_there.is_set():
-            return {}
-
-        def near() -> Mapping[Source, Exchange]:
-            vector = self._embedding.of_query(text)
-            return {} if vector is None else self._database.run(lambda c: self._exchanges(c, vector, turns))
-
-        return await run_sync(near)
+    def _turns_near(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
+        vector = self._embedding.of_query(text) if turns else None
+        return {} if vector is None else self._database.run(lambda c: self._exchanges(c, vector, turns))
 
     def _exchanges(
         self, connection: Connection, vector: NDArray[np.float32], turns: Sequence[Source]

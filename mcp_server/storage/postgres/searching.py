@@ -20,7 +20,7 @@ from mcp_server.storage.postgres.postings import LINES, SAID
 from mcp_server.storage.postgres.state import WS
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import Dialect
-from mcp_server.storage.values import Depth, Filters
+from mcp_server.storage.values import IndexQuery
 from mcp_server.text.entries import Source
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ class Names(dict[Any, str]):
 NAMES = Names()
 
 
+OF_KINDS = ", ".join(
+    f"coalesce(sum({what}) FILTER (WHERE kind = {kind}), 0)::bigint"
+    for kind in (SAID, LINES)
+    for what in ("passages", "words")
+)
+
 POSTGRES = Dialect(
     "%s",
     list,
@@ -67,6 +73,7 @@ POSTGRES = Dialect(
         "columns": COLUMNS,
         "speakers": f"SELECT DISTINCT m.speaker FROM speaker m WHERE m.ws = {WS} AND m.speaker <> ''",
         "of_speakers": f"SELECT coalesce(sum(passages), 0) FROM speaker m WHERE m.ws = {WS} AND m.kind <= ?",
+        "totals": f"SELECT {OF_KINDS} FROM totals WHERE ws = {WS}",
     },
 )
 
@@ -74,14 +81,17 @@ POSTGRES = Dialect(
 class TeamSearching(Searching):
     """A search in one transaction. `compared` is how many numbers of a vector the narrow vectors have."""
 
-    def __init__(
-        self, connection: Connection, stems: Stems, text: str, filters: Filters, depth: Depth, compared: int
-    ) -> None:
-        super().__init__(partial(connection.execute, binary=True), POSTGRES, NAMES, stems, text, filters, depth)
-        self.connection, self.compared = connection, compared
+    dialect = POSTGRES
 
-    def number(self, name: str) -> str:
-        return name
+    def __init__(self, connection: Connection, stems: Stems, query: IndexQuery, compared: int) -> None:
+        super().__init__(connection, NAMES, stems, query)
+        self.execute, self.compared = partial(connection.execute, binary=True), compared
+
+    def numbers(self, names: Sequence[str]) -> dict[str, str]:
+        return dict(zip(names, names, strict=True))
+
+    def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Does nothing, because rows have the names themselves."""
 
     def units_with(self, sequence: Sequence[str]) -> tuple[str, list[Any]]:
         import numpy as np
@@ -110,11 +120,6 @@ class TeamSearching(Searching):
                     marks.append(mark)
         return "SELECT * FROM unnest(?::text[], ?::bigint[])", [paths, marks]
 
-    def totals(self) -> tuple[int, int, int, int]:
-        rows = self.connection.rows("SELECT kind, passages, words FROM totals WHERE ws = %s")
-        known = {kind: (passages, words) for kind, passages, words in rows}
-        return (*known.get(SAID, (0, 0)), *known.get(LINES, (0, 0)))
-
     def documents(self, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         numbers = self.stems.numbers(words)
         rows = self.connection.rows(
@@ -125,16 +130,17 @@ class TeamSearching(Searching):
         said, lines = (tuple(known.get((kind, number), 0) for number in numbers) for kind in (SAID, LINES))
         return said, lines
 
-    def holding(self, word: str, scope: Scope) -> int:
-        ids: list[int] = []
-        for kind in (SAID, LINES) if scope.lines else (SAID,):
-            for listed in postings.load(self.connection, kind, self.stems.numbers([word])).values():
-                ids += listed.ids.tolist()
-        return len(self.inside(ids, scope))
+    def holding(self, words: Sequence[str], scope: Scope) -> list[int]:
+        counted = []
+        for number in self.stems.numbers(words):
+            ids: list[int] = []
+            for kind in (SAID, LINES) if scope.lines else (SAID,):
+                for listed in postings.load(self.connection, kind, [number]).values():
+                    ids += listed.ids.tolist()
+            counted.append(len(self.inside(ids, scope)))
+        return counted
 
-    def matching(
-        self, words: Sequence[Fetching], wanted: int, plan: QueryPlan, scope: Scope, *, lines: bool
-    ) -> list[int]:
+    def matching(self, words: Sequence[Fetching], wanted: int, first: int, scope: Scope, *, lines: bool) -> list[int]:
         kind = LINES if lines else SAID
         listed = postings.load(self.connection, kind, [one.stem for one in words])
         if not listed:
@@ -143,20 +149,20 @@ class TeamSearching(Searching):
         passages, total = self.connection.row(of_kind, kind) or (0, 0)
         by_word = [listed[one.stem] for one in words if one.stem in listed]
         ordered = postings.best(by_word, passages, total / passages if passages else 1.0).tolist()
-        for most in (self.fetched_first(wanted, plan, scope), FIRST_FETCH, len(ordered)):
+        for most in (first, FIRST_FETCH, len(ordered)):
             kept = self.inside(ordered[:most], scope)
             if len(kept) >= wanted or most >= len(ordered):
                 return kept[:wanted]
         return []
 
-    def turns(self, sources: Sequence[Source]) -> list[tuple[str, int, int]]:
-        rows = self.connection.rows(
+    def turns(self, sources: Sequence[Source]) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.connection.rows(
             "SELECT m.path, m.mark, m.id FROM passage m WHERE m.ws = %s AND m.part = 0 AND "
             "(m.path, m.mark) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))",
             [one.path for one in sources],
             [one.turn for one in sources],
         )
-        return [(path, mark, number) for path, mark, number in rows]
+        return rows
 
     # ---------------------------------------------------------------- meaning
 
@@ -205,13 +211,12 @@ class TeamSearching(Searching):
             if len(kept) >= wanted:
                 return kept[:wanted]
         # Materialized, because PostgreSQL may otherwise sort the vectors of all passages before it filters them.
-        rows = self.rows(
+        return self.ids(
             "WITH near AS MATERIALIZED (SELECT v.id, v.vector <-> ?::halfvec AS distance FROM passage_vector v "
             f"JOIN passage m ON m.ws = v.ws AND m.id = v.id WHERE {{here}}v.kind <= ? AND {condition}) "
             "SELECT id FROM near ORDER BY distance, id LIMIT ?",
             *(literal, int(scope.lines), *values, wanted),
         )
-        return [number for (number,) in rows]
 
 
 def as_vector(numbers: Sequence[int]) -> str:

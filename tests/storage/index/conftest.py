@@ -20,6 +20,7 @@ from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import Filters
 from mcp_server.text.words import words
+from tests.searching import candidates_of, passage_of, values_of
 
 START = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -99,13 +100,13 @@ async def indexed(ws: Workspace) -> AsyncIterator[Callable[[], Index]]:
 
 async def paths(index: Index, text: str, filters: Filters = EVERYTHING, **options: object) -> list[str]:
     """The paths of what is found, best first."""
-    found = await index.candidates(parse_query(text, NOW), filters, **options)  # type: ignore[arg-type]
-    return [one.candidate.path for one in ranking.rank(found.asked, found.candidates)]
+    found = await candidates_of(index, parse_query(text, NOW), filters, **options)  # type: ignore[arg-type]
+    return [one.candidate.path for one in ranking.rank(found.asked, values_of(found))]
 
 
 async def texts(index: Index, text: str, filters: Filters = EVERYTHING) -> set[str]:
-    found = await index.candidates(parse_query(text, NOW), filters, "keyword")
-    return {found.passage(c).text for c in found.candidates}
+    found = await candidates_of(index, parse_query(text, NOW), filters, "keyword")
+    return {passage_of(found, c).text for c in values_of(found)}
 
 
 def live(ws: Workspace) -> Path:

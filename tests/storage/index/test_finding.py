@@ -16,6 +16,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.index import searching
 from mcp_server.storage.values import Filters
+from tests.searching import candidates_of
 from tests.storage.index.conftest import EVERYTHING, NOW, START, HashEmbedder, Make, Workspace, live, paths, texts
 
 pytestmark = pytest.mark.anyio
@@ -117,9 +118,9 @@ async def test_a_conversation_among_many_gives_the_same_candidates_either_way(
     await index.rebuild()
     asked = [plain_query(" ".join(chance.choices(WORDS, k=4))) for _ in range(8)]
     scopes = [Filters(session="s2"), Filters(session="s3", exclude_session="s3", exclude_from=20)]
-    found = [await index.candidates(query, where) for query in asked for where in scopes]
+    found = [await candidates_of(index, query, where) for query in asked for where in scopes]
     monkeypatch.setattr(searching, "SMALL_SCOPE", -1)
-    otherwise = [await index.candidates(query, where) for query in asked for where in scopes]
+    otherwise = [await candidates_of(index, query, where) for query in asked for where in scopes]
     assert any(one.found for one in found)
     for one, other in zip(found, otherwise, strict=True):
         assert one.frequencies == other.frequencies
@@ -165,7 +166,7 @@ async def test_filters_for_session_speaker_and_leaving_out_a_session(ws: Workspa
     await index.rebuild()
 
     async def turns(filters: Filters) -> set[tuple[str, int | None]]:
-        found = await index.candidates(plain_query("harbour"), filters)
+        found = await candidates_of(index, plain_query("harbour"), filters)
         return {(one.passage.session, one.passage.turn) for one in found.found}
 
     assert await turns(Filters(session="s1")) == {("s1", 1), ("s1", 2)}
@@ -181,7 +182,7 @@ async def test_frequencies_are_those_of_the_scope(ws: Workspace, indexed: Make) 
     ws.say("s2", "alpha gamma", project="p:2")
     index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("alpha gamma"), Filters(projects=frozenset({"p:1"})))
+    found = await candidates_of(index, plain_query("alpha gamma"), Filters(projects=frozenset({"p:1"})))
     assert found.passages == 1
     assert dict(zip(found.asked.lookup, found.frequencies, strict=True)) == {"alpha": 1, "gamma": 0}
 
@@ -200,14 +201,14 @@ async def test_garbage_in_the_index_file_is_noticed_served_around_and_mended(
         place.with_name(place.name + ending).unlink(missing_ok=True)
     place.write_bytes(garbage)
     other = indexed(HashEmbedder())
-    found = await other.candidates(plain_query("walrus"))
+    found = await candidates_of(other, plain_query("walrus"))
     assert found.used == "scan"
     assert len(found.found) == 2
     assert "index" in found.messages[0]
     assert other.needs_care
     assert (await other.status()).state in ("broken", "missing")
     await other.refresh()
-    assert (await other.candidates(plain_query("walrus"))).used == "hybrid"
+    assert (await candidates_of(other, plain_query("walrus"))).used == "hybrid"
     assert not other.needs_care
 
 
@@ -215,14 +216,14 @@ async def test_an_index_deleted_under_its_readers_is_noticed_and_mended(ws: Work
     ws.write("knowledge/reference/a.md", "a walrus")
     index = indexed(HashEmbedder())
     await index.rebuild()
-    assert (await index.candidates(plain_query("walrus"))).used == "hybrid"
+    assert (await candidates_of(index, plain_query("walrus"))).used == "hybrid"
     for place in (ws.files.local / "index").iterdir():
         place.unlink()
-    found = await index.candidates(plain_query("walrus"))
+    found = await candidates_of(index, plain_query("walrus"))
     assert (found.used, len(found.found)) == ("scan", 1)
     assert index.needs_care
     await index.refresh()
-    assert (await index.candidates(plain_query("walrus"))).used == "hybrid"
+    assert (await candidates_of(index, plain_query("walrus"))).used == "hybrid"
 
 
 async def test_an_index_folder_that_cannot_be_made_is_said_and_scanned_around(ws: Workspace, indexed: Make) -> None:
@@ -231,7 +232,7 @@ async def test_an_index_folder_that_cannot_be_made_is_said_and_scanned_around(ws
     index = indexed(HashEmbedder())
     with pytest.raises(Unavailable, match="index"):
         await index.rebuild()
-    assert (await index.candidates(plain_query("walrus"))).used == "scan"
+    assert (await candidates_of(index, plain_query("walrus"))).used == "scan"
 
 
 async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> None:
@@ -241,7 +242,7 @@ async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> 
     index = indexed()
 
     async def scanned(text: str, filters: Filters = EVERYTHING) -> set[str]:
-        found = await index.candidates(parse_query(text, NOW), filters)
+        found = await candidates_of(index, parse_query(text, NOW), filters)
         assert found.used == "scan"
         return {one.passage.text for one in found.found}
 

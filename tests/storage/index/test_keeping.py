@@ -24,6 +24,7 @@ from mcp_server.storage.local.index import writer
 from mcp_server.storage.local.index.vectors import SCHEMA
 from mcp_server.storage.local.index.writer import write
 from mcp_server.storage.sqlite import Stems
+from tests.searching import candidates_of, passage_of, values_of
 from tests.serving import environment
 from tests.storage.fingerprint import fingerprint
 from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
@@ -41,7 +42,7 @@ async def test_a_grown_transcript_adds_its_new_turns_only(ws: Workspace, indexed
     after = await ids(ws)
     assert before < after
     assert len(after) == 2
-    found = await index.candidates(plain_query("words"))
+    found = await candidates_of(index, plain_query("words"))
     assert [(one.candidate.path, one.passage.ordinal) for one in found.found] == [(path, 0), (path, 1)]
 
 
@@ -283,13 +284,14 @@ WAITS = """
 import os, sys, anyio
 from mcp_server.app import open_memory
 from mcp_server.search.query import plain_query
+from tests.searching import candidates_of, passage_of, values_of
 
 async def main():
     async with open_memory(None, os.environ) as memory:
         generation, _ = await memory.index.data_version()
         assert generation != "none"
         print("numpy" in sys.modules)
-        found = await memory.index.candidates(plain_query("walrus"))
+        found = await candidates_of(memory.index, plain_query("walrus"))
         print(found.used, len(found.found), "numpy" in sys.modules)
 
 anyio.run(main)
@@ -324,10 +326,10 @@ async def test_a_large_message_is_one_unit_of_many_passages(ws: Workspace, index
     ws.say("s1", "small")
     index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("paragraph 2718"))
-    ranked = ranking.rank(found.asked, found.candidates)
-    assert len({c.unit for c in found.candidates}) == len(ranked) == 2  # and its neighbour
-    assert "paragraph 2718" in found.passage(ranked[0].candidate).text
+    found = await candidates_of(index, plain_query("paragraph 2718"))
+    ranked = ranking.rank(found.asked, values_of(found))
+    assert len({c.unit for c in values_of(found)}) == len(ranked) == 2  # and its neighbour
+    assert "paragraph 2718" in passage_of(found, ranked[0].candidate).text
     assert (await index.status()).passages > 2_000
     followed = await fingerprint(index)
     await index.rebuild()
@@ -370,7 +372,7 @@ async def test_a_rebuild_serves_the_old_generation_until_it_is_done(ws: Workspac
     ws.write("knowledge/reference/a.md", "a walrus")
     index, other = indexed(HashEmbedder()), indexed(HashEmbedder())
     await index.rebuild()
-    first = (await other.candidates(plain_query("walrus"))).generation
+    first = (await candidates_of(other, plain_query("walrus"))).generation
     during: list[str] = []
 
     def look(done: int, total: int) -> None:
@@ -378,7 +380,7 @@ async def test_a_rebuild_serves_the_old_generation_until_it_is_done(ws: Workspac
 
     await index.rebuild(look)
     assert len(set(during)) == 2
-    second = (await other.candidates(plain_query("walrus"))).generation
+    second = (await candidates_of(other, plain_query("walrus"))).generation
     assert int(second) > int(first)
 
 
@@ -386,16 +388,16 @@ async def test_old_generations_go_when_nobody_holds_them_and_others_files_stay(w
     ws.write("knowledge/reference/a.md", "a walrus")
     index, other = indexed(HashEmbedder()), indexed(HashEmbedder())
     await index.rebuild()
-    await other.candidates(plain_query("walrus"))
+    await candidates_of(other, plain_query("walrus"))
     foreign = [ws.files.local / "index" / name for name in ("memory-0-hash-1.db", f"memory-{SCHEMA}-openai-4.db")]
     for place in foreign:
         place.write_text("not ours")
     await index.rebuild()
     names = {place.name for place in (ws.files.local / "index").glob(f"memory-{SCHEMA}-hash-*.db")}
     assert names == {f"memory-{SCHEMA}-hash-1.db", f"memory-{SCHEMA}-hash-2.db"}
-    await other.candidates(plain_query("walrus"))
+    await candidates_of(other, plain_query("walrus"))
     await index.rebuild()
-    await other.candidates(plain_query("walrus"))
+    await candidates_of(other, plain_query("walrus"))
     names = {place.name for place in (ws.files.local / "index").glob(f"memory-{SCHEMA}-hash-*.db")}
     assert f"memory-{SCHEMA}-hash-1.db" not in names
     assert all(place.read_text() == "not ours" for place in foreign)

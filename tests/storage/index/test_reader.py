@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mcp_server.search import ranking
 from mcp_server.search.query import parse_query, plain_query
 from mcp_server.storage.values import Candidates
+from tests.searching import candidates_of, passage_of, values_of
 from tests.storage.index.conftest import NOW, HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
@@ -22,9 +23,9 @@ async def test_a_folder_is_indexed_and_found_by_words_and_by_meaning(ws: Workspa
     ws.write("knowledge/reference/tea.md", "# Tea\n\nGreen tea is steeped at 80 degrees.\n")
     index = indexed(HashEmbedder())
     assert await index.rebuild() == 2
-    found = await index.candidates(parse_query("where does the cellist live?", NOW))
-    best = ranking.rank(found.asked, found.candidates)[0].candidate
-    passage = found.passage(best)
+    found = await candidates_of(index, parse_query("where does the cellist live?", NOW))
+    best = ranking.rank(found.asked, values_of(found))[0].candidate
+    passage = passage_of(found, best)
     assert (passage.path, passage.start, passage.end) == ("knowledge/people/ana.md", 3, 5)
     assert passage.title == "Ana › Work"
     assert found.used == "hybrid"
@@ -37,7 +38,7 @@ async def test_a_hit_in_a_transcript_knows_its_turn(ws: Workspace, indexed: Make
     ws.say("s1", "the tram to Petrovaradin leaves at noon", name="Boris")
     index = indexed(HashEmbedder())
     await index.rebuild()
-    found = await index.candidates(plain_query("when does the tram leave?"), mode="keyword")
+    found = await candidates_of(index, plain_query("when does the tram leave?"), mode="keyword")
     (one,) = found.found
     lines = (ws.root / path).read_text().split("\n")
     assert "the tram to Petrovaradin leaves at noon" in "\n".join(lines[one.passage.start - 1 : one.passage.end])
@@ -65,7 +66,7 @@ async def test_names_of_speakers_are_no_keywords(ws: Workspace, indexed: Make) -
     ws.say("s1", "I bought a cello", name="Ana")
     index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("What did Ana buy?"))
+    found = await candidates_of(index, plain_query("What did Ana buy?"))
     assert found.asked.people == {"Ana"}
 
 
@@ -74,7 +75,7 @@ async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
         ws.write(f"knowledge/reference/f{number}.md", "running wolves " * (number % 3 + 1) + "forest " * number)
     index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("wolf running"), mode="keyword")
+    found = await candidates_of(index, plain_query("wolf running"), mode="keyword")
     connection = sqlite3.connect(next((ws.files.local / "index").glob("*.db")))
     expected = dict(
         connection.execute(
@@ -84,7 +85,7 @@ async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
         )
     )
     connection.close()
-    assert {c.path: c.bm25 for c in found.candidates} == pytest.approx(expected)
+    assert {c.path: c.bm25 for c in values_of(found)} == pytest.approx(expected)
 
 
 async def test_words_next_to_each_other_are_counted(ws: Workspace, indexed: Make) -> None:
@@ -92,8 +93,8 @@ async def test_words_next_to_each_other_are_counted(ws: Workspace, indexed: Make
     ws.write("knowledge/reference/b.md", "a car, blue")
     index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("blue car"))
-    assert {c.path[-4]: c.pairs for c in found.candidates} == {"a": 1, "b": 0}
+    found = await candidates_of(index, plain_query("blue car"))
+    assert {c.path[-4]: c.pairs for c in values_of(found)} == {"a": 1, "b": 0}
 
 
 async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, indexed: Make) -> None:
@@ -101,10 +102,10 @@ async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, index
         ws.say("s1", said)
     index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("tram to Petrovaradin"))
+    found = await candidates_of(index, plain_query("tram to Petrovaradin"))
     assert sorted(one.passage.turn or 0 for one in found.found) == [1, 2, 3, 4]
-    ranked = ranking.rank(found.asked, found.candidates)
-    assert "number nine" in [found.passage(one.candidate).text for one in ranked[:2]]
+    ranked = ranking.rank(found.asked, values_of(found))
+    assert "number nine" in [passage_of(found, one.candidate).text for one in ranked[:2]]
 
 
 @given(text=st.text() | st.text(alphabet="\"-*():^+ aNEARORANDNOTcategory:since:{}'\\", max_size=40))
@@ -132,8 +133,8 @@ def any_index(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Candi
         async def run() -> Candidates:
             index = ws.index(HashEmbedder())
             try:
-                found = await index.candidates(parse_query(text, NOW))
-                ranking.rank(found.asked, found.candidates)
+                found = await candidates_of(index, parse_query(text, NOW))
+                ranking.rank(found.asked, values_of(found))
                 return found
             finally:
                 await index.close()

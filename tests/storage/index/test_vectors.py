@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from mcp_server.search.query import plain_query
 from mcp_server.storage.local.index import vectors
-from mcp_server.storage.values import Filters
+from mcp_server.storage.values import Filters, IndexQuery
 from mcp_server.text.entries import Source
+from tests.searching import candidates_of
 from tests.storage.fingerprint import fingerprint
-from tests.storage.index.conftest import HashEmbedder, Make, Workspace, paths
+from tests.storage.index.conftest import EVERYTHING, HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_la
     without = indexed(None, embedder.name)
     ws.write("knowledge/reference/b.md", "a second walrus")
     await without.refresh()
-    found = await without.candidates(plain_query("walrus"))
+    found = await candidates_of(without, plain_query("walrus"))
     assert found.used == "keyword"
     assert len(found.found) == 2
     assert embedder.name in found.messages[0]
@@ -92,10 +93,10 @@ async def test_an_exchange_is_as_near_as_its_nearest_turn(ws: Workspace, indexed
         ws.say("one", content, role="agent")
     index = indexed(HashEmbedder())
     await index.rebuild()
-    await index.candidates(plain_query("rope for a bowline"))  # a search has loaded NumPy
     answer, far, unknown = Source(path, 2), Source(path, 4), Source("raw/nothing.md", 1)
-    near = await index.exchanges("rope for a bowline", [answer, far, unknown])
+    asked, turns = IndexQuery("rope for a bowline", EVERYTHING), [answer, far, unknown]
+    near = await index.answer([asked], lambda _, turns_near: turns_near(asked.text, turns))
     assert near.keys() == {answer, far}
     assert near[answer].turn < near[answer].mean < near[answer].best
     assert near[far].best < near[answer].best
-    assert await indexed(None).exchanges("rope", [answer]) == {}
+    assert await indexed(None).answer([asked], lambda _, turns_near: turns_near("rope", [answer])) == {}

@@ -1,6 +1,6 @@
 """The search index: a disposable copy of the files for fast searches.
 
-If the index is missing or broken, `candidates` reads the files and says so, and `needs_care` tells the maintainer.
+If the index is missing or broken, `answer` reads the files and says so, and `needs_care` tells the maintainer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from anyio import Lock, current_time, move_on_after, sleep, to_thread
 
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.search.query import ParsedQuery
 from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan, signals_of
 from mcp_server.storage.index.scoring import as_candidates
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
@@ -30,7 +29,13 @@ from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
+from mcp_server.storage.values import (
+    Candidates,
+    IndexQuery,
+    IndexStatus,
+    TurnsNear,
+    is_indexed,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -69,77 +74,67 @@ class Index(Maintenance):
         self._open: Opened | None = None
         self._opening = Lock()
 
-    async def candidates(self, query: ParsedQuery, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        return await self.answer(query, filters, mode, lambda found: found)
-
-    async def answer(
-        self,
-        query: ParsedQuery,
-        filters: Filters | None,
-        mode: Mode,
-        then: Callable[[Candidates], T],
-        depth: Depth = USUAL,
-    ) -> T:
-        wanted = with_operators(filters or Filters(), query)
+    async def answer(self, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]) -> T:
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    return await self._search(opened, query.text, wanted, mode, depth, then)
+                    return await self._search(opened, queries, then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        return await to_thread.run_sync(lambda: then(self._scan.search(query.text, wanted, self._health.absence)))
+
+        def scanned() -> T:
+            return then([self._scan.search(query, self._health.absence) for query in queries], lambda text, turns: {})
+
+        return await to_thread.run_sync(scanned)
 
     async def _search(
-        self,
-        opened: Opened,
-        text: str,
-        filters: Filters,
-        mode: Mode,
-        depth: Depth,
-        then: Callable[[Candidates], T],
+        self, opened: Opened, queries: Sequence[IndexQuery], then: Callable[[Sequence[Candidates], TurnsNear], T]
     ) -> T:
         """Two connections work at once: one fetches by words, the other by meaning. The thread of the first connection
-        waits for the other one and finishes the search in one transaction: handing hundreds of candidates from thread
+        waits for the other one and finishes the searches in one transaction: handing hundreds of candidates from thread
         to thread over the event loop takes milliseconds."""
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
-        near: Future[Near] = Future()
+        near: Future[list[Near]] = Future()
 
-        def look_near(connection: sqlite3.Connection) -> Near:
-            vector, kept = self._embedding.of_query(text), state(connection)
-            if vector is None or int(kept["dimensions"]) != len(vector):
-                return None, []
-            searching = LocalSearching(connection, {}, opened.near.stems, text, filters, depth)
+        def look_near(connection: sqlite3.Connection) -> None:
+            kept = state(connection)
             by_vec = opened.near.loads_vectors and kept["vectors_stale"] == "0"
-            return vector, (nearest if by_vec else opened.matrix.nearest)(searching, vector, searching.scope())
+            found: list[Near] = []
+            for query in queries:
+                vector = None if query.mode == "keyword" else self._embedding.of_query(query.text)
+                if vector is None or int(kept["dimensions"]) != len(vector):
+                    found.append((None, []))
+                    continue
+                searching = LocalSearching(connection, {}, opened.near.stems, query)
+                look = nearest if by_vec else opened.matrix.nearest
+                found.append((vector, look(searching, vector, searching.scope())))
+            near.set_result(found)
 
         async def by_meaning() -> None:
             try:
-                await opened.near.database.read(lambda connection: near.set_result(look_near(connection)))
+                await opened.near.database.read(look_near)
             finally:
                 near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
 
-        def by_words(connection: sqlite3.Connection) -> T:
-            searching = LocalSearching(connection, opened.names, opened.words.stems, text, filters, depth)
-            planned, vector, found = searching.candidates(mode, lambda plan, scope: near.result())
+        def by_words(connection: sqlite3.Connection, place: int, query: IndexQuery) -> Candidates:
+            searching = LocalSearching(connection, opened.names, opened.words.stems, query)
+            planned, vector, found = searching.candidates(lambda plan, scope: near.result()[place])
             number, messages = str(opened.generation.number), self._embedding.messages()
-            return then(as_candidates(planned, found, mode, vector is not None, number, messages))
+            return as_candidates(planned, found, query.mode, vector is not None, number, messages)
 
-        words = opened.words.database.read(by_words)
-        if mode == "keyword" or self._embedding.embedder is None:
-            near.set_result((None, []))
+        def work(connection: sqlite3.Connection) -> T:
+            def turns_near(text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
+                vector = self._embedding.of_query(text) if turns else None
+                return {} if vector is None else contents.exchanges(connection, vector, turns)
+
+            return then([by_words(connection, place, query) for place, query in enumerate(queries)], turns_near)
+
+        words = opened.words.database.read(work)
+        if self._embedding.embedder is None or all(query.mode == "keyword" for query in queries):
+            near.set_result([(None, [])] * len(queries))
             return await words
         return (await both(by_meaning(), words))[1]  # in this order, because the second waits for the first
-
-    async def exchanges(self, text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
-        if not turns or not numpy_is_there.is_set():
-            return {}
-
-        def near(connection: sqlite3.Connection) -> Mapping[Source, Exchange]:
-            vector = self._embedding.of_query(text)
-            return {} if vector is None else contents.exchanges(connection, vector, turns)
-
-        return await self._ask(near, {})
 
     def embed_ahead(self, text: str) -> None:
         if numpy_is_there.is_set():

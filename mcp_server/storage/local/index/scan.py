@@ -19,7 +19,7 @@ from mcp_server.storage.local.index.searching import LocalSearching
 from mcp_server.storage.local.index.vectors import create
 from mcp_server.storage.local.index.writer import Piece, known_units, write
 from mcp_server.storage.sqlite import Stems, driver
-from mcp_server.storage.values import FOLDERS, USUAL, Candidates, FileStat, Filters, is_indexed
+from mcp_server.storage.values import FOLDERS, USUAL, Candidates, FileStat, IndexQuery, is_indexed
 
 MOST_BYTES = 64_000_000
 """Bytes that a scan reads at most, newest files first."""
@@ -35,7 +35,7 @@ class Scan:
         self._index: tuple[sqlite3.Connection, Stems] | None = None
         self._indexed: dict[str, FileStat] = {}
 
-    def search(self, text: str, filters: Filters, absence: str) -> Candidates:
+    def search(self, query: IndexQuery, absence: str) -> Candidates:
         message = (
             f"the search index is {absence}: the files were read instead, by keywords only. "
             "The server rebuilds it, or `context-manager reset --index --apply`"
@@ -43,8 +43,8 @@ class Scan:
         import_numpy()
         with self._lock:
             connection, stems, is_whole = self._current()
-            searching = LocalSearching(connection, {}, stems, text, filters, USUAL)
-            planned, _, found = searching.candidates("keyword", lambda plan, scope: (None, []))
+            searching = LocalSearching(connection, {}, stems, replace(query, mode="keyword", depth=USUAL))
+            planned, _, found = searching.candidates(lambda plan, scope: (None, []))
         if not is_whole:
             message += "; the oldest files of this large workspace were left out"
         return replace(as_candidates(planned, found, "keyword", False, "none", (message,)), used="scan")

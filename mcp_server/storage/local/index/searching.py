@@ -7,11 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from mcp_server.storage.index.scoring import Fetching, QueryPlan, Scope
+from mcp_server.storage.index.scoring import Fetching, Scope
 from mcp_server.storage.index.searching import FIRST_FETCH, Searching
-from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import Dialect
-from mcp_server.storage.values import Depth, Filters
 from mcp_server.text.entries import Source
 
 COLUMNS = (
@@ -41,6 +39,7 @@ SQLITE = Dialect(
         "columns": COLUMNS,
         "speakers": "SELECT DISTINCT n.name FROM speakers m JOIN names n ON n.id = m.speaker WHERE n.name <> ''",
         "of_speakers": "SELECT coalesce(sum(passages + ? * lines), 0) FROM speakers m WHERE true",
+        "totals": "SELECT passages, words, lines, line_words FROM totals",
     },
 )
 
@@ -48,26 +47,13 @@ SQLITE = Dialect(
 class LocalSearching(Searching):
     """A search over one connection. New names are added to `names`."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        names: dict[int, str],
-        stems: Stems,
-        text: str,
-        filters: Filters,
-        depth: Depth,
-    ) -> None:
-        super().__init__(connection.execute, SQLITE, names, stems, text, filters, depth)
-        self.connection, self._names = connection, names
+    dialect = SQLITE
 
-    def fetched(self, ids: Sequence[int]) -> list[tuple[Any, ...]]:
-        rows = super().fetched(ids)
-        learn(self.connection, rows, self._names)
-        return rows
+    def numbers(self, names: Sequence[str]) -> dict[str, int]:
+        return dict(self.rows(f"SELECT name, id FROM names WHERE name IN ({', '.join('?' * len(names))})", *names))
 
-    def number(self, name: str) -> int | None:
-        rows = self.rows("SELECT id FROM names WHERE name = ?", name)
-        return rows[0][0] if rows else None
+    def learn(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        learn(self.connection, rows, self.names)
 
     def units_with(self, sequence: Sequence[str]) -> tuple[str, list[Any]]:
         holding = " UNION ALL ".join(
@@ -76,61 +62,52 @@ class LocalSearching(Searching):
         )
         return holding, [f'"{" ".join(sequence)}"'] * 2
 
-    def totals(self) -> tuple[int, int, int, int]:
-        passages, words, lines, line_words = self.rows("SELECT passages, words, lines, line_words FROM totals")[0]
-        return passages, words, lines, line_words
-
     def documents(self, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         terms = self.stems.terms(words)
+        of_each = "SELECT {0}, t.term, t.doc FROM json_each(?) j CROSS JOIN {1}_terms t ON t.term = j.value"
+        select = f"{of_each.format(0, 'knowledge')} UNION ALL {of_each.format(1, 'lines')}"
+        known = {(kind, term): number for kind, term, number in self.rows(select, terms, terms)}
+        said, lines = (tuple(known.get((kind, term), 0) for term in terms) for kind in (0, 1))
+        return said, lines
 
-        def counted(table: str) -> tuple[int, ...]:
-            found = (self.rows(f"SELECT doc FROM {table} WHERE term = ?", term) for term in terms)
-            return tuple(rows[0][0] if rows else 0 for rows in found)
+    def holding(self, words: Sequence[str], scope: Scope) -> list[int]:
+        tables = ("knowledge_fts", "lines_fts") if scope.lines else ("knowledge_fts",)
+        select = " UNION ALL ".join(
+            f"SELECT m.id FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
+            f"WHERE {table} MATCH ? AND {scope.condition}"
+            for table in tables
+        )
+        values = [(f'"{word}"', *scope.values) * len(tables) for word in words]
+        return [self.ids(f"SELECT count(*) FROM ({select})", *bound)[0] for bound in values]
 
-        return counted("knowledge_terms"), counted("lines_terms")
-
-    def holding(self, word: str, scope: Scope) -> int:
-        times = 0
-        for table in ("knowledge_fts", "lines_fts") if scope.lines else ("knowledge_fts",):
-            select = (
-                f"SELECT count(*) FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
-                f"WHERE {table} MATCH ? AND {scope.condition}"
-            )
-            times += self.rows(select, f'"{word}"', *scope.values)[0][0]
-        return times
-
-    def matching(
-        self, words: Sequence[Fetching], wanted: int, plan: QueryPlan, scope: Scope, *, lines: bool
-    ) -> list[int]:
+    def matching(self, words: Sequence[Fetching], wanted: int, first: int, scope: Scope, *, lines: bool) -> list[int]:
         """Ordering by `bm25()` keeps only the best; ordering by `rank`, which is the same value, would sort all
         matches."""
         if not words:
             return []
         table = "lines_fts" if lines else "knowledge_fts"
         fetch = " OR ".join(f'"{one.word}"' for one in words)
-        likely = self.fetched_first(wanted, plan, scope)
-        for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):
-            best = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY bm25({table}) LIMIT ?"
-            found = [number for (number,) in self.rows(best, fetch, most)]
+        for most in (first, FIRST_FETCH) if first < FIRST_FETCH else (FIRST_FETCH,):
+            found = self.ids(
+                f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY bm25({table}) LIMIT ?", fetch, most
+            )
             kept = self.inside(found, scope)
             if len(found) < most or len(kept) >= wanted:
                 return kept[:wanted]
         # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
-        rows = self.rows(
+        return self.ids(
             f"SELECT m.id FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
             f"WHERE {table} MATCH ? AND {scope.condition} ORDER BY {table}.rank LIMIT ?",
             *(fetch, *scope.values, wanted),
         )
-        return [number for (number,) in rows]
 
-    def turns(self, sources: Sequence[Source]) -> list[tuple[str, int, int]]:
-        rows = self.rows(
+    def turns(self, sources: Sequence[Source]) -> list[tuple[Any, ...]]:
+        return self.rows(
             "SELECT f.path, m.mark, m.id FROM json_each(?) j "
             "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
             "CROSS JOIN knowledge_meta m ON m.file = f.id AND m.mark = json_extract(j.value, '$[1]') AND m.part = 0",
             [(source.path, source.turn) for source in sources],
         )
-        return [(path, mark, number) for path, mark, number in rows]
 
 
 def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names: dict[int, str]) -> None:

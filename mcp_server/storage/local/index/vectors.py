@@ -210,7 +210,7 @@ def nearest(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope
     if scope.without_session is not None:
         where += " AND session <> ?"
         values.append(scope.without_session)
-    if not scope.lines and searching.totals()[2]:
+    if not scope.lines and searching.rows("{totals}")[0][2]:
         where += " AND session <> ?"
         values.append(LINES)
     select = f"SELECT rowid, distance FROM knowledge_vec WHERE {where}"
@@ -248,8 +248,8 @@ class Matrix:
         if not scope.lines:
             cosines[self.derived] = -np.inf
         if not scope.everything:
-            rows = searching.rows(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", *scope.values)
-            seen = np.isin(ids, np.array([row[0] for row in rows], dtype=np.int64))
+            inside = searching.ids(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", *scope.values)
+            seen = np.isin(ids, np.array(inside, dtype=np.int64))
             ids, cosines = ids[seen], cosines[seen]
         best = np.argsort(-cosines, kind="stable")[: searching.depth.meaning]
         return [int(ids[place]) for place in best if cosines[place] > -np.inf]
