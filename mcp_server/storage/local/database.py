@@ -108,13 +108,9 @@ class Database:
         """
         return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
 
-    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
-        return await self._on_thread(fn)
-
     async def data_version(self) -> int:
         """Returns a number that changes with every commit of another connection, but not with own commits."""
-        return await self._on_thread(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
+        return await self.outside(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
 
     async def close(self) -> None:
         """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
@@ -144,15 +140,16 @@ class Database:
                     raw.execute("PRAGMA synchronous = FULL")
             return result
 
-        return await self._on_thread(transaction)
+        return await self.outside(transaction)
 
-    async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
         if not self._open:
             raise Unavailable(
                 f"{self.path.name} is closed: the memory is opened anew, or the server shuts down. Repeat the call"
             )
         try:
-            result: T = await self._connection._execute(work, self._connection._conn)  # type: ignore[no-untyped-call]
+            result: T = await self._connection._execute(fn, self._connection._conn)  # type: ignore[no-untyped-call]
         except Exception as error:
             explained = _explained(error, self.path)
             if explained is None:
@@ -252,7 +249,7 @@ class StateFile(Database):
         version = await super().data_version()
         return self._inode << 32 | version
 
-    async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Reopens a file that was replaced or is damaged."""
         try:
             replaced = self.path.stat().st_ino != self._inode
@@ -262,7 +259,7 @@ class StateFile(Database):
             await self._reopen(self._connection)
         used = self._connection
         try:
-            return await super()._on_thread(work)
+            return await super().outside(fn)
         except DatabaseBroken as error:
             await self._reopen(used)
             raise Unavailable(

@@ -46,8 +46,7 @@ class TeamFiles(Files):
         row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
         if row is None:
             raise self.missing(path)
-        _, size, mtime_ns, sealed = row
-        return FileStat(path, size, mtime_ns, sealed)
+        return FileStat(path, *row[1:])
 
     def version(self, path: str) -> tuple[int, int, int] | None:
         row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
@@ -63,8 +62,7 @@ class TeamFiles(Files):
         return data
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
-        for path, size, mtime_ns, sealed in self._listed(prefix):
-            yield FileStat(path, size, mtime_ns, sealed)
+        return (FileStat(*row) for row in self._listed(prefix))
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         for path, *_ in self._listed(prefix):
