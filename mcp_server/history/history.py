@@ -81,7 +81,6 @@ class Changed:
 
     @property
     def markdown(self) -> str:
-        """The changes in markdown."""
         if not self.files:
             return f"{self.about}: nothing changed"
         listed = [f"- {path} {_signed(came, '+')} {_signed(went, '-')}" for path, came, went in self.files]
@@ -154,7 +153,6 @@ async def show(memory: Memory, commit: str) -> Changed:
 
 
 def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
-    """Returns the results of `when`, `where` and `blame` as text."""
     lines: list[str] = []
     for one in found:
         at = f"{one.at:%Y-%m-%d %H:%M} UTC" if one.at else "not committed yet"
@@ -210,7 +208,6 @@ def _file_and_lines(memory: Memory, what: str) -> tuple[str, int | None, int | N
 
 
 def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
-    """Returns the numbers of the lines of knowledge that contain a text, by file."""
     needle = " ".join(text.lower().split())
     found: dict[str, list[int]] = {}
     left = MOST_LINES
@@ -295,7 +292,6 @@ class Reverted:
 
     @property
     def markdown(self) -> str:
-        """The result in markdown."""
         head = f"{self.reverts[:10]} ({self.subject})"
         if not self.paths:
             return neutralise(f"nothing to do: what {head} changed in knowledge is gone already, or was no knowledge")

@@ -63,7 +63,6 @@ def records(memory: Memory) -> Iterator[dict[str, Any]]:
 
 
 def record_id(record: Mapping[str, Any]) -> str:
-    """Returns the id of a record in URLs."""
     named = "|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256"))
     return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -142,7 +141,6 @@ async def pause(page: Page) -> Response:
 
 
 async def resume(page: Page) -> Response:
-    """Ends all pauses."""
     await windows.resume(page.memory)
     await briefs.refresh(page.memory)
     return page.back(await page.form(), "/now", "Relevant memory is added to prompts again.")
@@ -208,13 +206,12 @@ def largest_sum(shown: Iterable[Candidate]) -> float:
 
 
 async def candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns the included and the excluded candidates of a record."""
     row = await sessions.current_row(memory, str(record.get("session") or ""), look=False)
     return await run_sync(_candidates, memory, record, row.path if row else "")
 
 
 def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> tuple[list[Candidate], list[Candidate]]:
-    """Does the work of `candidates`. `transcript` is the path of the record's conversation."""
+    """Returns the included and the excluded candidates. `transcript` is the path of the record's conversation."""
     passages = Passages(memory)
     inside: list[Candidate] = []
     outside: list[Candidate] = []

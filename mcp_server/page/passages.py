@@ -39,7 +39,6 @@ class Words:
 
     @property
     def is_turn(self) -> bool:
-        """Returns whether the passage is a message of a conversation."""
         return self.path.startswith(CONVERSATIONS)
 
 
@@ -108,11 +107,10 @@ class Passages:
         """Returns the lines of a file, or [] if it cannot be read."""
         if path not in self._texts:
             try:
-                self._texts[path] = (self.memory.files.text_or_none(path) or "").split("\n")
+                text = self.memory.files.text_or_none(path)
             except ContextManagerError:
-                self._texts[path] = [""]
-            if self._texts[path] == [""]:
-                self._texts[path] = []
+                text = None
+            self._texts[path] = text.split("\n") if text else []
         return self._texts[path]
 
 

@@ -113,7 +113,6 @@ def _trust(memory: Memory) -> list[str]:
 
 
 def _cold(memory: Memory) -> list[str]:
-    """Returns a sentence for each damaged record in cold storage."""
     return [
         f"{path} is damaged: this chunk cannot be recovered, but the conversation's transcript still has its words; "
         "restore the file from a backup, or delete it"
@@ -185,14 +184,12 @@ async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, 
 
 
 async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """Returns the number of checkpoints, and the last one."""
     kept = await stored.listed(memory, session)
     last = f"{kept[0].id}, {minute_text(kept[0].at)} UTC, {reason_text(kept[0])}" if kept else "none"
     return {"checkpoints": len(kept), "last_checkpoint": last}
 
 
 async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """Returns how full each open conversation's context is, and the next step."""
     shown = [
         {
             "session": one.session_id,
@@ -224,7 +221,6 @@ _OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "topics": _topics}
 
 
 async def _hooks(memory: Memory) -> Mapping[str, Any]:
-    """Returns whether pushing into prompts is on, and the last push."""
     knobs = memory.settings.hooks
     paused = [one.words for one in await windows.pauses(memory)]
     last = await run_sync(_last_pushed, memory)

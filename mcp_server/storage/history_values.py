@@ -43,7 +43,6 @@ class Commit:
 
     @property
     def subject(self) -> str:
-        """Returns the first line of the message."""
         return self.message.split("\n", 1)[0]
 
     @property

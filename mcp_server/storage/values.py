@@ -69,7 +69,6 @@ class SessionState:
         return [chunk_of(dict(zip(self.columns, row, strict=True))) for row in self.rows]
 
     def with_chunks(self, chunks: Sequence[LiveChunk]) -> SessionState:
-        """Returns the same state with other live chunks."""
         return SessionState(self.entries, CHUNK_COLUMNS, tuple(map(values_of, chunks)))
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +84,6 @@ class SessionState:
 
 
 def values_of(chunk: LiveChunk) -> tuple[Any, ...]:
-    """Returns a chunk's row in the order of CHUNK_COLUMNS."""
     return tuple(_stored(getattr(chunk, name)) for name in CHUNK_COLUMNS)
 
 
@@ -140,7 +138,6 @@ class Folder:
 
     @property
     def here(self) -> bool:
-        """Returns whether the workspace is in a folder of this machine."""
         return self._places is not None
 
     @property
@@ -284,7 +281,6 @@ class Candidates:
 
     @property
     def candidates(self) -> tuple[ranking.Candidate, ...]:
-        """Returns the candidates for the ranking."""
         return tuple(one.candidate for one in self.found)
 
     @property
@@ -293,7 +289,6 @@ class Candidates:
         return tuple(one.candidate for one in self.found if one.source is None)
 
     def passage(self, candidate: ranking.Candidate) -> Passage:
-        """Returns the passage of a candidate."""
         return next(one.passage for one in self.found if one.candidate is candidate)
 
 
@@ -321,6 +316,5 @@ ENDINGS = (".md", ".markdown", ".txt")
 
 
 def is_indexed(path: str) -> bool:
-    """Returns whether the search index includes a file of this path."""
     parts = path.split("/")
     return parts[0] in FOLDERS and path.endswith(ENDINGS) and not any(part.startswith(".") for part in parts)

@@ -280,7 +280,6 @@ class StateFile(Database):
 
 
 async def _opened(path: Path, locks: Locks, create: Create) -> Database:
-    """Opens the file. Moves a damaged one aside."""
     try:
         return await _open(path, create)
     except DatabaseBroken:

@@ -123,13 +123,7 @@ class WorkspaceFiles(Files):
         return self.resolve(path).is_dir()
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
-        return self._read(self.resolve(path), path, start, size)
-
-    def bytes_or_none(self, path: str) -> bytes | None:
         real = self.resolve(path)
-        return self._read(real, path) if real.exists() else None
-
-    def _read(self, real: Path, path: str, start: int = 0, size: int = -1) -> bytes:
         try:
             with durable.opened(real) as stream:
                 stream.seek(start)

@@ -161,7 +161,6 @@ class LocalState(State):
         return cls(await StateFile.create(path, locks, create))
 
     def close(self) -> Awaitable[None]:
-        """Closes the file; a second call does nothing."""
         return self.file.close()
 
     @property

@@ -156,7 +156,6 @@ def _id(issuer: str, subject: str) -> str:
 
 
 def _personal(who: str) -> str:
-    """Returns the name of a principal's personal workspace."""
     return f"personal-{who}"
 
 

@@ -57,7 +57,6 @@ class Past:
         return self._repository.text("rev-list", "-1", f"--before={moment.isoformat()}", "HEAD") or None
 
     def commit(self, revision: str) -> Commit:
-        """Returns a commit. Raises NotFound."""
         oid = self.resolve(revision)
         return next(_commits(self._repository.run("log", "-1", f"--format={_COMMIT}", oid)))
 
@@ -99,7 +98,6 @@ class Past:
         return [BlamedLine(number, text, commits.get(oid)) for number, oid, text in blamed]
 
     def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
-        """Returns these commits by id."""
         if not oids:
             return {}
         given = "".join(f"{oid}\n" for oid in oids).encode()
@@ -134,11 +132,9 @@ class Past:
         return first if self.commit(first).subject == subject else None
 
     def parents(self, commit: str) -> list[str]:
-        """Returns the ids of a commit's parents."""
         return self._repository.text("rev-list", "-1", "--parents", commit).split()[1:]
 
     def empty_tree(self) -> str:
-        """Returns the id of the empty tree."""
         return self._repository.text("mktree", stdin=b"")
 
     # ------------------------------------------------------------ running
@@ -231,15 +227,12 @@ class Git(Repository):
         raise Unavailable("the memory's folder is a git repository already; `git clone` copies it")
 
     def in_folder(self, place: Path) -> Git:
-        """Returns the history of a branch that is checked out in another folder."""
         return Git(place, self.clock)
 
     def available(self) -> bool:
-        """Returns True if git can be run."""
         return self.version() is not None
 
     def version(self) -> str | None:
-        """Returns git's version, such as `2.39.5`; None if it was not found."""
         return version()
 
     def init(self) -> bool:
