@@ -79,7 +79,8 @@ async def _of(memory: Memory, row: SessionRow) -> Health:
     chunks = await (live_set(memory, row.session) if opened else memory.live.of(row.session))
     cold = await run_sync(memory.cold.of, row.session)
     knobs = memory.settings.context
-    client = await _client_tokens(memory, row.session) if opened else None
+    readings = await memory.live.readings(row.session) if opened else []
+    client = next((reading.client for reading in reversed(readings) if reading.client is not None), None)
     gauges = Gauges(sum(chunk.tokens for chunk in chunks if chunk.form != "cold"), knobs.limit_tokens, client)
     return Health(
         session_id=row.session,
@@ -112,11 +113,6 @@ def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
         return f"curation has begun; compaction in {left:,} tokens ({whose})"
     left = int(knobs.curation_trigger_pct * gauges.limit) - gauges.live_tokens
     return f"curation in {left:,} tokens ({whose})"
-
-
-async def _client_tokens(memory: Memory, session: str) -> int | None:
-    readings = await memory.live.readings(session)
-    return next((reading.client for reading in reversed(readings) if reading.client is not None), None)
 
 
 async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:

@@ -13,7 +13,6 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
@@ -301,9 +300,6 @@ class WorkspaceFiles(Files):
             folders[:] = [name for name in folders if name != ".git"]
             if any(durable.TEMPORARY.fullmatch(name) for name in names):
                 durable.remove_abandoned(Path(folder))
-
-    def _first(self, most: int) -> list[str]:
-        return [found.path for found in islice(self.walk(), most)]
 
     def missing(self, path: str) -> NotFound:
         try:

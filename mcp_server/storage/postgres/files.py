@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
-from mcp_server.storage.files import Files, file_name, parts_of
+from mcp_server.storage.files import MOST_SIMILAR, Files, file_name, parts_of
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import LOCAL, FileStat, is_indexed
 
@@ -101,8 +101,8 @@ class TeamFiles(Files):
             )
         )
 
-    def _first(self, most: int) -> list[str]:
-        rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", most)
+    def _first(self) -> list[str]:
+        rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", MOST_SIMILAR)
         return [path for (path,) in rows if not _is_hidden(path)]
 
     def last_version(self, path: str, until: int | datetime) -> int | None:
