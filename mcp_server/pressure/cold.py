@@ -375,14 +375,13 @@ def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], 
 
 def _drop(line: Mapping[str, Any], record: ColdRecord | None) -> Drop:
     """Returns the drop that a line of the log describes; `record` is the chunk's, if cold storage has it."""
-    score, threshold = line.get("relevance_score"), line.get("threshold_used")
     return Drop(
         chunk_id=str(line.get("chunk_id", "")),
         session_id=str(line.get("session_id", "")),
         timestamp=str(line.get("timestamp", "")),
         reason=str(line.get("reason", "unknown")),
-        relevance_score=float(score) if isinstance(score, int | float) else 0.0,
-        threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
+        relevance_score=line.get("relevance_score") or 0.0,
+        threshold_used=line.get("threshold_used"),
         tokens=record.tokens if record else int(line.get("tokens") or 0),
         turn=record.turn if record else int(line.get("turn") or 0),
         summary=one_line(record) if record else "",
