@@ -26,6 +26,7 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity
 from mcp_server.storage import logs
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
 from mcp_server.topics import listing
@@ -162,25 +163,19 @@ def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusRepo
 async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
     if session is not None:
         row = await sessions.require(memory, session)
-        shown = {"session": row.session, "title": row.title, "status": row.status, "turns": row.turns, "path": row.path}
-        return {**shown, **await _checkpoints(memory, row.session)}
+        return {**_shown(row), "path": row.path, **await _checkpoints(memory, row.session)}
     rows = await sessions.list_sessions(memory, limit=1_000_000)
-    recent = [
-        {
-            "session": row.session,
-            "title": row.title,
-            "status": row.status,
-            "turns": row.turns,
-            "last": f"{row.last_arrival:%F %R}",
-        }
-        for row in rows[:SHOWN_SESSIONS]
-    ]
+    recent = [{**_shown(row), "last": f"{row.last_arrival:%F %R}"} for row in rows[:SHOWN_SESSIONS]]
     counts = {
         "conversations": len(rows),
         "open": sum(row.status == "open" for row in rows),
         "turns": sum(row.turns for row in rows),
     }
     return {**counts, **await _checkpoints(memory), "recent": recent}
+
+
+def _shown(row: SessionRow) -> Mapping[str, Any]:
+    return {name: getattr(row, name) for name in ("session", "title", "status", "turns")}
 
 
 async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:

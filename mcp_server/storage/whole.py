@@ -137,9 +137,9 @@ class NewCommit:
     files: Iterable[NewFile]
 
 
-def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+def git(folder: Path, *arguments: str) -> bytes:
     """Returns git's output in a repository. Raises GitFailed if git refuses, Unavailable without git."""
-    return run_git(folder, *_PLAIN, *arguments, environment=_environment(), stdin=stdin)
+    return run_git(folder, *_PLAIN, *arguments, environment=_environment())
 
 
 def refs(folder: Path) -> list[tuple[str, str]]:
