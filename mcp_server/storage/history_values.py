@@ -58,19 +58,6 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
-    """A commit that changed how often a file contains a text: `before` and `after` times.
-
-    `lines` contain the text after the commit, or before it if none does after."""
-
-    commit: Commit
-    path: str
-    before: int
-    after: int
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class BlamedLine:
     """A line of a file as it is now, and the commit that wrote it; None if it is not committed yet."""
 

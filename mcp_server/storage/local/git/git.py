@@ -15,7 +15,7 @@ from pathlib import Path
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
 from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
-from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Occurrence, Version
+from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Version
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
@@ -60,25 +60,21 @@ class Past:
         oid = self.resolve(revision)
         return next(_commits(self._repository.run("log", "-1", f"--format={_COMMIT}", oid)))
 
-    def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[Occurrence]:
-        """Returns the newest `limit` commits that changed how often these files contain a text (in any case), oldest
-        first."""
+    def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[tuple[Commit, str, str, str]]:
+        """Returns commit, path, and the file's text before and after, for each file in which the newest `limit` commits
+        changed how often it contains a text (in any case), oldest first."""
         if not text.strip() or "\0" in text:
             raise Invalid("give some words to look for, as they stand in the memory")
         if not self._has_history():
             return []
         wanted = ("-i", f"-S{text}", "-z", "--raw", "--no-abbrev", "--no-renames", f"--max-count={limit}")
         log = self._repository.run("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
-        found: list[Occurrence] = []
-        needle = text.lower()
         with objects_of(self._repository.root) as objects:
-            for commit, (_, old, new, path) in _raw(log):
-                before, after = (self._text(objects, path, blob) for blob in (old, new))
-                was, now = before.lower().count(needle), after.lower().count(needle)
-                if was != now:
-                    said = tuple(line for line in (after if now else before).split("\n") if needle in line.lower())
-                    found.append(Occurrence(commit, path, was, now, said))
-        return sorted(found, key=lambda one: one.commit.at)
+            found = [
+                (commit, path, self._text(objects, path, old), self._text(objects, path, new))
+                for commit, (_, old, new, path) in _raw(log)
+            ]
+        return sorted(found, key=lambda one: one[0].at)
 
     def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[BlamedLine]:
         """Returns the commit of each of these lines (counted from 1, ends included) of the current file. Raises
