@@ -221,7 +221,6 @@ def _delete_old(memory: Memory, session: str) -> list[str]:
 
 
 def made_text(made: Checkpoint) -> str:
-    """Returns the answer to a model that asked for a checkpoint."""
     more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
     return f"{summary_text(made)}\n{more}"
 

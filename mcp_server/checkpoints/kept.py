@@ -116,7 +116,6 @@ class Verified:
 
     @property
     def sentence(self) -> str:
-        """The result in one sentence."""
         if self.problem:
             return f"its compiled context cannot be checked: {self.problem}"
         if self.matches:
@@ -252,7 +251,6 @@ def _places(session: str) -> list[Place]:
 
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
-    """Returns the session's state as of this moment."""
     return await memory.live.read_state(session, _places(session))
 
 
@@ -313,7 +311,6 @@ async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> Non
 
 
 def topic_names(stored: Mapping[str, Mapping[str, Any]], session: str) -> tuple[str, ...]:
-    """Returns the sorted names of the active topics in a session's entries."""
     value = stored.get(TOPICS, {}).get(session)
     if isinstance(value, Mapping):
         return tuple(sorted(str(name) for name, state in value.items() if isinstance(state, Mapping)))

@@ -98,10 +98,8 @@ async def resume(memory: Memory, what: str | None, caller: Caller, budget: int |
     """Returns the context with which a conversation continues in an empty window.
 
     `what` is a session's id, or a checkpoint's id for an earlier state; without it, the last conversation of the
-    caller's project is resumed. If the session has turns after its last checkpoint, makes a new one first.
-
-    Raises:
-        NotFound: there is no such session or checkpoint, or no conversation in the project.
+    caller's project is resumed. If the session has turns after its last checkpoint, makes a new one first. Raises
+    NotFound if there is no such session or checkpoint, or no conversation in the project.
     """
     await sessions.ready(memory)
     checkpoint = await stored.read(memory, what) if what is not None and what.startswith(PREFIX) else None

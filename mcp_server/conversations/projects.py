@@ -3,7 +3,6 @@ merge."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
 from mcp_server.text.markdown import load, yaml_line
+from mcp_server.text.prose import did_you_mean
 from mcp_server.text.redaction import redact
 
 MAP = "knowledge/projects/_map.yaml"
@@ -129,8 +129,7 @@ async def merge_projects(memory: Memory, source: str, into: str) -> str:
 
 def _must_know(keys: dict[str, str], slug: str) -> None:
     if slug not in keys.values():
-        close = difflib.get_close_matches(slug, sorted(set(keys.values())), n=1)
-        raise NotFound(f"no project {slug!r}{f'; did you mean {close[0]!r}?' if close else ''} (project list)")
+        raise NotFound(f"no project {slug!r}{did_you_mean(slug, sorted(set(keys.values())))} (project list)")
 
 
 def _look_up(
@@ -165,7 +164,6 @@ async def names_of(memory: Memory) -> Callable[[str], str]:
 
 
 def slugs_of(memory: Memory) -> frozenset[str]:
-    """Returns the slugs of all projects."""
     return frozenset(_readable_map(memory).values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, TranscriptHead, Turn
 from mcp_server.storage.values import Change, SessionRow
+from mcp_server.text.prose import did_you_mean
 from mcp_server.text.transcript import Transcript
 
 AS_OF = "as_of"
@@ -166,8 +166,7 @@ async def require(memory: Memory, session: str) -> SessionRow:
     row = await current_row(memory, session)
     if row is None:
         ids = [known.session for known in await memory.state.sessions()]
-        close = await run_sync(difflib.get_close_matches, session[:200], ids, 1)  # no id is longer
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = await run_sync(did_you_mean, session, ids)
         raise NotFound(f"no session {session!r}{hint} (the tool `status` or the command `session list` shows them)")
     return row
 
@@ -368,7 +367,6 @@ def token_sums(memory: Memory, said: list[Turn]) -> tuple[int, int]:
 
 
 async def _find_and_restore(memory: Memory, session: str) -> SessionRow | None:
-    """Restores the session from its last transcript, if it has one."""
     paths = await run_sync(memory.transcripts.find, session)
     return await restore(memory, paths[-1]) if paths else None
 

@@ -282,7 +282,6 @@ def _quotes(lines: Iterable[str]) -> list[str]:
 
 
 def _summary(change: FileChange, lines: _Lines) -> str:
-    """Returns the change of one file in a few words, for the subject of a commit that changes only this file."""
     said, gone = map(_quotes, lines)
     if said:
         return said[0] + (f" (+{len(said) - 1})" if len(said) > 1 else "")

@@ -116,7 +116,6 @@ async def commit_if_due(memory: Memory) -> Swept | None:
 
 
 async def report(memory: Memory) -> Swept:
-    """Returns the result of the last round."""
     found: dict[str, Any] = await memory.state.get(STATE, REPORT) or {}
     return Swept(**found | {name: tuple(value) for name, value in found.items() if isinstance(value, list)})
 

@@ -96,11 +96,9 @@ class BranchFolders:
         return branches[name]
 
     def short(self, branch: Branch) -> str:
-        """Returns a branch's name for people."""
         return branch.name.removeprefix(self.prefix)
 
     async def remove(self, memory: Memory, branch: Branch) -> None:
-        """Deletes a branch and its folder."""
         async with memory.locks.git():
             await run_sync(memory.git.worktrees.remove, branch.name, branch.place)
 

@@ -81,7 +81,6 @@ class Changed:
 
     @property
     def markdown(self) -> str:
-        """The changes in markdown."""
         if not self.files:
             return f"{self.about}: nothing changed"
         listed = [f"- {path} {_signed(came, '+')} {_signed(went, '-')}" for path, came, went in self.files]
@@ -93,15 +92,17 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
     """Returns when a text, ignoring case, was added to or removed from knowledge, oldest first. Raises Invalid for an
     empty text, Unavailable without git."""
     happened: list[Happening] = []
-    for one in await run_sync(memory.git.past.occurrences, text, KNOWLEDGE, limit):
-        commit, said = one.commit, memory.forgotten.clean(one.commit.subject)
-        what, sources = _verb(one.before, one.after), _sources(one.lines, one.commit)
-        happened.append(Happening(what, one.path, commit.at, commit.id, said, sources))
     needle = text.lower()
+    for commit, path, before, after in await run_sync(memory.git.past.occurrences, text, KNOWLEDGE, limit):
+        if what := _verb(needle, before, after):
+            lines = [
+                line for line in (after if needle in after.lower() else before).split("\n") if needle in line.lower()
+            ]
+            said, sources = memory.forgotten.clean(commit.subject), _sources(lines, commit)
+            happened.append(Happening(what, path, commit.at, commit.id, said, sources))
     for change in await run_sync(memory.git.changes, KNOWLEDGE):
-        before, after = ((version or "").lower().count(needle) for version in (change.before, change.after))
-        if before != after:
-            happened.append(Happening(_verb(before, after), change.path, None, None, "not committed yet"))
+        if what := _verb(needle, change.before or "", change.after or ""):
+            happened.append(Happening(what, change.path, None, None, "not committed yet"))
     return happened
 
 
@@ -154,7 +155,6 @@ async def show(memory: Memory, commit: str) -> Changed:
 
 
 def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
-    """Returns the results of `when`, `where` and `blame` as text."""
     lines: list[str] = []
     for one in found:
         at = f"{one.at:%Y-%m-%d %H:%M} UTC" if one.at else "not committed yet"
@@ -210,7 +210,6 @@ def _file_and_lines(memory: Memory, what: str) -> tuple[str, int | None, int | N
 
 
 def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
-    """Returns the numbers of the lines of knowledge that contain a text, by file."""
     needle = " ".join(text.lower().split())
     found: dict[str, list[int]] = {}
     left = MOST_LINES
@@ -228,12 +227,16 @@ def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
     return found
 
 
-def _verb(before: int, after: int) -> str:
-    if not before:
+def _verb(needle: str, before: str, after: str) -> str:
+    """Returns how a change concerns a text, in words; empty if it contains the text as often as before."""
+    was, now = before.lower().count(needle), after.lower().count(needle)
+    if was == now:
+        return ""
+    if not was:
         return "came into"
-    if not after:
+    if not now:
         return "went from"
-    return "is more often in" if after > before else "is less often in"
+    return "is more often in" if now > was else "is less often in"
 
 
 def _signed(count: int, sign: str) -> str:
@@ -295,7 +298,6 @@ class Reverted:
 
     @property
     def markdown(self) -> str:
-        """The result in markdown."""
         head = f"{self.reverts[:10]} ({self.subject})"
         if not self.paths:
             return neutralise(f"nothing to do: what {head} changed in knowledge is gone already, or was no knowledge")

@@ -40,11 +40,6 @@ def held_paths(memory: Memory) -> frozenset[str]:
     return frozenset(one.path for one in Pending(memory.files).all() if is_incoming(one))
 
 
-def of_this_machine(memory: Memory, plan: MergePlan) -> list[str]:
-    """Returns the paths of a plan that are in `.local/`; other machines must not write there."""
-    return sorted(path for path in plan.changed if _real(memory, path).split("/")[0].casefold() == LOCAL)
-
-
 def hold(memory: Memory, plan: MergePlan, remote: str) -> frozenset[str]:
     """Writes a proposal for each file of the plan whose change must wait, and returns the files' paths.
 
@@ -235,7 +230,9 @@ def _joined(
     plan = merger.plan(ours, begun or base, theirs, resolve)
     if begun and not plan.changed:
         return None, []
-    foreign = of_this_machine(memory, plan) if remote else []
+    foreign: list[str] = []
+    if remote:  # other machines must not write into `.local/`
+        foreign = sorted(path for path in plan.changed if _real(memory, path).split("/")[0].casefold() == LOCAL)
     cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside | dict.fromkeys(foreign))
     refuse_staged(memory, cleaned)
     held = hold(memory, cleaned, remote) if remote else frozenset()

@@ -69,7 +69,6 @@ class Synced:
 
     @property
     def markdown(self) -> str:
-        """The result in words."""
         lines = [
             f"{self.remote}/{self.branch}: {counted(len(self.committed), 'commit')} made, "
             f"{counted(self.received, 'commit')} received, {counted(len(self.changed), 'file')} changed here, "

@@ -181,12 +181,10 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
 
 
 async def keep_enriching(memory: Memory) -> None:
-    """Lets an LLM improve new checkpoints."""
     await _keep_asking(memory, enrich_all, lambda one: one.kind == "file" and (one.path or FOLDER).startswith(FOLDER))
 
 
 async def keep_rewording(memory: Memory) -> None:
-    """Lets an LLM reword the summaries of compactions."""
     await _keep_asking(memory, reword_all, lambda one: one.kind == "session")
 
 
@@ -256,7 +254,6 @@ async def _pushed(memory: Memory) -> None:
 
 
 async def keep_exported(memory: Memory) -> None:
-    """Exports the history of a memory on PostgreSQL to git."""
     while memory.settings.git.export_folder is not None:
         await attempt("exporting the history to git", lambda: committing.export_history(memory))
         await anyio.sleep(memory.settings.lifecycle.commit_interval_minutes * 60)

@@ -57,10 +57,8 @@ def order(work: Work, workspace: Path, environ: Mapping[str, str], *, awaited: b
 async def run(work: Work, workspace: Path, environ: Mapping[str, str], *, awaited: bool = False) -> bool:
     """Does `work` in a worker, which is killed if this call is cancelled. Returns False if no process can be started.
 
-    If a user waits for it (`awaited`), the worker has the usual priority.
-
-    Raises:
-        Unavailable: the worker ended before its work was done.
+    If a user waits for it (`awaited`), the worker has the usual priority. Raises Unavailable if the worker ended before
+    its work was done.
     """
     if not sys.executable:  # a program that embeds Python
         return False

@@ -6,7 +6,6 @@ it; an anchored chunk, file or passage protects itself.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,7 +27,7 @@ from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.storage.values import Change
 from mcp_server.text.markdown import load
-from mcp_server.text.prose import item_id
+from mcp_server.text.prose import did_you_mean, item_id
 from mcp_server.text.redaction import redact
 
 FILE = "anchors.yaml"
@@ -154,8 +153,7 @@ def _changed(memory: Memory, named: Anchor, on: bool) -> bool:
     same = [one for one in held if one.item.lower() == named.item.lower()]
     if on == bool(same):
         if not on:
-            close = difflib.get_close_matches(named.item, [one.item for one in held], n=1)
-            near = f"; did you mean {close[0]!r}?" if close else ""
+            near = did_you_mean(named.item, [one.item for one in held])
             raise NotFound(f"{named.item!r} is not anchored{near} (`anchor` without an item lists them)")
         return False
     if on:

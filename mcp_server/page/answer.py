@@ -25,7 +25,6 @@ FOLDER = Path(__file__).parent
 
 
 def rendered(template: str, **values: object) -> str:
-    """Returns the HTML of a template."""
     return _templates().get_template(template).render(values)
 
 

@@ -108,7 +108,6 @@ async def show_changes(page: Page) -> Response:
 
 
 async def show_checkpoint(page: Page) -> Response:
-    """Returns a checkpoint and a dry run of restoring it."""
     number = page.request.path_params["id"]
     knowledge = page.query.get("knowledge") == "yes"
     then = await stored.read(page.memory, number)

@@ -41,7 +41,6 @@ class Result:
 
 
 async def show_search(page: Page) -> Response:
-    """Returns the hits of the query `q` that pass the filters."""
     query, memory = page.query, page.memory
     asked = query.get("q", "").strip()
     project = query.get("project", "")

@@ -74,7 +74,6 @@ class PageLine:
 
 
 async def show_lines(page: Page) -> Response:
-    """Returns the lines of one view and the pending proposals."""
     memory, query = page.memory, page.query
     view, project, words = query.get("view", ""), query.get("project", ""), query.get("q", "").strip()
     if view and view not in VIEWS:

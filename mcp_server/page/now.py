@@ -63,7 +63,6 @@ def records(memory: Memory) -> Iterator[dict[str, Any]]:
 
 
 def record_id(record: Mapping[str, Any]) -> str:
-    """Returns the id of a record in URLs."""
     named = "|".join(str(record.get(name)) for name in ("at", "session", "event", "sha256"))
     return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -142,7 +141,6 @@ async def pause(page: Page) -> Response:
 
 
 async def resume(page: Page) -> Response:
-    """Ends all pauses."""
     await windows.resume(page.memory)
     await briefs.refresh(page.memory)
     return page.back(await page.form(), "/now", "Relevant memory is added to prompts again.")
@@ -179,7 +177,7 @@ def _rows(memory: Memory, kind: str, before: str) -> tuple[list[dict[str, Any]],
     found = [
         {
             **{name: str(record.get(name) or "") for name in ("at", "why", "project")},
-            **{name: number if isinstance(number := record.get(name), int) else 0 for name in ("tokens", "passages")},
+            **{name: record.get(name) or 0 for name in ("tokens", "passages")},
             **{"id": record_id(record), "kind": kind_of(record), "prompt": _prompt(record)},
         }
         for record in islice(wanted, SHOWN + 1)
@@ -197,7 +195,7 @@ def _prompt(record: Mapping[str, Any]) -> str:
 
 def parts_of(record: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Returns the tokens of a record by kind of source, and those of headings and separators if they do not add up."""
-    parts = by_kind([row for row in record.get("considered") or () if isinstance(row, dict)])
+    parts = by_kind(record.get("considered") or ())
     rest = int(record.get("tokens") or 0) - sum(count for _, count in parts)
     return [*parts, ("headings", rest)] if rest > 0 and parts else parts
 
@@ -208,19 +206,16 @@ def largest_sum(shown: Iterable[Candidate]) -> float:
 
 
 async def candidates(memory: Memory, record: Mapping[str, Any]) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns the included and the excluded candidates of a record."""
     row = await sessions.current_row(memory, str(record.get("session") or ""), look=False)
     return await run_sync(_candidates, memory, record, row.path if row else "")
 
 
 def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> tuple[list[Candidate], list[Candidate]]:
-    """Does the work of `candidates`. `transcript` is the path of the record's conversation."""
+    """Returns the included and the excluded candidates. `transcript` is the path of the record's conversation."""
     passages = Passages(memory)
     inside: list[Candidate] = []
     outside: list[Candidate] = []
     for row in record.get("considered") or ():
-        if not isinstance(row, dict):
-            continue
         place, title = str(row.get("id") or ""), str(row.get("title") or "")
         own = _OWN.fullmatch(place) if row.get("slot") == "history" else None
         if own and own[2]:
@@ -228,8 +223,7 @@ def _candidates(memory: Memory, record: Mapping[str, Any], transcript: str) -> t
         words = (passages.turn(f"{transcript}#{own[1]}") if own else None) or passages.of(place, title)
         # A push's `terms` and a receipt's `relevance` are summed; a receipt's `terms` are factors.
         summed = row.get("relevance") or ({} if kind_of(record) == "compiled" else row.get("terms")) or {}
-        terms = ((str(name), float(value)) for name, value in summed.items() if isinstance(value, int | float))
-        one = Candidate(words, where(words), row, largest_first(terms), float(row.get("charge") or 0.0))
+        one = Candidate(words, where(words), row, largest_first(summed.items()), row.get("charge") or 0.0)
         (inside if row.get("included") else outside).append(one)
     return inside, outside
 

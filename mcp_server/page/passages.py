@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
@@ -39,7 +41,6 @@ class Words:
 
     @property
     def is_turn(self) -> bool:
-        """Returns whether the passage is a message of a conversation."""
         return self.path.startswith(CONVERSATIONS)
 
 
@@ -108,11 +109,10 @@ class Passages:
         """Returns the lines of a file, or [] if it cannot be read."""
         if path not in self._texts:
             try:
-                self._texts[path] = (self.memory.files.text_or_none(path) or "").split("\n")
+                text = self.memory.files.text_or_none(path)
             except ContextManagerError:
-                self._texts[path] = [""]
-            if self._texts[path] == [""]:
-                self._texts[path] = []
+                text = None
+            self._texts[path] = text.split("\n") if text else []
         return self._texts[path]
 
 
@@ -140,15 +140,13 @@ def where(words: Words) -> str:
     return words.path.removeprefix("knowledge/").removesuffix(".md").replace("/", " › ")
 
 
-def by_kind(rows: Sequence[Mapping[str, object]]) -> list[tuple[str, int]]:
+def by_kind(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
     """Returns the tokens of the included candidates for each kind of source, largest first."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for row in rows:
-        tokens = row.get("tokens")
-        if row.get("included") and isinstance(tokens, int) and tokens:
-            kind = kind_of(str(row.get("source") or row.get("id") or ""), str(row.get("slot") or ""))
-            sums[kind] = sums.get(kind, 0) + tokens
-    return sorted(sums.items(), key=lambda one: -one[1])
+        if row.get("included") and row.get("tokens"):
+            sums[kind_of(str(row.get("source") or row.get("id") or ""), str(row.get("slot") or ""))] += row["tokens"]
+    return sums.most_common()
 
 
 _KINDS = {

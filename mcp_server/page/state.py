@@ -40,7 +40,6 @@ async def show_state(page: Page) -> Response:
 
 
 async def run_job(page: Page) -> Response:
-    """Runs one scheduled job now."""
     form = await page.form()
     try:
         ran = await run_now(page.memory, JOBS, form.get("name", ""))

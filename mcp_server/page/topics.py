@@ -27,7 +27,6 @@ LONGEST_TRIED = 4_000
 
 
 async def show_topics(page: Page) -> Response:
-    """Returns all topics, and the topics that the message `try` would activate."""
     memory = page.memory
     session = await session_if_any(memory)
     tried = page.query.get("try", "")[:LONGEST_TRIED]

@@ -27,7 +27,6 @@ LOOKED_BACK = 50
 
 
 def document() -> str:
-    """Returns the HTML document of the view."""
     style, script = ((FOLDER / "static" / name).read_text("utf-8") for name in ("style.css", "view.js"))
     return rendered("view.html", style=style, script=script, style_hash=_hash(style), script_hash=_hash(script))
 

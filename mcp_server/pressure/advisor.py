@@ -84,7 +84,6 @@ class Advice:
 
     @property
     def savings(self) -> int:
-        """Returns the tokens of all named recommendations together."""
         return sum(one.item.tokens for one in self.recommendations)
 
     def first(self, most: int | None) -> Advice:
@@ -157,7 +156,6 @@ def advise(
 
 
 def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
-    """Returns all candidates of a phase, the lowest score first."""
     if phase in ("quiet", "identify"):
         lowest = by_score[: math.ceil(len(by_score) * LOWEST_SHARE)]
         return [Recommendation(item, score, "prune") for item, score in lowest]
@@ -193,7 +191,6 @@ COMPACT_IN_REPLACE = '`prune(strategy="compact", dry_run=false)` compacts it; `r
 
 
 def message(advice: Advice, share: float, delivery: Delivery) -> str:
-    """Returns the advice as text; empty if there is none."""
     if not (advice.recommendations or advice.warnings):
         return ""
     lines = [f"Context at {share:.0%}.", *advice.warnings]

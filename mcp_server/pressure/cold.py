@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -62,11 +62,8 @@ class Recovered:
 
 
 async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Recovered:
-    """Makes a chunk whole again in its session's live context; with `dry_run` only returns what would change.
-
-    Raises:
-        NotFound: cold storage has no such chunk.
-    """
+    """Makes a chunk whole again in its session's live context; with `dry_run` only returns what would change. Raises
+    NotFound if cold storage has no such chunk."""
     record = await run_sync(memory.cold.find, chunk_id)
     if dry_run:
         return await _planned(memory, record)
@@ -263,7 +260,6 @@ def expired_records(memory: Memory) -> list[ColdRecord]:
 
 
 async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
-    """Returns what bringing a chunk back would change."""
     row = await sessions.current_row(memory, record.session_id)
     if row is None:
         return Recovered(record, False, 0, "its conversation is not there any more; this is its text")
@@ -274,12 +270,10 @@ async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
     if chunk is None or chunk.form == "whole":
         return Recovered(record, False, 0, "it is live, whole")
     added = record.tokens - (0 if chunk.form == "cold" else chunk.tokens)
-    mirror = (
-        ""
-        if row.delivery == "replace"
-        else ("it comes back into our mirror; the client keeps its own window: paste what it should see again")
-    )
-    return Recovered(record, False, added, mirror)
+    if row.delivery == "replace":
+        return Recovered(record, False, added)
+    note = "it comes back into our mirror; the client keeps its own window: paste what it should see again"
+    return Recovered(record, False, added, note)
 
 
 async def _is_over(memory: Memory, session: str) -> bool:
@@ -336,26 +330,17 @@ class Drop:
 
 
 async def drops(memory: Memory, session: str | None = None, limit: int = 100) -> list[Drop]:
-    """Returns the drops of a conversation (None: of all), newest first, from the log and from cold storage.
-
-    Raises:
-        NotFound: no such session.
-    """
-    if session is not None:
-        session = (await sessions.require(memory, session)).session
+    """Returns the drops of a conversation (None: of all), newest first, from the log and from cold storage. Raises
+    NotFound if there is no such session."""
     records = {(record.session_id, record.chunk_id): record for record in await cold_records(memory, session)}
-    return await run_sync(lambda: list(islice(_listed(memory, session, records), limit)))
+    return (await run_sync(_listed, memory, session, records))[:limit]
 
 
 async def cold_records(memory: Memory, session: str | None = None) -> list[ColdRecord]:
     """Returns the records of a conversation (None: of all), newest first, without those of chunks that are live and
-    whole.
-
-    Raises:
-        NotFound: no such session.
-    """
+    whole. Raises NotFound if there is no such session."""
     if session is not None:
-        session = (await sessions.require(memory, session)).session
+        await sessions.require(memory, session)
     records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
     live = await memory.live.whole(session)
     records = [record for record in records if record.chunk_id not in live]
@@ -368,7 +353,7 @@ def one_line(record: ColdRecord, most: int = 80) -> str:
     return said if len(said) <= most else said[: most - 1] + "…"
 
 
-def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> Iterator[Drop]:
+def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> list[Drop]:
     found: list[Drop] = []
     told: set[tuple[str, str]] = set()
     for line in islice(logs.newest_first(memory.files, "drops"), MAX_LINES_READ):
@@ -385,19 +370,18 @@ def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], 
         for place, record in kept.items()
         if place not in told and record.form == "cold"
     ]
-    yield from sorted(found, key=lambda drop: drop.timestamp, reverse=True)
+    return sorted(found, key=lambda drop: drop.timestamp, reverse=True)
 
 
 def _drop(line: Mapping[str, Any], record: ColdRecord | None) -> Drop:
     """Returns the drop that a line of the log describes; `record` is the chunk's, if cold storage has it."""
-    score, threshold = line.get("relevance_score"), line.get("threshold_used")
     return Drop(
         chunk_id=str(line.get("chunk_id", "")),
         session_id=str(line.get("session_id", "")),
         timestamp=str(line.get("timestamp", "")),
         reason=str(line.get("reason", "unknown")),
-        relevance_score=float(score) if isinstance(score, int | float) else 0.0,
-        threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
+        relevance_score=line.get("relevance_score") or 0.0,
+        threshold_used=line.get("threshold_used"),
         tokens=record.tokens if record else int(line.get("tokens") or 0),
         turn=record.turn if record else int(line.get("turn") or 0),
         summary=one_line(record) if record else "",

@@ -20,6 +20,7 @@ from mcp_server.relevance.chunks import Gauges
 from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
 from mcp_server.storage.values import SessionRow
+from mcp_server.text.prose import counted
 
 MOST = 20
 """Most open conversations in the list, those with the latest messages."""
@@ -53,7 +54,6 @@ class Health:
 
     @property
     def highest_pct(self) -> float:
-        """Returns the higher one of the two gauges."""
         return max(self.pct_used, self.client_pct or 0.0)
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,11 +66,8 @@ class Health:
 
 
 async def health(memory: Memory, session: str | None = None) -> list[Health]:
-    """Returns the open conversations, latest message first; or the named one, open or closed.
-
-    Raises:
-        NotFound: no such session.
-    """
+    """Returns the open conversations, latest message first; or the named one, open or closed. Raises NotFound if there
+    is no such session."""
     if session is not None:
         return [await _of(memory, await sessions.require(memory, session))]
     rows = await sessions.list_sessions(memory, open_only=True, limit=MOST)
@@ -82,7 +79,8 @@ async def _of(memory: Memory, row: SessionRow) -> Health:
     chunks = await (live_set(memory, row.session) if opened else memory.live.of(row.session))
     cold = await run_sync(memory.cold.of, row.session)
     knobs = memory.settings.context
-    client = await _client_tokens(memory, row.session) if opened else None
+    readings = await memory.live.readings(row.session) if opened else []
+    client = next((reading.client for reading in reversed(readings) if reading.client is not None), None)
     gauges = Gauges(sum(chunk.tokens for chunk in chunks if chunk.form != "cold"), knobs.limit_tokens, client)
     return Health(
         session_id=row.session,
@@ -115,12 +113,6 @@ def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
         return f"curation has begun; compaction in {left:,} tokens ({whose})"
     left = int(knobs.curation_trigger_pct * gauges.limit) - gauges.live_tokens
     return f"curation in {left:,} tokens ({whose})"
-
-
-async def _client_tokens(memory: Memory, session: str) -> int | None:
-    """Returns the client's last count of its own window."""
-    readings = await memory.live.readings(session)
-    return next((reading.client for reading in reversed(readings) if reading.client is not None), None)
 
 
 async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:
@@ -162,9 +154,8 @@ def relief_line(event: str, dropped: int, shortened: int, saved: int, delivery: 
 
 
 def recovered_line(count: int, delivery: Delivery) -> str:
-    """Returns how many chunks came back automatically, in words."""
     where = "the live context" if delivery == "replace" else "our mirror"
-    return f"{count} {'chunk' if count == 1 else 'chunks'} came back from cold storage into {where}"
+    return f"{counted(count, 'chunk')} came back from cold storage into {where}"
 
 
 def over_limit_line(gauges: Gauges) -> str:

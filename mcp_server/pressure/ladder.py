@@ -68,7 +68,6 @@ def newest(chunks: Sequence[LiveChunk], knobs: Context) -> frozenset[str]:
 
 
 def _worth(pair: Scored) -> float:
-    """Returns the score per token."""
     chunk, score = pair
     return score.total / max(1, chunk.tokens)
 

@@ -38,63 +38,51 @@ if TYPE_CHECKING:
 def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
     """Writes one line for a curation or compaction, and one for each dropped chunk."""
     knobs = memory.settings.context
-    at = {"timestamp": second_text(memory.clock())}
     dropped = sum(one.action == "drop" for one in plan.changes)
     whose = {"session_id": plan.session, "prompt": plan.query, "trigger_by": plan.trigger}
-    if plan.event == "curation":
-        if knobs.log_curation:
-            append_or_drop(
-                memory.files,
-                "curation",
-                at
-                | {
-                    "event": "memfas_curation",
-                    "query": plan.query,
-                    "hits_found": plan.hits,
-                    "total_hits_before_curation": len(plan.decisions),
-                    "token_savings": plan.tokens_before - tokens_after,
-                    "drops_triggered": dropped,
-                }
-                | whose,
-            )
-    elif knobs.log_compaction:
+    if plan.event == "curation" and knobs.log_curation:
+        line = {
+            "event": "memfas_curation",
+            "query": plan.query,
+            "hits_found": plan.hits,
+            "total_hits_before_curation": len(plan.decisions),
+            "token_savings": plan.tokens_before - tokens_after,
+            "drops_triggered": dropped,
+        }
+        _append(memory, "curation", line | whose)
+    if plan.event != "curation" and knobs.log_compaction:
         is_limit = plan.event == "limit"
         name = "MAX_CONTEXT_PCT" if is_limit else "COMPACTION_TRIGGER_PCT"
         value = knobs.max_context_pct if is_limit else knobs.compaction_trigger_pct
-        append_or_drop(
-            memory.files,
-            "compaction",
-            at
-            | {
-                "event": "compaction_triggered",
-                "trigger": plan.trigger,
-                "tokens_before": plan.tokens_before,
-                "tokens_after": tokens_after,
-                "chunks_dropped": dropped,
-                "chunks_summarized": sum(one.action == "summarise" for one in plan.changes),
-                "config_used": f"{name}={value:.2f}",
-                "chunks_shortened": sum(one.action in ("one line", "excerpt") for one in plan.changes),
+        line = {
+            "event": "compaction_triggered",
+            "trigger": plan.trigger,
+            "tokens_before": plan.tokens_before,
+            "tokens_after": tokens_after,
+            "chunks_dropped": dropped,
+            "chunks_summarized": sum(one.action == "summarise" for one in plan.changes),
+            "config_used": f"{name}={value:.2f}",
+            "chunks_shortened": sum(one.action in ("one line", "excerpt") for one in plan.changes),
+        }
+        _append(memory, "compaction", line | whose)
+    for record in records if knobs.log_drops else ():
+        if record.form == "cold":
+            line = {
+                "event": "chunk_dropped",
+                "chunk_id": record.chunk_id,
+                "session_id": record.session_id,
+                "reason": record.drop_reason,
+                "relevance_score": round(record.relevance_score, 6),
+                "threshold_used": knobs.relevance_cutoff,
+                "cold_storage_path": path_of(record),
+                "tokens": record.tokens,
+                "turn": record.turn,
             }
-            | whose,
-        )
-    if knobs.log_drops:
-        for record in records:
-            if record.form == "cold":
-                append_or_drop(memory.files, "drops", at | _drop(memory, record))
+            _append(memory, "drops", line)
 
 
-def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
-    return {
-        "event": "chunk_dropped",
-        "chunk_id": record.chunk_id,
-        "session_id": record.session_id,
-        "reason": record.drop_reason,
-        "relevance_score": round(record.relevance_score, 6),
-        "threshold_used": memory.settings.context.relevance_cutoff,
-        "cold_storage_path": path_of(record),
-        "tokens": record.tokens,
-        "turn": record.turn,
-    }
+def _append(memory: Memory, kind: str, line: Mapping[str, Any]) -> None:
+    append_or_drop(memory.files, kind, {"timestamp": second_text(memory.clock()), **line})
 
 
 def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts) -> None:
@@ -103,22 +91,18 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts)
     knobs = memory.settings.context
     if not knobs.log_compaction:
         return
-    append_or_drop(
-        memory.files,
-        "context-health",
-        {
-            "timestamp": second_text(memory.clock()),
-            "current_tokens": gauges.live_tokens,
-            "limit": gauges.limit,
-            "pct_used": round(gauges.live, 4),
-            "next_compaction_estimate": int(knobs.compaction_trigger_pct * knobs.limit_tokens),
-            "memcached_chunks": entered.live,
-            "cold_storage_chunks": entered.cold,
-            "session_id": session,
-            "client_tokens": gauges.client_tokens,
-            "growth_alarm": growing(entered.earlier, gauges, memory.clock()),
-        },
-    )
+    line = {
+        "current_tokens": gauges.live_tokens,
+        "limit": gauges.limit,
+        "pct_used": round(gauges.live, 4),
+        "next_compaction_estimate": int(knobs.compaction_trigger_pct * knobs.limit_tokens),
+        "memcached_chunks": entered.live,
+        "cold_storage_chunks": entered.cold,
+        "session_id": session,
+        "client_tokens": gauges.client_tokens,
+        "growth_alarm": growing(entered.earlier, gauges, memory.clock()),
+    }
+    _append(memory, "context-health", line)
 
 
 def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
@@ -144,27 +128,24 @@ def recovered(
     query: str = "",
 ) -> None:
     """Writes one line for a chunk that came back. `turns` are all of its session."""
-    since = sum(turn.role == "user" for turn in turns) - record.exchange if record.exchange else None
-    if memory.settings.context.log_recovery:
-        append_or_drop(
-            memory.files,
-            "recovery",
-            {
-                "timestamp": second_text(memory.clock()),
-                "event": "chunk_recovered",
-                "chunk_id": record.chunk_id,
-                "session_id": record.session_id,
-                "trigger": trigger,
-                "relevance_score": None if score is None else round(score, 6),
-                "threshold_used": memory.settings.context.relevance_keep if trigger == "automatic" else None,
-                "query": query,
-                "tokens": record.tokens,
-                "turn": record.turn,
-                "drop_reason": record.drop_reason,
-                "dropped_at": second_text(record.timestamp),
-                "exchanges_since": since,
-            },
-        )
+    knobs = memory.settings.context
+    if not knobs.log_recovery:
+        return
+    line = {
+        "event": "chunk_recovered",
+        "chunk_id": record.chunk_id,
+        "session_id": record.session_id,
+        "trigger": trigger,
+        "relevance_score": None if score is None else round(score, 6),
+        "threshold_used": knobs.relevance_keep if trigger == "automatic" else None,
+        "query": query,
+        "tokens": record.tokens,
+        "turn": record.turn,
+        "drop_reason": record.drop_reason,
+        "dropped_at": second_text(record.timestamp),
+        "exchanges_since": sum(turn.role == "user" for turn in turns) - record.exchange if record.exchange else None,
+    }
+    _append(memory, "recovery", line)
 
 
 Record = Mapping[str, Any]
@@ -214,7 +195,6 @@ class LogStats:
 
     @property
     def dropped(self) -> int:
-        """Returns the number of drops."""
         return sum(self.reasons.values())
 
 
@@ -250,7 +230,6 @@ def log_stats(
 
 
 def histogram(scores: Iterable[float]) -> tuple[Bin, ...]:
-    """Returns the number of scores in each tenth."""
     counts = Counter(min(BINS - 1, max(0, int(score * BINS + 1e-9))) for score in scores)
     return tuple(Bin(place / BINS, (place + 1) / BINS, counts[place]) for place in range(BINS))
 
@@ -303,18 +282,14 @@ class Tuning:
     sessions: frozenset[str] = frozenset()
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns values for JSON."""
         return {"lines": dict(self.lines), "stats": self.stats, "knobs": dict(self.knobs)}
 
 
 async def tuning(memory: Memory, session: str | None = None, start: datetime | None = None) -> Tuning:
-    """Returns a summary of the logs of a conversation (None: of all) from a moment on (None: all).
-
-    Raises:
-        NotFound: no such session.
-    """
+    """Returns a summary of the logs of a conversation (None: of all) from a moment on (None: all). Raises NotFound if
+    there is no such session."""
     if session is not None:
-        session = (await sessions.require(memory, session)).session
+        await sessions.require(memory, session)
     context = memory.settings.context
     knobs = {name: getattr(context, name) for name in KNOBS}
 

@@ -76,7 +76,6 @@ class Plan:
 
     @property
     def changes(self) -> tuple[Decision, ...]:
-        """Returns the decisions that change something."""
         return tuple(decision for decision in self.decisions if decision.action != "keep")
 
     @property
@@ -249,7 +248,6 @@ def _made(
     now: datetime,
     exchange: int,
 ) -> tuple[LiveChunk, ColdRecord]:
-    """Returns the chunk in its new form, and the record of its original."""
     chunk = decision.chunk
     said = original_of(chunk, turn)
     original = said or ""
@@ -298,7 +296,6 @@ def _scored(
 
 
 def _last_user(chunks: Sequence[LiveChunk], turns: Sequence[Turn]) -> frozenset[str]:
-    """Returns the chunk of the user's last message, which stays."""
     last = next((turn.number for turn in reversed(turns) if turn.role == "user"), None)
     return frozenset(chunk.id for chunk in chunks if chunk.turn == last and chunk.kind == "message")
 

@@ -13,7 +13,6 @@ A dry run does everything but the last step and changes no file. Otherwise `prun
 
 from __future__ import annotations
 
-import difflib
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import get_args
@@ -33,6 +32,7 @@ from mcp_server.relevance.chunks import Action, Decision, LiveChunk, text_of
 from mcp_server.relevance.clarity_scores import ItemVerdict
 from mcp_server.relevance.live_set import Lookups, gauges
 from mcp_server.storage.values import SessionRow
+from mcp_server.text.prose import did_you_mean
 from mcp_server.text.transcript_head import title_of
 
 IN_ADD = (
@@ -246,8 +246,7 @@ async def prune(
     """
     chosen = next((known for known in STRATEGIES if known == strategy), None)
     if chosen is None:
-        close = difflib.get_close_matches(strategy, STRATEGIES, n=1)
-        near = f"; did you mean {close[0]!r}?" if close else ""
+        near = did_you_mean(strategy, STRATEGIES)
         raise Invalid(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}{near}")
     _check_target(chosen, target)
     if chosen == "memory":
@@ -267,7 +266,6 @@ async def prune(
 
 
 async def last_session(memory: Memory) -> str | None:
-    """Returns the open session with the latest message."""
     await sessions.ready(memory)
     rows = await sessions.list_sessions(memory, open_only=True, limit=1)
     return rows[0].session if rows else None

@@ -89,7 +89,6 @@ _LAST_END = re.compile(r".*[.!?…](?=\s)", re.DOTALL)
 
 
 def request(template: str, message: str, most_tokens: int) -> str:
-    """Returns the prompt for one message."""
     shown = message
     if len(message) > LONGEST_SHOWN:
         shown = f"{message[: LONGEST_SHOWN * 3 // 4]}\n[…]\n{message[-LONGEST_SHOWN // 4 :]}"

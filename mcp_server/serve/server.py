@@ -289,7 +289,6 @@ class MemoryApp(Apps):
         return f"The user rejected the change: {(await reject(memory, change)).path} stays as it is."
 
     def _key(self, change: Waiting) -> str:
-        """Returns the key that decides about a change as it is shown now."""
         return hmac.new(self._secret, change.mark.encode(), hashlib.sha256).hexdigest()
 
 

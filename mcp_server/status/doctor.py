@@ -76,11 +76,8 @@ class Reset:
 
 
 async def reset(memory: Memory, progress: Callable[[int, int], None] | None = None) -> Reset:
-    """Deletes the parts, reads the transcripts back into the state and rebuilds the index.
-
-    Raises:
-        Unavailable: a server is working on this memory.
-    """
+    """Deletes the parts, reads the transcripts back into the state and rebuilds the index. Raises Unavailable if a
+    server is working on this memory."""
     held = await run_sync(memory.locks.try_maintainer)
     if held is None:
         raise Unavailable(
@@ -97,7 +94,6 @@ async def reset(memory: Memory, progress: Callable[[int, int], None] | None = No
 
 
 async def plan_reset(memory: Memory) -> Reset:
-    """Returns what a reset would delete now."""
     return await run_sync(_planned, memory)
 
 

@@ -26,6 +26,7 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity
 from mcp_server.storage import logs
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
 from mcp_server.topics import listing
@@ -113,7 +114,6 @@ def _trust(memory: Memory) -> list[str]:
 
 
 def _cold(memory: Memory) -> list[str]:
-    """Returns a sentence for each damaged record in cold storage."""
     return [
         f"{path} is damaged: this chunk cannot be recovered, but the conversation's transcript still has its words; "
         "restore the file from a backup, or delete it"
@@ -163,19 +163,9 @@ def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusRepo
 async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
     if session is not None:
         row = await sessions.require(memory, session)
-        shown = {"session": row.session, "title": row.title, "status": row.status, "turns": row.turns, "path": row.path}
-        return {**shown, **await _checkpoints(memory, row.session)}
+        return {**_shown(row), "path": row.path, **await _checkpoints(memory, row.session)}
     rows = await sessions.list_sessions(memory, limit=1_000_000)
-    recent = [
-        {
-            "session": row.session,
-            "title": row.title,
-            "status": row.status,
-            "turns": row.turns,
-            "last": f"{row.last_arrival:%F %R}",
-        }
-        for row in rows[:SHOWN_SESSIONS]
-    ]
+    recent = [{**_shown(row), "last": f"{row.last_arrival:%F %R}"} for row in rows[:SHOWN_SESSIONS]]
     counts = {
         "conversations": len(rows),
         "open": sum(row.status == "open" for row in rows),
@@ -184,15 +174,17 @@ async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, 
     return {**counts, **await _checkpoints(memory), "recent": recent}
 
 
+def _shown(row: SessionRow) -> Mapping[str, Any]:
+    return {name: getattr(row, name) for name in ("session", "title", "status", "turns")}
+
+
 async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """Returns the number of checkpoints, and the last one."""
     kept = await stored.listed(memory, session)
     last = f"{kept[0].id}, {minute_text(kept[0].at)} UTC, {reason_text(kept[0])}" if kept else "none"
     return {"checkpoints": len(kept), "last_checkpoint": last}
 
 
 async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """Returns how full each open conversation's context is, and the next step."""
     shown = [
         {
             "session": one.session_id,
@@ -224,7 +216,6 @@ _OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "topics": _topics}
 
 
 async def _hooks(memory: Memory) -> Mapping[str, Any]:
-    """Returns whether pushing into prompts is on, and the last push."""
     knobs = memory.settings.hooks
     paused = [one.words for one in await windows.pauses(memory)]
     last = await run_sync(_last_pushed, memory)

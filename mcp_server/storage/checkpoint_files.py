@@ -10,7 +10,6 @@ Files with secrets and large files are left out, with the reason.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import logging
@@ -27,6 +26,7 @@ from mcp_server.storage.files import Files
 from mcp_server.storage.ports import History, Trees
 from mcp_server.storage.values import FileStat
 from mcp_server.text.markdown import read_moment, split_front_matter
+from mcp_server.text.prose import did_you_mean
 from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id, own_fields
 
@@ -257,7 +257,6 @@ class Head:
 
 
 def new_id() -> str:
-    """Returns a random id."""
     return PREFIX + token_hex(8)
 
 
@@ -321,9 +320,7 @@ class CheckpointFiles:
         known = {stat.path.rsplit("/", 1)[-1].removesuffix(".md"): stat.path for stat in self._pages(FOLDER)}
         if number in known:
             return known[number]
-        close = difflib.get_close_matches(number[:100], list(known), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no checkpoint {number!r}{hint} (recover without an id lists them)")
+        raise NotFound(f"no checkpoint {number!r}{did_you_mean(number, known)} (recover without an id lists them)")
 
     def count(self, session: str) -> int:
         """Returns the number of checkpoints of a session, without reading them."""
@@ -342,7 +339,6 @@ class CheckpointFiles:
         return [head for _, head in sorted(found, key=lambda one: one[0], reverse=True)]
 
     def remove(self, path: str) -> None:
-        """Deletes a checkpoint."""
         self._files.remove(path)
         if self._files.exists(_whole_of(path)):
             self._files.remove(_whole_of(path))
@@ -358,7 +354,6 @@ class CheckpointFiles:
         return Head(number, session, at, reason, turn if isinstance(turn, int) else 0, note, path)
 
     def _pages(self, folder: str) -> Iterator[FileStat]:
-        """Yields the pages below a folder."""
         for stat in self._files.walk(f"{folder}/"):
             if stat.path.endswith(".md") and stat.path.rsplit("/", 1)[-1].startswith(PREFIX):
                 yield stat
@@ -369,5 +364,4 @@ def _whole_of(path: str) -> str:
 
 
 def folder_of(session: str) -> str:
-    """Returns the folder of a session's checkpoints."""
     return f"{FOLDER}/{file_id(session)}"

@@ -80,10 +80,8 @@ def _by_folder(records: Iterable[ColdRecord]) -> dict[str, list[ColdRecord]]:
 
 
 def folder_of(session: str) -> str:
-    """Returns the folder of a session's records."""
     return f"{FOLDER}/{file_id(session)}"
 
 
 def path_of(record: ColdRecord) -> str:
-    """Returns the path of a record in the workspace."""
     return f"{folder_of(record.session_id)}/{record.chunk_id}.jsonl"

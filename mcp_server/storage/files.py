@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import get_args
 
 from mcp_server.errors import Invalid, NotFound, Refused
@@ -177,7 +178,7 @@ class Files(ABC):
 
     def nearest(self, path: str) -> str | None:
         """Returns the file whose path or name is most similar to `path`, if any."""
-        known = self._first(MOST_SIMILAR)
+        known = self._first()
         by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
         if by_path:
             return by_path[0]
@@ -185,9 +186,9 @@ class Files(ABC):
         close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
         return by_name[close[0]] if close else None
 
-    @abstractmethod
-    def _first(self, most: int) -> list[str]:
-        """Returns the paths of the first files that `walk` lists."""
+    def _first(self) -> list[str]:
+        """Returns the paths of the first MOST_SIMILAR files."""
+        return [stat.path for stat in islice(self.walk(), MOST_SIMILAR)]
 
     def missing(self, path: str) -> NotFound:
         """Returns the error for a missing file, with the nearest name."""

@@ -36,21 +36,18 @@ class ForgottenTexts:
         """The problems of the file, for `status`; such lines are ignored."""
 
     def clean(self, text: str) -> str:
-        """Returns the text without forgotten parts."""
         self._read()
         if not any(request.find(text) for request in self._together):
             return text
         return forgotten.clean(self._requests, text)
 
     def turn(self, turn: Turn, session: str) -> Turn:
-        """Returns the turn without forgotten parts."""
         self._read()
         if all(request.turn(turn, session) == turn for request in self._together):
             return turn
         return forgotten.clean_turn(self._requests, turn, session)
 
     def path(self, path: str) -> str:
-        """Returns the path without forgotten words."""
         self._read()
         for request in self._requests:
             path = request.path(path)

@@ -43,7 +43,6 @@ class Commit:
 
     @property
     def subject(self) -> str:
-        """Returns the first line of the message."""
         return self.message.split("\n", 1)[0]
 
     @property
@@ -56,19 +55,6 @@ class Commit:
     def sessions(self) -> tuple[str, ...]:
         """Returns the transcripts that the message names as its sources."""
         return tuple(_TRAILER.findall(self.message))
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """A commit that changed how often a file contains a text: `before` and `after` times.
-
-    `lines` contain the text after the commit, or before it if none does after."""
-
-    commit: Commit
-    path: str
-    before: int
-    after: int
-    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

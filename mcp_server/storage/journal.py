@@ -100,7 +100,6 @@ class RecoveryIntents:
         self._files = files
 
     def write(self, intent: RecoveryIntent) -> None:
-        """Writes an intent durably."""
         self._files.write_atomic(f"{RECOVERING}/{intent.undo}.json", json.dumps(asdict(intent)))
 
     def all(self) -> list[RecoveryIntent]:
@@ -113,7 +112,6 @@ class RecoveryIntents:
         return _read_all(self._files, RECOVERING, ".json", read)
 
     def erase(self, intent: RecoveryIntent) -> None:
-        """Deletes an intent that was carried out."""
         with contextlib.suppress(NotFound):
             self._files.remove(f"{RECOVERING}/{intent.undo}.json")
 
@@ -134,7 +132,6 @@ class ForgetIntents:
         self._files = files
 
     def write(self, intent: ForgetIntent) -> None:
-        """Writes an intent durably."""
         value = {
             "request": intent.request.as_line(),
             "cuts": [[length, digest.hex()] for length, digest in sorted(intent.request.cuts)],
@@ -221,7 +218,6 @@ class Pending:
                 self._write(replace(proposal, base=after))
 
     def remove(self, number: str) -> None:
-        """Deletes a proposal, if it exists."""
         with contextlib.suppress(NotFound):
             self._files.remove(f"{PENDING}/{number}.json")
 
@@ -233,12 +229,8 @@ class Pending:
     def _read(self, path: str) -> Proposal:
         try:
             value = json.loads(self._files.read_text(path))
-            fact = {str(name): None if text is None else str(text) for name, text in value["fact"].items()}
-            at = datetime.fromisoformat(value["at"])
-            return Proposal(
-                str(value["id"]), at, str(value["path"]), fact, value["base"], value["session"], str(value["by"])
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return Proposal(**{**value, "at": datetime.fromisoformat(value["at"])})
+        except (ValueError, KeyError, TypeError) as error:
             raise Invalid(f"{path} is no proposal ({error}); delete it") from error
 
 

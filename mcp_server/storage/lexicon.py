@@ -21,23 +21,19 @@ def read_lexicon(read: Callable[[str], bytes], chosen: str | None) -> tuple[Lexi
     """Returns the lexicon of the user's file `chosen`, whose bytes `read` returns, or the built-in one, and the problem
     of the user's file if the built-in one is used instead."""
     if not chosen:
-        return _parsed(SHIPPED.read_bytes(), SHIPPED.name), ""
+        return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), ""
     try:
-        return _parsed(read(chosen), chosen), ""
+        return parsed(read(chosen).decode("utf-8"), chosen), ""
     except UnicodeDecodeError:
         problem = f"advisor.lexicon: {chosen} cannot be read: it is no UTF-8 text"
     except OSError as error:
         problem = f"advisor.lexicon: {chosen} cannot be read: {error.strerror}"
     except ContextManagerError as error:
         problem = f"advisor.lexicon: {error}"
-    return _parsed(SHIPPED.read_bytes(), SHIPPED.name), f"{problem}; the lexicon that ships is used until then"
+    return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), f"{problem}; the lexicon that ships is used until then"
 
 
 @lru_cache(16)
-def _parsed(data: bytes, where: str) -> Lexicon:
-    return parsed(data.decode("utf-8"), where)
-
-
 def parsed(text: str, where: str) -> Lexicon:
     """Returns the lexicon of a YAML text. Raises Invalid with `where` and the line."""
     fields, lines = located(text, where)

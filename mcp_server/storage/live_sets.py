@@ -56,11 +56,9 @@ class LiveSets(Tables):
         return [_chunk(row) for row in await self.rows(statement, session, list(kinds))]
 
     async def any_of(self, session: str) -> bool:
-        """Returns whether a session has a live set."""
         return bool(await self.rows(_ANY, session))
 
     async def sessions(self) -> list[str]:
-        """Returns the sessions that have a live set."""
         rows = await self.rows("SELECT DISTINCT session FROM {live_chunk} WHERE {here}true ORDER BY session")
         return [session for (session,) in rows]
 
@@ -148,7 +146,6 @@ class LiveSets(Tables):
         return await self.read(ask) if asked else {}
 
     async def knows(self, chunk_id: str) -> bool:
-        """Returns whether any session has a chunk of this id."""
         return bool(await self.rows("SELECT 1 FROM {live_chunk} WHERE {here}id = ? LIMIT 1", chunk_id))
 
     async def put(self, session: str, chunks: Iterable[LiveChunk]) -> None:

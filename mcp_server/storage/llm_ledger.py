@@ -54,9 +54,9 @@ class LlmLedger:
         """
 
         def reserved(stored: Entries) -> tuple[Literal["tokens", "usd"] | None, Entries]:
-            others = _by_name(stored.get((RESERVED, day))).items()
+            others = stored.get((RESERVED, day), {}).items()
             kept = {other: one for other, one in others if datetime.fromisoformat(one["until"]) > now}
-            spent = _of_llm(_by_name(stored.get((NAMESPACE, day)))) + most
+            spent = _of_llm(stored.get((NAMESPACE, day), {})) + most
             spent = sum((_read(one) for one in kept.values()), spent)
             if spent.tokens > tokens or spent.usd > usd:
                 return ("tokens" if spent.tokens > tokens else "usd"), {}
@@ -73,11 +73,11 @@ class LlmLedger:
 
         def entered(stored: Entries) -> tuple[None, Entries]:
             written: dict[Place, Any] = {}
-            kept = dict(_by_name(stored.get((RESERVED, day))))
+            kept = dict(stored.get((RESERVED, day), {}))
             if call is not None and kept.pop(call, None) is not None:
                 written[RESERVED, day] = kept
-            purposes = _by_name(stored.get((NAMESPACE, day)))
-            written[NAMESPACE, day] = {**purposes, purpose: asdict(_read(purposes.get(purpose)) + spent)}
+            purposes = stored.get((NAMESPACE, day), {})
+            written[NAMESPACE, day] = {**purposes, purpose: asdict(_read(purposes.get(purpose, {})) + spent)}
             return None, written
 
         await self._state.change_entries([(RESERVED, day), (NAMESPACE, day)], entered)
@@ -98,10 +98,5 @@ def _of_llm(purposes: Mapping[str, Mapping[str, float]]) -> Spent:
     return sum((_read(one) for name, one in purposes.items() if name != EMBEDDING), Spent())
 
 
-def _by_name(stored: Any) -> Mapping[str, Any]:
-    return stored if isinstance(stored, dict) else {}
-
-
-def _read(stored: Mapping[str, float] | None) -> Spent:
-    known = {name: value for name, value in (stored or {}).items() if name in Spent.__dataclass_fields__}
-    return Spent(**known)  # type: ignore[arg-type]  # JSON numbers, as `asdict` wrote them
+def _read(stored: Mapping[str, Any]) -> Spent:
+    return Spent(**{name: stored[name] for name in Spent.__dataclass_fields__ if name in stored})

@@ -74,7 +74,6 @@ def written(state: Mapping[str, Any]) -> str:
 
 
 def advisor_path(session: str) -> str:
-    """Returns the path of a session's file."""
     return f"{ADVISOR}/{file_id(session)}.json"
 
 

@@ -1,18 +1,23 @@
 """The ports of storage: what a workspace's data must be able to do, whatever keeps it.
 
 `storage.local` implements all of them with files, SQLite and git, `storage.postgres` with PostgreSQL. Where engines
-share methods, the port is a base class: `files.Files`, `state.State`, `changes.Changes`. What only git has (tags,
-merges, remotes …) has no port: `History` names git's classes as types. The other modules beside this one (transcripts,
-live sets, topics, checkpoints and so on) are built on the ports alone.
+share methods, the port is a base class: `Locks`, `files.Files`, `state.State`, `changes.Changes`. What only git has
+(tags, merges, remotes …) has no port: `History` names git's classes as types. The other modules beside this one
+(transcripts, live sets, topics, checkpoints and so on) are built on the ports alone.
 """
 
 from __future__ import annotations
 
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from anyio import Lock
 
 if TYPE_CHECKING:
     from mcp_server.history.commit_rules import FileChange
@@ -92,24 +97,56 @@ class Held(Protocol):
     def release(self, *, forget: bool = False) -> None: ...
 
 
-class Locks(Protocol):
-    """Locks among tasks and processes: each is a unit of work. Take them in this order: transcript, files, git."""
+LEVELS = ("transcript", "files", "git")
+
+
+class Locks(ABC):
+    """Locks among tasks and processes: each is a unit of work.
+
+        async with locks.transcript(session): …    one conversation's transcript, and its rows in the state
+        async with locks.files(): …                knowledge and the other tracked files
+        async with locks.git(): …                  the history
+
+    Always in this order: taking an earlier one while holding a later one, or two of a kind, raises RuntimeError at
+    once, because it would deadlock one day.
+    """
+
+    session_digits: slice
+    """The digits of a session's SHA-256 in the name of its lock."""
+
+    def __init__(self) -> None:
+        self._inside: dict[str, Lock] = {}
+        # The locks that the current task holds. A task that it starts inherits them, because it works for its parent.
+        self._held: ContextVar[tuple[str, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> AbstractAsyncContextManager[None]:
-        """Locks a session's transcript and its rows in the state."""
+        digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._exclusive("transcript", f"transcript-{digest[self.session_digits]}")
 
     def files(self) -> AbstractAsyncContextManager[None]:
-        """Locks knowledge and the other tracked files, to read, change and write them."""
+        return self._exclusive("files", "files")
 
     def git(self) -> AbstractAsyncContextManager[None]:
-        """Locks the history, to commit."""
+        return self._exclusive("git", "git")
 
+    @abstractmethod
+    def _exclusive(self, level: str, name: str) -> AbstractAsyncContextManager[None]: ...
+
+    def _check_order(self, level: str, held: Sequence[str]) -> None:
+        if held and LEVELS.index(held[-1]) >= LEVELS.index(level):
+            raise RuntimeError(
+                f"the {level} lock was asked for while holding {held[-1]}; the order is transcript, files, git"
+            )
+
+    @abstractmethod
     def try_maintainer(self) -> Held | None:
         """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
 
+    @abstractmethod
     def share(self, name: str) -> Held | None:
         """Takes a shared lock on `name`. Returns None if it is locked exclusively. Works on a read-only disk."""
 
+    @abstractmethod
     def try_exclusive(self, name: str) -> Held | None:
         """Takes an exclusive lock on `name`. Returns None if another process has or shares it."""
 

@@ -66,12 +66,10 @@ class Transaction:
         return self._connection.execute(self._dialect.statement(statement), self._bound(values))
 
     def rows(self, statement: str, *values: object) -> list[Any]:
-        """Returns the rows of a query."""
         found: list[Any] = self.run(statement, *values).fetchall()
         return found
 
     def each(self, statement: str, values: Sequence[Sequence[object]]) -> None:
-        """Runs a statement for each of these values."""
         if values:
             self._connection.cursor().executemany(self._dialect.statement(statement), map(self._bound, values))
 
@@ -105,15 +103,12 @@ class Tables:
         return self.store.write(lambda connection: work(Transaction(connection, self.dialect)), waits=waits)
 
     def rows(self, statement: str, *values: object) -> Awaitable[list[Any]]:
-        """Returns the rows of a query."""
         return self.read(lambda transaction: transaction.rows(statement, *values))
 
     def value(self, statement: str, *values: object) -> Awaitable[Any]:
-        """Returns the first value of a query that has a row."""
         return self.read(lambda transaction: transaction.rows(statement, *values)[0][0])
 
     def run(self, statement: str, *values: object) -> Awaitable[None]:
-        """Runs a statement in a transaction of its own."""
         return self.write(lambda transaction: transaction.run(statement, *values) and None)
 
 
@@ -138,7 +133,6 @@ class State(Tables, ABC):
     # sessions and source keys
 
     def session(self, session: str) -> Awaitable[SessionRow | None]:
-        """Returns a session; None if it is unknown."""
         return self.read(lambda transaction: _session_row(transaction, session))
 
     async def sessions(self, open_only: bool = False) -> list[SessionRow]:
@@ -337,7 +331,6 @@ class State(Tables, ABC):
     # small values
 
     def get(self, namespace: str, key: str) -> Awaitable[Any]:
-        """Returns a stored value, or None."""
         place = (namespace, key)
         return self.read(lambda transaction: read_entries(transaction, [place]).get(place))
 
@@ -350,7 +343,6 @@ class State(Tables, ABC):
         return self.read(ask)
 
     def entries(self, namespace: str) -> Awaitable[dict[str, Any]]:
-        """Returns the values of a namespace by key."""
         return self.read(lambda transaction: _entries(transaction, namespace))
 
     def entries_of(self, *namespaces: str) -> Awaitable[list[dict[str, Any]]]:
@@ -370,7 +362,6 @@ class State(Tables, ABC):
         return self.read(ask)
 
     async def keys_of(self, namespace: str) -> list[str]:
-        """Returns the keys of a namespace."""
         statement = "SELECT key FROM {entry} WHERE {here}namespace = ? ORDER BY key"
         return [key for (key,) in await self.rows(statement, namespace)]
 

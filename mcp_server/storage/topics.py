@@ -90,14 +90,13 @@ async def deliver(
     def delivered(stored: Entries) -> tuple[bool, Entries]:
         written: dict[Place, Any] = {}
         if ran is not None:
-            done = _moment(stored.get((SCHEDULE, ran[0])))
-            if done is not None and done >= ran[1]:
+            done = stored.get((SCHEDULE, ran[0]))
+            if done is not None and datetime.fromisoformat(done) >= ran[1]:
                 return False, {}
             written[SCHEDULE, ran[0]] = ran[1].isoformat()
         written |= _changed(stored, changes)
         if not changes and events:
-            known = [*_list(stored.get(waiting)), *map(asdict, events)]
-            written[waiting] = known[-MOST_WAITING:]
+            written[waiting] = [*stored.get(waiting, ()), *map(asdict, events)][-MOST_WAITING:]
         return True, written
 
     places = [(ACTIVE, session) for session in changes]
@@ -107,8 +106,7 @@ async def deliver(
 
 async def last_ran(state: State) -> dict[str, datetime]:
     """Returns for each schedule when it fired last."""
-    stored = await state.entries(SCHEDULE)
-    return {name: at for name, value in stored.items() if (at := _moment(value)) is not None}
+    return {name: datetime.fromisoformat(at) for name, at in (await state.entries(SCHEDULE)).items()}
 
 
 async def take(state: State, session: str, projects: Iterable[str], how: Callable[[list[Event]], Change]) -> bool:
@@ -121,7 +119,7 @@ async def take(state: State, session: str, projects: Iterable[str], how: Callabl
         return False
 
     def taken(stored: Entries) -> tuple[bool, Entries]:
-        events = [event for place in waiting for one in _list(stored.get(place)) if (event := _event(one))]
+        events = [_event(one) for place in waiting for one in stored.get(place, ())]
         written: dict[Place, Any] = dict.fromkeys(waiting)
         if events:
             written |= _changed(stored, {session: how(events)})
@@ -141,24 +139,9 @@ def _changed(stored: Entries, changes: Mapping[str, Change]) -> dict[Place, Any]
     return written
 
 
-def _moment(stored: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(stored)
-    except (TypeError, ValueError):
-        return None
-
-
-def _list(stored: Any) -> list[Any]:
-    return list(stored) if isinstance(stored, list) else []
-
-
-def _event(stored: Any) -> Event | None:
-    try:
-        sent = stored["payload"]
-        payload = sent and Payload(str(sent["sender"]), str(sent["at"]), str(sent["text"]))
-        return Event(str(stored["topic"]), str(stored["by"]), payload)
-    except (KeyError, TypeError):
-        return None
+def _event(stored: Mapping[str, Any]) -> Event:
+    sent = stored["payload"]
+    return Event(stored["topic"], stored["by"], sent and Payload(**sent))
 
 
 T = TypeVar("T")

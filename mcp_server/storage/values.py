@@ -71,7 +71,6 @@ class SessionState:
         return [chunk_of(dict(zip(self.columns, row, strict=True))) for row in self.rows]
 
     def with_chunks(self, chunks: Sequence[LiveChunk]) -> SessionState:
-        """Returns the same state with other live chunks."""
         return SessionState(self.entries, CHUNK_COLUMNS, tuple(map(values_of, chunks)))
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +86,6 @@ class SessionState:
 
 
 def values_of(chunk: LiveChunk) -> tuple[Any, ...]:
-    """Returns a chunk's row in the order of CHUNK_COLUMNS."""
     return tuple(_stored(getattr(chunk, name)) for name in CHUNK_COLUMNS)
 
 
@@ -142,7 +140,6 @@ class Folder:
 
     @property
     def here(self) -> bool:
-        """Returns whether the workspace is in a folder of this machine."""
         return self._places is not None
 
     @property
@@ -322,6 +319,5 @@ ENDINGS = (".md", ".markdown", ".txt")
 
 
 def is_indexed(path: str) -> bool:
-    """Returns whether the search index includes a file of this path."""
     parts = path.split("/")
     return parts[0] in FOLDERS and path.endswith(ENDINGS) and not any(part.startswith(".") for part in parts)

@@ -93,7 +93,6 @@ class Source(Protocol):
 
 
 def moves(path: str) -> bool:
-    """Returns whether a file of a workspace moves with it."""
     first = path.partition("/")[0]
     if first == LOCAL:
         return path.startswith(tuple(f"{folder}/" for folder in MOVED_LOCAL))
@@ -138,9 +137,9 @@ class NewCommit:
     files: Iterable[NewFile]
 
 
-def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+def git(folder: Path, *arguments: str) -> bytes:
     """Returns git's output in a repository. Raises GitFailed if git refuses, Unavailable without git."""
-    return run_git(folder, *_PLAIN, *arguments, environment=_environment(), stdin=stdin)
+    return run_git(folder, *_PLAIN, *arguments, environment=_environment())
 
 
 def refs(folder: Path) -> list[tuple[str, str]]:
@@ -178,7 +177,6 @@ def new_repository(folder: Path, branch: str, *, bare: bool = True) -> None:
 
 
 def tip_of(folder: Path, branch: str) -> str | None:
-    """Returns the last commit of a branch; None without one."""
     return next((oid for oid, name in refs(folder) if name == f"refs/heads/{branch}"), None)
 
 
@@ -276,7 +274,6 @@ def _environment() -> dict[str, str]:
 
 
 def message(paths: Sequence[str]) -> str:
-    """Returns the message of a commit of these files."""
     if len(paths) == 1:
         return f"memory: {paths[0]}\n"
     return "\n".join((f"memory: {len(paths)} files", "", *(f"- {path}" for path in paths[:MOST_NAMED]), ""))

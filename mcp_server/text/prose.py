@@ -7,6 +7,7 @@ number of sentences that contain it, and the value of a sentence is the mean wei
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections import Counter
@@ -210,6 +211,12 @@ def prose(text: str) -> Iterator[str]:
 def counted(number: int, noun: str) -> str:
     """Returns a number with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns the end of a sentence about an unknown name: `; did you mean 'email'?`; empty if no known one is near."""
+    close = difflib.get_close_matches(name[:200], list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def bare(line: str) -> str:

@@ -14,20 +14,16 @@ than its statement-by-statement methods, for the reason above.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from anyio import CancelScope, Lock
+from anyio import CancelScope
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.local.durable import inode_of
-from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.sqlite import Driver, driver
 
 if TYPE_CHECKING:
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Create = Callable[[sqlite3.Connection], None]
 
 BUSY_SECONDS = 30.0
 """Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
@@ -108,13 +103,9 @@ class Database:
         """
         return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
 
-    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
-        return await self._on_thread(fn)
-
     async def data_version(self) -> int:
         """Returns a number that changes with every commit of another connection, but not with own commits."""
-        return await self._on_thread(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
+        return await self.outside(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
 
     async def close(self) -> None:
         """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
@@ -144,15 +135,16 @@ class Database:
                     raw.execute("PRAGMA synchronous = FULL")
             return result
 
-        return await self._on_thread(transaction)
+        return await self.outside(transaction)
 
-    async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
         if not self._open:
             raise Unavailable(
                 f"{self.path.name} is closed: the memory is opened anew, or the server shuts down. Repeat the call"
             )
         try:
-            result: T = await self._connection._execute(work, self._connection._conn)  # type: ignore[no-untyped-call]
+            result: T = await self._connection._execute(fn, self._connection._conn)  # type: ignore[no-untyped-call]
         except Exception as error:
             explained = _explained(error, self.path)
             if explained is None:
@@ -222,94 +214,3 @@ def _explained(error: Exception, path: Path) -> Unavailable | None:
             return Unavailable(f"reading or writing {where} failed ({error}); check the disk and its free space")
         case _:
             return None
-
-
-class StateFile(Database):
-    """A database file that may be deleted, replaced or damaged while it is open. Made by `StateFile.create`.
-
-    A missing file is created. A damaged one is moved aside under a new name, never deleted, and an empty one replaces
-    it. `tables` makes the missing tables, in one transaction.
-    """
-
-    def __init__(self, database: Database, locks: Locks, tables: Create) -> None:
-        super().__init__(database.path, database._connection)
-        self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
-        self.replaced = 0
-        """How often the file was replaced while it was open."""
-        self._reopening = Lock()
-
-    @classmethod
-    async def create(cls, path: Path, locks: Locks, tables: Create) -> StateFile:
-        """Opens or creates the file. Raises Unavailable if that fails."""
-        return cls(await _opened(path, locks, tables), locks, tables)
-
-    def moved_aside(self) -> list[Path]:
-        """Returns the damaged files that any process has moved aside and nobody has deleted since."""
-        return sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
-
-    async def data_version(self) -> int:
-        """Returns a number that changes when another connection commits, or when the file is replaced."""
-        version = await super().data_version()
-        return self._inode << 32 | version
-
-    async def _on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Reopens a file that was replaced or is damaged."""
-        try:
-            replaced = self.path.stat().st_ino != self._inode
-        except OSError:
-            replaced = True
-        if self._open and replaced:
-            await self._reopen(self._connection)
-        used = self._connection
-        try:
-            return await super()._on_thread(work)
-        except DatabaseBroken as error:
-            await self._reopen(used)
-            raise Unavailable(
-                f".local/{self.path.name} was damaged and is replaced; what it knew is read back from transcripts. "
-                "Repeat the call"
-            ) from error
-
-    async def _reopen(self, used: aiosqlite.Connection) -> None:
-        async with self._reopening:
-            if self._connection is not used:  # another task was first
-                return
-            self._locks.check_there()
-            database = await _opened(self.path, self._locks, self._tables)
-            self._connection, self._inode = database._connection, inode_of(self.path)
-            self.replaced += 1
-            with contextlib.suppress(driver().error), CancelScope(shield=True):
-                await used.close()
-
-
-async def _opened(path: Path, locks: Locks, create: Create) -> Database:
-    """Opens the file. Moves a damaged one aside."""
-    try:
-        return await _open(path, create)
-    except DatabaseBroken:
-        with await locks.wait_for_state():  # only one of several processes moves it aside
-            try:
-                return await _open(path, create)
-            except DatabaseBroken:
-                _move_aside(path)
-                return await _open(path, create)
-
-
-def _move_aside(path: Path) -> None:
-    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
-    aside = next(free for free in numbered if not free.exists())
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    path.rename(aside)
-
-
-async def _open(path: Path, create: Create) -> Database:
-    with contextlib.suppress(OSError):  # opening the file reports the problem
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def prepare(raw: sqlite3.Connection) -> None:
-        raw.execute("BEGIN IMMEDIATE")
-        create(raw)
-        raw.execute("COMMIT")
-
-    return await Database.open(path, prepare=prepare)

@@ -13,7 +13,6 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
@@ -123,13 +122,7 @@ class WorkspaceFiles(Files):
         return self.resolve(path).is_dir()
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
-        return self._read(self.resolve(path), path, start, size)
-
-    def bytes_or_none(self, path: str) -> bytes | None:
         real = self.resolve(path)
-        return self._read(real, path) if real.exists() else None
-
-    def _read(self, real: Path, path: str, start: int = 0, size: int = -1) -> bytes:
         try:
             with durable.opened(real) as stream:
                 stream.seek(start)
@@ -307,9 +300,6 @@ class WorkspaceFiles(Files):
             folders[:] = [name for name in folders if name != ".git"]
             if any(durable.TEMPORARY.fullmatch(name) for name in names):
                 durable.remove_abandoned(Path(folder))
-
-    def _first(self, most: int) -> list[str]:
-        return [found.path for found in islice(self.walk(), most)]
 
     def missing(self, path: str) -> NotFound:
         try:

@@ -1,36 +1,24 @@
 """Locks among the tasks of this process and among processes. The operating system releases those of a dead process.
 
-    async with locks.transcript(session): …    1. one conversation's transcript, and its rows in the state
-    async with locks.files(): …                2. knowledge and the other tracked files
-    async with locks.git(): …                  3. the repository
-
-Always in this order: taking an earlier one while holding a later one (or two of a kind) raises at once, for it
-would deadlock one day. The operating system's lock is only ever tried, between short async sleeps: a waiting task
-holds no worker thread.
+The operating system's lock is only ever tried, between short async sleeps: a waiting task holds no worker thread.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextvars import ContextVar
 from pathlib import Path
 
 import anyio
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage import ports
 
 WAIT_SECONDS = 120.0
 """Seconds after which the other process counts as stuck, and the caller gets an error."""
-
-_TRANSCRIPT, _FILES, _GIT = 1, 2, 3
-_NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
-# Sessions share lock files by hash: lock files cannot be deleted safely, and sessions are without number.
-_TRANSCRIPT_FILES = 4096
 
 
 class Held:
@@ -58,29 +46,20 @@ class Held:
             self._handle = None
 
 
-class Locks:
+class Locks(ports.Locks):
     """The locks of one workspace; their files lie in `.local/locks/`. One object a process."""
+
+    # Sessions share 4,096 lock files: lock files cannot be deleted safely, and the number of sessions is unlimited.
+    session_digits = slice(5, 8)
 
     def __init__(
         self, local: Path, wait_seconds: float = WAIT_SECONDS, check_there: Callable[[], None] = lambda: None
     ) -> None:
+        super().__init__()
         self._folder = local / "locks"
         self._wait_seconds = wait_seconds
         self.check_there = check_there
         """Raises Unavailable where the workspace is gone: asked before a folder that is missing is made."""
-        self._inside: dict[str, anyio.Lock] = {}
-        # The locks that the current task holds. A task that it starts inherits them, because it works for its parent.
-        self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
-
-    def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        bucket = int.from_bytes(hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).digest()[:4], "big")
-        return self._exclusive(_TRANSCRIPT, f"transcript-{bucket % _TRANSCRIPT_FILES:03x}")
-
-    def files(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self._exclusive(_FILES, "files")
-
-    def git(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Held | None:
         try:
@@ -102,13 +81,9 @@ class Locks:
         return self._wait_for("share-state")
 
     @contextlib.asynccontextmanager
-    async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
+    async def _exclusive(self, level: str, name: str) -> AsyncIterator[None]:
         held = self._held.get()
-        if held and max(held) >= level:
-            raise RuntimeError(
-                f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; "
-                "the order is transcript, files, git"
-            )
+        self._check_order(level, held)
         async with self._inside.setdefault(name, anyio.Lock(fast_acquire=True)):
             lock = await self._wait_for(name)
             self._held.set((*held, level))

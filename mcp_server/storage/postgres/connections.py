@@ -191,7 +191,6 @@ class Alarm:
                 self._waiting[ws].discard(event)
 
     def close(self, pool: ConnectionPool[Connection]) -> None:
-        """Ends the thread."""
         self._over.set()
         if self._thread is not None:
             with pool.connection(timeout=1.0) as connection:

@@ -210,7 +210,6 @@ class Database:
 
 @contextlib.contextmanager
 def _set(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Sets a context variable during the block."""
     before = variable.get()
     variable.set(value)
     try:
@@ -220,7 +219,6 @@ def _set(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def _roll_back(connection: Connection) -> None:
-    """Rolls back what was not committed."""
     if not connection.closed and connection.info.transaction_status != pq.TransactionStatus.IDLE:
         with contextlib.suppress(psycopg.Error):
             connection.execute("ROLLBACK")

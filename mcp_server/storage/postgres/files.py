@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
-from mcp_server.storage.files import Files, file_name, parts_of
+from mcp_server.storage.files import MOST_SIMILAR, Files, file_name, parts_of
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.values import LOCAL, FileStat, is_indexed
 
@@ -46,8 +46,7 @@ class TeamFiles(Files):
         row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
         if row is None:
             raise self.missing(path)
-        _, size, mtime_ns, sealed = row
-        return FileStat(path, size, mtime_ns, sealed)
+        return FileStat(path, *row[1:])
 
     def version(self, path: str) -> tuple[int, int, int] | None:
         row = self._database.run(lambda connection: self._row(connection, self.relative(path)))
@@ -63,8 +62,7 @@ class TeamFiles(Files):
         return data
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
-        for path, size, mtime_ns, sealed in self._listed(prefix):
-            yield FileStat(path, size, mtime_ns, sealed)
+        return (FileStat(*row) for row in self._listed(prefix))
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         for path, *_ in self._listed(prefix):
@@ -103,8 +101,8 @@ class TeamFiles(Files):
             )
         )
 
-    def _first(self, most: int) -> list[str]:
-        rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", most)
+    def _first(self) -> list[str]:
+        rows = self._database.rows("SELECT path FROM file WHERE ws = %s ORDER BY path LIMIT %s", MOST_SIMILAR)
         return [path for (path,) in rows if not _is_hidden(path)]
 
     def last_version(self, path: str, until: int | datetime) -> int | None:

@@ -1,9 +1,5 @@
 """Locks and leases in PostgreSQL.
 
-    async with locks.transcript(session): …    1. one conversation's transcript, and its rows in the state
-    async with locks.files(): …                2. knowledge and the other files
-    async with locks.git(): …                  3. the history
-
 The outermost lock opens a unit of work: everything in it is one transaction, which is stored when the block ends and
 dropped if an exception leaves it. An inner lock belongs to the same transaction, and an exception that leaves the inner
 block drops what was done in it. Row locks end with the transaction, and so with the process.
@@ -16,16 +12,15 @@ checked in the same transaction: a holder that was asleep writes nothing after a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextvars import ContextVar
 
 import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.storage import ports
 from mcp_server.storage.postgres.database import LOCK_SECONDS, Connection, Database
 from mcp_server.storage.values import Change
 
@@ -38,9 +33,6 @@ MAINTAINER = "maintainer"
 
 _SOON = "set_config('idle_in_transaction_session_timeout', %s, true)"
 """Ends the transaction of a process that falls asleep before the commit: it keeps the row no longer than a lease."""
-
-_TRANSCRIPT, _FILES, _GIT = 1, 2, 3
-_NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
 
 
 def _milliseconds() -> str:
@@ -112,25 +104,15 @@ class Lease:
         return row is not None
 
 
-class TeamLocks:
+class TeamLocks(ports.Locks):
     """The locks of one workspace. One object a process."""
 
+    session_digits = slice(32)
+
     def __init__(self, database: Database, committed: Callable[[Sequence[Change]], None]) -> None:
+        super().__init__()
         self._database = database
         self._committed = committed  # sends the change notices of a unit of work
-        self._inside: dict[str, anyio.Lock] = {}
-        # The locks that the current task holds. A task that it starts inherits them, because it works for its parent.
-        self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
-
-    def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return self._exclusive(_TRANSCRIPT, f"transcript-{digest}")
-
-    def files(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self._exclusive(_FILES, "files")
-
-    def git(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Lease | None:
         return self._lease(MAINTAINER, shared=False)
@@ -142,13 +124,9 @@ class TeamLocks:
         return self._lease(f"share-{name}", shared=False)
 
     @contextlib.asynccontextmanager
-    async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
+    async def _exclusive(self, level: str, name: str) -> AsyncIterator[None]:
         held = self._held.get() if self._database.current is not None else ()
-        if held and max(held) >= level:
-            raise RuntimeError(
-                f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; "
-                "the order is transcript, files, git"
-            )
+        self._check_order(level, held)
         if self._database.current is not None:
             async with self._within_process(name), self._block(name, level, held, inner=True):
                 yield
@@ -168,7 +146,7 @@ class TeamLocks:
         self._committed(unit.published)
 
     @contextlib.asynccontextmanager
-    async def _block(self, name: str, level: int, held: tuple[int, ...], *, inner: bool) -> AsyncIterator[None]:
+    async def _block(self, name: str, level: str, held: tuple[str, ...], *, inner: bool) -> AsyncIterator[None]:
         """Holds a row lock of the open unit of work. An inner block that fails is dropped alone."""
         await run_sync(self._take, name, level if inner else None)
         self._held.set((*held, level))
@@ -200,7 +178,7 @@ class TeamLocks:
             if not inside.locked():
                 self._inside.pop(name, None)
 
-    def _take(self, name: str, inner: int | None) -> None:
+    def _take(self, name: str, inner: str | None) -> None:
         """Locks the row of a lock. Of an `inner` block, marks where it begins."""
 
         def take(connection: Connection) -> None:

@@ -53,31 +53,23 @@ class TeamMembers:
         return self._address.workspace
 
     def close(self) -> None:
-        """Closes all connections."""
         self._pool.close()
 
     def check(self) -> None:
-        self._run(lambda connection: connection.execute("SELECT 1"))
+        self._rows("SELECT 1")
 
     def sign_in(self, issuer: str, subject: str, name: str) -> Principal:
         who = _id(issuer, subject)
-
-        def read(connection: Connection) -> tuple[str, dict[str, Role]] | None:
-            rows = connection.execute(
-                "SELECT p.name, p.personal, w.ws, w.name, m.role FROM principal p "
-                "LEFT JOIN membership m ON m.principal = p.id LEFT JOIN workspace w ON w.ws = m.ws WHERE p.id = %s",
-                (who,),
-            ).fetchall()
-            if not rows or rows[0][1] is None:
-                return None
-            return str(rows[0][0]), {row[3]: row[4] for row in rows if row[3] is not None}
-
-        found = self._run(read)
-        if found is None or found[0] != name:
+        statement = (
+            "SELECT p.name, p.personal, w.name, m.role FROM principal p "
+            "LEFT JOIN membership m ON m.principal = p.id LEFT JOIN workspace w ON w.ws = m.ws WHERE p.id = %s"
+        )
+        rows = self._rows(statement, who)
+        if not rows or rows[0][1] is None or rows[0][0] != name:
             self._run(lambda connection: _enter(connection, who, issuer, subject, name))
-            found = self._run(read)
-        assert found is not None
-        return Principal(who, subject, name, _personal(who), found[1])
+            rows = self._rows(statement, who)
+        roles = {workspace: role for _, _, workspace, role in rows if workspace is not None}
+        return Principal(who, subject, name, _personal(who), roles)
 
     def secret(self, name: str) -> bytes:
         def read(connection: Connection) -> bytes:
@@ -104,21 +96,16 @@ class TeamMembers:
     def log(self, workspace: str, limit: int) -> list[AuditEntry]:
         lines = "SELECT at, principal, client, action, targets, outcome FROM audit WHERE ws = %s ORDER BY at DESC, id"
         rows = self._within(workspace, lambda connection: connection.rows(f"{lines} LIMIT %s", limit))
-        select = "SELECT id, subject FROM principal WHERE id = ANY(%s)"
-        named: list[Any] = self._run(
-            lambda connection: connection.execute(select, ([row[1] for row in rows],)).fetchall()
-        )
+        named = self._rows("SELECT id, subject FROM principal WHERE id = ANY(%s)", [row[1] for row in rows])
         subjects: dict[str, str] = dict(named)
         return [AuditEntry(at, subjects.get(who, who), *rest) for at, who, *rest in rows]
 
     def all(self, workspace: str) -> list[Member]:
-        rows = self._run(
-            lambda connection: connection.execute(
-                "SELECT p.subject, p.name, m.role, p.issuer, p.id FROM membership m "
-                "JOIN workspace w ON w.ws = m.ws JOIN principal p ON p.id = m.principal WHERE w.name = %s "
-                "ORDER BY p.subject",
-                (workspace,),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT p.subject, p.name, m.role, p.issuer, p.id FROM membership m "
+            "JOIN workspace w ON w.ws = m.ws JOIN principal p ON p.id = m.principal WHERE w.name = %s "
+            "ORDER BY p.subject",
+            workspace,
         )
         return [Member(subject, name, role, issuer, _personal(who)) for subject, name, role, issuer, who in rows]
 
@@ -146,6 +133,9 @@ class TeamMembers:
         with explained(self._address), self._pool.connection() as connection:
             return fn(connection)
 
+    def _rows(self, statement: LiteralString, *values: object) -> list[Any]:
+        return self._run(lambda connection: connection.execute(statement, values).fetchall())
+
     def _within(self, workspace: str, fn: Callable[[Connection], T]) -> T:
         """Returns `fn(connection)` of a transaction that sees only this workspace."""
 
@@ -166,7 +156,6 @@ def _id(issuer: str, subject: str) -> str:
 
 
 def _personal(who: str) -> str:
-    """Returns the name of a principal's personal workspace."""
     return f"personal-{who}"
 
 

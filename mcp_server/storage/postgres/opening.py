@@ -41,7 +41,6 @@ class TeamStorage:
         return TeamIndex(self.database, self.files, embedder, name, dimensions, scan)
 
     def history(self, clock: Callable[[], datetime]) -> TeamHistory:
-        """Returns the versions of the files."""
         return TeamHistory(self.database, self.files, clock)
 
     async def create(self, generated: Mapping[str, str]) -> None:

@@ -369,7 +369,6 @@ def _load_rows(connection: Connection, source: Source) -> None:
 
 
 def _add_version(connection: Connection, one: FileVersion) -> None:
-    """Adds an earlier version of a document from git."""
     (version,) = connection.row(
         "INSERT INTO file_version (ws, path, version, at, size) SELECT %s, %s, "
         "1 + coalesce((SELECT max(version) FROM file_version WHERE ws = %s AND path = %s), 0), "

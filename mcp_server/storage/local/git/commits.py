@@ -99,7 +99,9 @@ class Committer:
 
         Returns False if HEAD moved meanwhile or is locked.
         """
-        self._note_pending({path: entries[0] for path, entries in changed.items()})
+        pending = self._pending_file().with_suffix(".tmp")
+        pending.write_text(json.dumps({path: entries[0] for path, entries in changed.items()}), "utf-8")
+        pending.replace(self._pending_file())
         try:
             self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
         except GitFailed:
@@ -196,11 +198,6 @@ class Committer:
 
     def _pending_file(self) -> Path:
         return self._repository.folder() / _PENDING
-
-    def _note_pending(self, old_entries: Mapping[str, str]) -> None:
-        fresh = self._pending_file().with_suffix(".tmp")
-        fresh.write_text(json.dumps(old_entries), "utf-8")
-        fresh.replace(self._pending_file())
 
     def _finish_pending(self) -> None:
         """Updates the noted paths to HEAD in the user's index, unless the user has staged them since."""

@@ -160,7 +160,6 @@ class Rewriter:
             return data
 
     def _renamed(self, data: bytes) -> bytes:
-        """Returns a file with the new names of conversations."""
         if b"\0" in data[:8000]:
             return data
         for old, new in self._renames.items():

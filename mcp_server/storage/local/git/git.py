@@ -15,7 +15,7 @@ from pathlib import Path
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
 from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
-from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Occurrence, Version
+from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Version
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
@@ -57,29 +57,24 @@ class Past:
         return self._repository.text("rev-list", "-1", f"--before={moment.isoformat()}", "HEAD") or None
 
     def commit(self, revision: str) -> Commit:
-        """Returns a commit. Raises NotFound."""
         oid = self.resolve(revision)
         return next(_commits(self._repository.run("log", "-1", f"--format={_COMMIT}", oid)))
 
-    def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[Occurrence]:
-        """Returns the newest `limit` commits that changed how often these files contain a text (in any case), oldest
-        first."""
+    def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[tuple[Commit, str, str, str]]:
+        """Returns commit, path, and the file's text before and after, for each file in which the newest `limit` commits
+        changed how often it contains a text (in any case), oldest first."""
         if not text.strip() or "\0" in text:
             raise Invalid("give some words to look for, as they stand in the memory")
         if not self._has_history():
             return []
         wanted = ("-i", f"-S{text}", "-z", "--raw", "--no-abbrev", "--no-renames", f"--max-count={limit}")
         log = self._repository.run("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
-        found: list[Occurrence] = []
-        needle = text.lower()
         with objects_of(self._repository.root) as objects:
-            for commit, (_, old, new, path) in _raw(log):
-                before, after = (self._text(objects, path, blob) for blob in (old, new))
-                was, now = before.lower().count(needle), after.lower().count(needle)
-                if was != now:
-                    said = tuple(line for line in (after if now else before).split("\n") if needle in line.lower())
-                    found.append(Occurrence(commit, path, was, now, said))
-        return sorted(found, key=lambda one: one.commit.at)
+            found = [
+                (commit, path, self._text(objects, path, old), self._text(objects, path, new))
+                for commit, (_, old, new, path) in _raw(log)
+            ]
+        return sorted(found, key=lambda one: one[0].at)
 
     def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[BlamedLine]:
         """Returns the commit of each of these lines (counted from 1, ends included) of the current file. Raises
@@ -99,7 +94,6 @@ class Past:
         return [BlamedLine(number, text, commits.get(oid)) for number, oid, text in blamed]
 
     def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
-        """Returns these commits by id."""
         if not oids:
             return {}
         given = "".join(f"{oid}\n" for oid in oids).encode()
@@ -134,11 +128,9 @@ class Past:
         return first if self.commit(first).subject == subject else None
 
     def parents(self, commit: str) -> list[str]:
-        """Returns the ids of a commit's parents."""
         return self._repository.text("rev-list", "-1", "--parents", commit).split()[1:]
 
     def empty_tree(self) -> str:
-        """Returns the id of the empty tree."""
         return self._repository.text("mktree", stdin=b"")
 
     # ------------------------------------------------------------ running
@@ -231,15 +223,12 @@ class Git(Repository):
         raise Unavailable("the memory's folder is a git repository already; `git clone` copies it")
 
     def in_folder(self, place: Path) -> Git:
-        """Returns the history of a branch that is checked out in another folder."""
         return Git(place, self.clock)
 
     def available(self) -> bool:
-        """Returns True if git can be run."""
         return self.version() is not None
 
     def version(self) -> str | None:
-        """Returns git's version, such as `2.39.5`; None if it was not found."""
         return version()
 
     def init(self) -> bool:

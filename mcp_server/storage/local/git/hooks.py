@@ -86,7 +86,6 @@ class Hooks:
             raise Unavailable(f"the git hooks could not be removed: {error}") from error
 
     def state(self) -> str:
-        """Returns the state of the hooks in words."""
         if not self.in_place():
             return "not in place: commits by hand are not checked"
         ours = str(self._folder()) in (_read(self._repository.common_folder() / "config") or "")

@@ -33,7 +33,6 @@ class Merger:
         self._files = files
 
     def base(self, ours: str, theirs: str) -> str | None:
-        """Returns the merge base of two commits, or None."""
         try:
             return self._repository.text("merge-base", ours, theirs).split("\n")[0] or None
         except GitFailed:
@@ -233,7 +232,6 @@ class Merger:
         return found
 
     def _stored(self, path: str, data: bytes | None, like: str) -> str:
-        """Stores a content as a blob and returns its entry."""
         if data is None:
             return ""
         blob = self._repository.text("hash-object", "-w", f"--path={path}", "--stdin", stdin=data)

@@ -134,12 +134,10 @@ class Objects:
         return ("missing", b"") if found is None else found[1:]
 
     def all(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yields all objects."""
         while (found := self._next()) is not None:
             yield found
 
     def exists(self, oid: str) -> bool:
-        """Returns whether an object exists."""
         return bool(oid.strip("0")) and self.read(oid)[0] != "missing"
 
     def commit_of(self, oid: str) -> str | None:

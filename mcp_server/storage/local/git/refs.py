@@ -29,7 +29,6 @@ class Remote:
         self._repository = repository
 
     def names(self) -> list[str]:
-        """Returns the names of the remotes."""
         return self._repository.text("remote").split() if self._repository.exists() else []
 
     def chosen(self, name: str | None) -> str:
@@ -206,7 +205,6 @@ class Tags:
             self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
 
     def remove(self, name: str) -> None:
-        """Deletes a tag. Raises Unavailable."""
         self._repository.run("update-ref", "-d", f"refs/tags/{name}")
 
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]:

@@ -47,7 +47,6 @@ class Repository:
         self.root = root
 
     def exists(self) -> bool:
-        """Returns True if there is a repository."""
         return (self.root / ".git").exists()
 
     def head(self) -> str | None:
@@ -166,7 +165,6 @@ class Repository:
         return (folder / common.read_text("utf-8").strip()).resolve() if common.is_file() else folder
 
     def folder(self) -> Path:
-        """Returns git's own folder."""
         place = self.root / ".git"
         if place.is_file():  # a worktree or a submodule: the file names the folder
             named = place.read_text("utf-8").removeprefix("gitdir:").strip()
@@ -195,7 +193,6 @@ class Repository:
             self.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
 
     def text(self, *arguments: str, **options: Any) -> str:
-        """Runs a git command and returns its output as text."""
         return self.run(*arguments, **options).decode("utf-8", "replace").strip()
 
     def run(
