@@ -65,9 +65,9 @@ LONGEST = 480
 SHORT = 200
 """Characters. A longer decision is shortened to the sentences that settle it."""
 
-SETTLES, AMENDING = 0.5, 0.3
+SETTLES, AMENDING, LISTED = 0.5, 0.3, 0.2
 """A sentence settles a decision if its probability is at least this share of the likeliest sentence's: `SETTLES` in a
-statement, `AMENDING` in a list and in an answer that is quoted with a proposal."""
+statement, `AMENDING` in an answer that is quoted with a proposal, `LISTED` in a list, whose points stay together."""
 
 CLEAR = 3
 """A decision of the user with at least this many words about its subject is quoted without the agent's words."""
@@ -374,7 +374,7 @@ def _settling(group: Sequence[Found]) -> list[Found]:
     most = max(one.probability for one in group)
     least = SETTLES * most
     counts = [one for one in group if one.probability >= least or subject_stems(one.text)]
-    keeps_list = any(one.listed and one.probability >= AMENDING * most for one in counts)
+    keeps_list = any(one.listed and one.probability >= LISTED * most for one in counts)
     for one in sorted(counts, key=lambda one: one.probability):
         if one.probability >= least or len(_joined(counts)) <= SHORT:
             break

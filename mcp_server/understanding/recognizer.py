@@ -45,7 +45,7 @@ from mcp_server.understanding.lines import (
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import CHANGEABLE
 
-LEAST_LINE = 0.42
+LEAST_LINE = 0.38
 """The least probability that the quoted sentences together state a decision."""
 
 LEAST_PLAIN = 0.15

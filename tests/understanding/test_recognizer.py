@@ -161,10 +161,10 @@ def test_a_short_message_of_the_user_is_quoted_whole(said: str) -> None:
 
 
 def test_a_short_sentence_between_two_that_are_quoted_is_quoted_too() -> None:
-    kept = "Let's use SQLite for the ledger. The bank sleeps then. And we'll drop the ORM for the reports."
+    kept = "We'll take the electric oven. The gas one was heavy. And we'll take the gas hob."
     before = (
-        "Did you sleep well? Is it raining at your place as well, or only here, where nobody could sleep in this "
-        "noise? And did Marko write to you about the build in the other country?"
+        "How was your weekend? Ours was wet, the tent stood in a puddle and the children laughed the whole night about "
+        "it. Never again, said my wife, and then she booked the next one, because the children had laughed so much."
     )
     (decision,) = [one for one in items(f"{before} {kept}", "Understood.") if one.kind == "decision"]
     assert (decision.short or decision.text) == kept
