@@ -246,10 +246,13 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     """Returns the sentences of an item with further ones of the same message, so that the item can be understood alone:
     all sentences of a short message of the user, of a longer one the short sentences between the first and the last of
     the item, of the agent's message the short points of a list between them. Questions, options that were not chosen
-    and sentences of other items are left out."""
+    and sentences of other items are left out; but facts explain an item that hardly says what it is about ("make it
+    15")."""
     by_user = message.role == "user"
     places = {one.place for one in group}
-    others = {one.place for kind, found in judged.found.items() if kind != "report" for one in found} - places
+    is_clear = sum(map(str.isalpha, subject_stems(_joined(group)))) >= CLEAR
+    apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
+    others = {one.place for kind in apart for one in judged.found[kind]} - places
     if is_short := by_user and len(message.content) <= WHOLE_MESSAGE:
         around = range(len(message.sentences))
     else:

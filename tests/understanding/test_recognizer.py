@@ -170,6 +170,14 @@ def test_a_short_sentence_between_two_that_are_quoted_is_quoted_too() -> None:
     assert (decision.short or decision.text) == kept
 
 
+def test_a_decision_that_hardly_says_what_it_is_about_is_quoted_with_the_fact_before_it() -> None:
+    served = "`main.go` now serves 443 with `autocert` and redirects 80. The cache directory is `/var/lib/x/certs`."
+    done = "`hold.TTL = 15 * time.Minute`. The countdown reads the same constant."
+    said = "also 8 min is too short, tried it with my dad on his ipad. he needed 11. make it 15"
+    found = items("ok, autocert then", served, said, done)
+    assert said in [one.text for one in found if one.kind == "decision"]
+
+
 def test_a_sentence_that_is_a_rule_is_no_decision_too() -> None:
     said = "Let's use asyncpg directly, I don't want an ORM in this project."
     assert [(one.kind, one.text) for one in items(said, "Understood.")] == [("rule", said)]
