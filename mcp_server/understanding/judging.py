@@ -61,6 +61,9 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
 
+_LASTING = frozenset({"must", "no"})
+"""Cues of an instruction that holds beyond its task."""
+
 _DECIDED = re.compile(r"(?:I|we)(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
 
 
@@ -112,7 +115,7 @@ def _judged(message: Message, items: Logistic) -> Judged:
         if kind == "open" and message.role == "agent":
             least = LEAST_OPEN_OF_AGENT
         left = [
-            share[kind] if _may_state(kind, sentence, share, out, message.role == "agent") else 0.0
+            share[kind] if _may_state(kind, message, sentence, share, out) else 0.0
             for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)
         ]
         for place, share in enumerate(left):
@@ -138,17 +141,21 @@ def is_question(text: str) -> bool:
 
 
 def _may_state(
-    kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], is_rejected: bool, by_agent: bool
+    kind: ItemKind, message: Message, sentence: Sentence, shares: Mapping[str, float], is_rejected: bool
 ) -> bool:
-    """Returns whether a sentence can state an item of this kind. `is_rejected`: it belongs to an option that was not
-    chosen.
+    """Returns whether a sentence of a message can state an item of this kind. `is_rejected`: it belongs to an option
+    that was not chosen.
 
     A question states nothing, but an agent may put a proposal as a question, and a user a rule: "Could you always …?"
+    A message that is a task rather than a rule states one only with a word like "always" or "never".
     """
     if kind == "decision" and is_rejected:
         return False
+    is_task = message.acts.get("task", 0.0) > message.acts.get("rule", 0.0)
+    if kind == "rule" and is_task and _LASTING.isdisjoint(cues(sentence.text)):
+        return False
     if kind != "open" and is_question(sentence.text):
-        may_ask = kind == ("decision" if by_agent else "rule")
+        may_ask = kind == ("decision" if message.role == "agent" else "rule")
         if not may_ask or len(subject_stems(sentence.text)) < MIN_WORDS:
             return False
     return shares[kind] >= SECOND[kind] * max(shares[other] for other in SECOND)

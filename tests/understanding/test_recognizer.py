@@ -178,6 +178,18 @@ def test_a_decision_that_hardly_says_what_it_is_about_is_quoted_with_the_fact_be
     assert said in [one.text for one in found if one.kind == "decision"]
 
 
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        ("write me a regex for iso dates", "Done."),
+        ("write a unit test for the parser", "OK."),
+        ("Please read the repo and tell me what it does.", "OK."),
+    ],
+)
+def test_a_task_is_no_rule(said: str, reply: str) -> None:
+    assert texts("rule", said, reply) == []
+
+
 def test_a_sentence_that_is_a_rule_is_no_decision_too() -> None:
     said = "Let's use asyncpg directly, I don't want an ORM in this project."
     assert [(one.kind, one.text) for one in items(said, "Understood.")] == [("rule", said)]
