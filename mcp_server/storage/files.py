@@ -8,11 +8,12 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import get_args
 
-from mcp_server.errors import Invalid, NotFound, Refused
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.model import Category
 from mcp_server.storage.values import FileStat
 
@@ -111,15 +112,28 @@ class Files(ABC):
     def text_or_none(self, path: str) -> str | None:
         """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
         data = self.bytes_or_none(path)
-        if data is None:
-            return None
-        if b"\0" in data:
-            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+        return None if data is None else _decoded(path, data)
+
+    def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
+        """Returns the texts of those of these files that exist, by path; None for a file that cannot be read."""
+        texts: dict[str, str | None] = {}
+        for path, data in self._contents_of(paths):
+            texts[path] = None
+            with suppress(Invalid):
+                texts[path] = None if data is None else _decoded(path, data)
+        return texts
+
+    def _contents_of(self, paths: Iterable[str]) -> list[tuple[str, bytes | None]]:
+        """Returns path and bytes of those of these files that exist; None for a file that cannot be read."""
+        found: list[tuple[str, bytes | None]] = []
+        for path in paths:
+            try:
+                data = self.bytes_or_none(path)
+            except ContextManagerError:
+                found.append((path, None))
+            else:
+                found += [] if data is None else [(path, data)]
+        return found
 
     def readable(self, path: str) -> str | None:
         """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""
@@ -269,3 +283,14 @@ class Files(ABC):
 
     def remove_leftovers(self) -> None:  # noqa: B027 - a transaction leaves none
         """Deletes the temporary files of crashed writes."""
+
+
+def _decoded(path: str, data: bytes) -> str:
+    """Returns a file's text. Raises Invalid for a binary file."""
+    if b"\0" in data:
+        raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
