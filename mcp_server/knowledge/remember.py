@@ -100,7 +100,7 @@ async def write(
         await sessions.ready(memory)
         async with memory.locks.transcript(session):
             try:
-                row = await sessions.current_row(memory, session)
+                row = await sessions.checked_row(memory, session, await memory.state.session(session))
             except ContextManagerError:  # a broken transcript: the fact is written without a line in it
                 row = None
             done, row = await _apply(memory, fact, place, session, project, row)

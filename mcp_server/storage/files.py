@@ -112,15 +112,23 @@ class Files(ABC):
     def text_or_none(self, path: str) -> str | None:
         """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
         data = self.bytes_or_none(path)
-        return None if data is None else _decoded(path, data)
+        if data is None:
+            return None
+        if b"\0" in data:
+            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
     def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
         """Returns the texts of those of these files that exist, by path; None for a file that cannot be read."""
         texts: dict[str, str | None] = {}
         for path, data in self._contents_of(paths):
             texts[path] = None
-            with suppress(Invalid):
-                texts[path] = None if data is None else _decoded(path, data)
+            with suppress(UnicodeDecodeError):
+                texts[path] = None if data is None or b"\0" in data else data.decode("utf-8")
         return texts
 
     def _contents_of(self, paths: Iterable[str]) -> list[tuple[str, bytes | None]]:
@@ -283,14 +291,3 @@ class Files(ABC):
 
     def remove_leftovers(self) -> None:  # noqa: B027 - a transaction leaves none
         """Deletes the temporary files of crashed writes."""
-
-
-def _decoded(path: str, data: bytes) -> str:
-    """Returns a file's text. Raises Invalid for a binary file."""
-    if b"\0" in data:
-        raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
