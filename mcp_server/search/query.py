@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import get_args
 
@@ -92,6 +93,7 @@ def parse_query(text: str, now: datetime) -> ParsedQuery:
     )
 
 
+@lru_cache(maxsize=16)  # a push and a compilation ask for that of their message three times
 def plain_query(message: str) -> ParsedQuery:
     """Returns a message as a query without operators."""
     return ParsedQuery(text=bounded(message))
