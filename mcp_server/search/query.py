@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -160,7 +160,8 @@ class Query:
         object.__setattr__(self, "lookup", self.words + self.names)
 
 
-def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
+@lru_cache(maxsize=16)  # a search asks for that of its message for all passages, and for the lines of the page
+def read_query(text: str, speakers: tuple[str, ...] = ()) -> Query:
     """Returns a message as a query: its content words, adjacent pairs of them, and the speakers that it names.
 
     Names of speakers are not keywords, because they would find whom somebody addressed. They are used only if the

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Prepare = Callable[[sqlite3.Connection], None]
 
 BUSY_SECONDS = 30.0
 """Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
@@ -59,7 +60,7 @@ class Database:
         cls,
         path: Path,
         *,
-        prepare: Callable[[sqlite3.Connection], None] | None = None,
+        prepare: Prepare | None = None,
         durable: bool = True,
         using: Driver | None = None,
         busy_seconds: float = BUSY_SECONDS,
@@ -165,7 +166,7 @@ class ReplaceableDatabase(Database):
     it.
     """
 
-    def __init__(self, database: Database, locks: Locks, tables: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(self, database: Database, locks: Locks, tables: Prepare) -> None:
         super().__init__(database.path, database._connection)
         self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
         self.replaced = 0
@@ -173,9 +174,7 @@ class ReplaceableDatabase(Database):
         self._reopening = Lock()
 
     @classmethod
-    async def create(
-        cls, path: Path, locks: Locks, tables: Callable[[sqlite3.Connection], None]
-    ) -> ReplaceableDatabase:
+    async def create(cls, path: Path, locks: Locks, tables: Prepare) -> ReplaceableDatabase:
         """Opens or creates the file. `tables(connection)` creates what it lacks, in a transaction."""
         return cls(await _opened(path, locks, tables), locks, tables)
 
@@ -218,7 +217,7 @@ class ReplaceableDatabase(Database):
                 await used.close()
 
 
-async def _opened(path: Path, locks: Locks, tables: Callable[[sqlite3.Connection], None]) -> Database:
+async def _opened(path: Path, locks: Locks, tables: Prepare) -> Database:
     try:
         return await _created(path, tables)
     except DatabaseBroken:
@@ -238,7 +237,7 @@ def _move_aside(path: Path) -> None:
     path.rename(aside)
 
 
-async def _created(path: Path, tables: Callable[[sqlite3.Connection], None]) -> Database:
+async def _created(path: Path, tables: Prepare) -> Database:
     """Opens the file, and creates it and its tables if they are missing."""
     with suppress(OSError):  # opening the file reports the problem
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -254,7 +253,7 @@ async def _created(path: Path, tables: Callable[[sqlite3.Connection], None]) -> 
 def _connect(
     chosen: Driver,
     path: Path,
-    prepare: Callable[[sqlite3.Connection], None] | None,
+    prepare: Prepare | None,
     durable: bool,
     busy_seconds: float,
 ) -> sqlite3.Connection:

@@ -177,7 +177,8 @@ class Index(Maintenance):
         return found
 
     async def last_turn(self, session: str) -> int | None:
-        return await self._ask(lambda connection: _last_turn(connection, session), None)
+        sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
+        return await self._ask(lambda connection: int(connection.execute(sql, (session,)).fetchone()[0] or 0), None)
 
     async def data_version(self) -> tuple[str, int]:
         try:
@@ -332,12 +333,6 @@ def _exchanges(
         (json.dumps([(one.path, one.turn) for one in turns]), EXCHANGE_PARTS, 2 * len(vector)),
     )
     return exchanges_of(rows, vector, turns)
-
-
-def _last_turn(connection: sqlite3.Connection, session: str) -> int:
-    """Returns the number of a session's newest indexed turn; 0 for none."""
-    sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
-    return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
 
 
 def _sample(connection: sqlite3.Connection, most: int) -> list[str]:
