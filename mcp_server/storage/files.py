@@ -125,22 +125,21 @@ class Files(ABC):
     def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
         """Returns the texts of those of these files that exist, by path; None for a file that cannot be read."""
         texts: dict[str, str | None] = {}
-        for path, data in self._contents_of(paths):
+        for path, data in self._contents_of(paths).items():
             texts[path] = None
             with suppress(UnicodeDecodeError):
                 texts[path] = None if data is None or b"\0" in data else data.decode("utf-8")
         return texts
 
-    def _contents_of(self, paths: Iterable[str]) -> list[tuple[str, bytes | None]]:
-        """Returns path and bytes of those of these files that exist; None for a file that cannot be read."""
-        found: list[tuple[str, bytes | None]] = []
+    def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+        """Returns the bytes of those of these files that exist, by path; None for a file that cannot be read."""
+        found: dict[str, bytes | None] = {}
         for path in paths:
             try:
-                data = self.bytes_or_none(path)
+                if (data := self.bytes_or_none(path)) is not None:
+                    found[path] = data
             except ContextManagerError:
-                found.append((path, None))
-            else:
-                found += [] if data is None else [(path, data)]
+                found[path] = None
         return found
 
     def readable(self, path: str) -> str | None:

@@ -46,16 +46,16 @@ def opened(real: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def contents(places: Mapping[str, Path | None]) -> list[tuple[str, bytes | None]]:
-    """Returns name and bytes of the files that exist; None for a file without a place or that cannot be read."""
-    found: list[tuple[str, bytes | None]] = []
+def contents(places: Mapping[str, Path | None]) -> dict[str, bytes | None]:
+    """Returns the bytes of the files that exist, by name; None for a file without a place or that cannot be read."""
+    found: dict[str, bytes | None] = {}
     for name, real in places.items():
         try:
-            found.append((name, None if real is None else _content(real)))
+            found[name] = None if real is None else _content(real)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
-            found.append((name, None))
+            found[name] = None
     return found
 
 

@@ -130,13 +130,11 @@ class WorkspaceFiles(Files):
         except OSError as error:
             raise self._explained(error, path, "read") from error
 
-    def _contents_of(self, paths: Iterable[str]) -> list[tuple[str, bytes | None]]:
-        places: dict[str, Path | None] = {}
-        for path in paths:
-            try:
+    def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+        places: dict[str, Path | None] = dict.fromkeys(paths)
+        for path in places:
+            with contextlib.suppress(Refused):
                 places[path] = self.resolve(path)
-            except Refused:
-                places[path] = None
         return durable.contents(places)
 
     def write_bytes_atomic(
