@@ -38,7 +38,6 @@ from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
-from mcp_server.storage.changes import Changes
 from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.files import Files
 from mcp_server.storage.forgotten import ForgottenTexts
@@ -59,7 +58,7 @@ from mcp_server.storage.templates import BEGINNING, templates
 from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import LOCAL, Folder
+from mcp_server.storage.values import LOCAL, Changes, Folder
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
 

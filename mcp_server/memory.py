@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mcp_server.llm import Llm
     from mcp_server.model import Turn
     from mcp_server.relevance.advisor_items import Lexicon
-    from mcp_server.storage.changes import Changes
     from mcp_server.storage.cold_storage import ColdStorage
     from mcp_server.storage.files import Files
     from mcp_server.storage.forgotten import ForgottenTexts
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_server.storage.state import State
     from mcp_server.storage.topics import TopicFiles
     from mcp_server.storage.transcripts import Transcripts
-    from mcp_server.storage.values import Folder, SessionRow
+    from mcp_server.storage.values import Changes, Folder, SessionRow
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
 

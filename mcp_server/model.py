@@ -48,17 +48,12 @@ def origin_key(url: str) -> str | None:
     >>> origin_key("ssh://git@GitHub.com:22/Ada/Engine.git")
     'git:github.com/Ada/Engine'
     """
-    match = _URL.match(url.strip()) or (
-        _SCP.match(url.strip()) if "://" not in url and not _is_windows_path(url) else None
-    )
+    is_windows_path = url[1:2] == ":" and url[2:3] in ("\\", "/")
+    match = _URL.match(url.strip()) or (_SCP.match(url.strip()) if "://" not in url and not is_windows_path else None)
     if match is None or not match["host"] or url.lower().startswith("file:"):
         return None
     path = match["path"].strip("/").removesuffix(".git").strip("/")
     return f"git:{match['host'].lower()}/{path}" if path else None
-
-
-def _is_windows_path(url: str) -> bool:
-    return len(url) > 2 and url[1] == ":" and url[2] in "\\/"
 
 
 def argument_key(argument: str) -> str:

@@ -85,7 +85,8 @@ def _choose(
 ) -> None:
     inner = sections_of(kind)
     for written, value in values.items():
-        key = _known_as(str(written))
+        # Older files have capitals, and one name with a typo.
+        key = "importance_boost" if str(written) == "IMPORTANCE_BOOT" else str(written).lower()
         field = kind.model_fields.get(key)
         if field is None:
             problems.append(f"{where}{written} is not a setting{_nearest(key, kind.model_fields)}; it is ignored")
@@ -102,11 +103,6 @@ def _choose(
                 problems.append(f"{where}{key} = {value!r}: {reason}; the default {field.default!r} is used")
             else:
                 chosen[key] = value
-
-
-def _known_as(key: str) -> str:
-    """Returns a setting's name in our spelling. Older files have capitals, and one name with a typo."""
-    return "importance_boost" if key == "IMPORTANCE_BOOT" else key.lower()
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

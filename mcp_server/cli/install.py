@@ -182,7 +182,7 @@ def install_command(
         return
     chosen = client_named(client)
     folder = project_folder(Path.cwd()) if project else None
-    launch = this_launch(machine)
+    launch = launching(machine, resolve_workspace(shell.chosen_workspace(), machine.environ))
     planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
     if only_print and shell.as_json():
         shell.print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
@@ -197,11 +197,6 @@ def install_command(
 
 def this_machine() -> Machine:
     return Machine(Path.home(), dict(os.environ))
-
-
-def this_launch(machine: Machine) -> Launch:
-    """Returns how clients start this installation on the command's workspace."""
-    return launching(machine, resolve_workspace(shell.chosen_workspace(), machine.environ))
 
 
 async def _install(memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None) -> None:

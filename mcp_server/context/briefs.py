@@ -85,7 +85,8 @@ async def keep(memory: Memory, project: Project) -> bool:
     name = file_of(project)
     paused = windows.why_silent(memory, project, await windows.pauses(memory))
     inputs = None if paused else await _inputs(memory, project)
-    digest = _digest(inputs) if inputs else "paused"
+    known = json.dumps(inputs.digests(), sort_keys=True) if inputs else ""
+    digest = hashlib.sha256(known.encode()).hexdigest() if inputs else "paused"
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
         return False
     text = (await _compiled(memory, inputs)).text if inputs else ""
@@ -165,10 +166,6 @@ async def _compiled(memory: Memory, inputs: CompileInputs) -> Brief:
     if not any(one.included for one in considered):
         return Brief()
     return Brief(compiled.text, compiled.tokens, considered)
-
-
-def _digest(inputs: CompileInputs) -> str:
-    return hashlib.sha256(json.dumps(inputs.digests(), sort_keys=True).encode()).hexdigest()
 
 
 def _write_index(memory: Memory, known: dict[str, dict[str, Any]]) -> None:

@@ -465,16 +465,10 @@ def _markdown_in(memory: Memory, *folders: str) -> list[str]:
 
 def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
     """Returns those of these files that exist, by path. An unreadable file is returned as withheld."""
-    sources: dict[str, SourceFile] = {}
-    texts: dict[str, str] = {}
-    for path in paths:
-        try:
-            text = memory.files.text_or_none(path)
-        except ContextManagerError:
-            sources[path] = SourceFile(path, "", withheld=(Withheld("cannot be read: `status` says why"),))
-            continue
-        if text is not None:
-            texts[path] = text
+    found = memory.files.texts(paths)
+    texts = {path: text for path, text in found.items() if text is not None}
+    withheld = (Withheld("cannot be read: `status` says why"),)
+    sources = {path: SourceFile(path, "", withheld=withheld) for path in found.keys() - texts.keys()}
     marked = list(map(marked_line, texts.values()))
     split = list(map(split_front_matter, texts.values()))
     untouched = list(map(is_untouched_template, texts, texts.values()))

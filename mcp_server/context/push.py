@@ -108,8 +108,8 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     """
     paths = {hit.passage.path for hit in (*found.hits, *found.page) if hit.passage.category != "conversation"}
     empty = {path for path in paths if memory.files.version(path) is None}  # deleted after it was indexed
-    shipped = {path: _text(memory, path) for path in paths & templates().keys()}
-    empty |= {path for path, text in shipped.items() if is_untouched_template(path, text)}
+    shipped = memory.files.texts(paths & templates().keys())
+    empty |= {path for path, text in shipped.items() if is_untouched_template(path, text or "")}
     passages, lines = (
         tuple(hit for hit in some if hit.passage.category == "conversation" or hit.passage.path not in empty)
         for some in (found.hits, found.page)

@@ -48,6 +48,7 @@ _LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
 _ANSWER = re.compile(r" \((?:answer|agreed|amended|refused): (.+)\)$")
 
 
+@lru_cache(maxsize=16)
 def asks_nothing(prompt: str) -> NothingAsked | None:
     """Returns why a prompt gets nothing from the memory; None if it may get something."""
     said = prompt.strip()

@@ -113,7 +113,8 @@ async def demo(
             done = await _call(client, "remember", content=DECISION, kind="decision")
             yield Step("remember: writes a decision into a file", done, clock.lap())
         idle = await _call(client, "compile_context", message=SMALL_TALK, format="receipt")
-        yield Step(f"compile_context for “{SMALL_TALK}”: the gate stays closed", _gate_line(idle), clock.lap())
+        gate = next((line for line in idle.splitlines() if "gate" in line.lower()), idle)
+        yield Step(f"compile_context for “{SMALL_TALK}”: the gate stays closed", gate, clock.lap())
         text = await _resource(client, f"context://compiled/{session}")
         yield Step(f"Read the resource context://compiled/{session}", text, clock.lap())
         by_tool = await _call(client, "compile_context", session=session)
@@ -180,11 +181,6 @@ async def _resource(client: Client, uri: str) -> str:
     (content,) = (await client.read_resource(uri)).contents
     assert isinstance(content, TextResourceContents)
     return content.text
-
-
-def _gate_line(receipt: str) -> str:
-    """What the receipt of a compilation says about the gate."""
-    return next((line for line in receipt.splitlines() if "gate" in line.lower()), receipt)
 
 
 def _tree(workspace: Path) -> str:

@@ -14,7 +14,6 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from anyio.to_thread import run_sync
 
@@ -355,7 +354,8 @@ async def _in_git(memory: Memory, intent: ForgetIntent, left: list[str]) -> Rece
         past = RepositoryHistory(memory.disk.root)
         rewritten = False
         if intent.history:
-            place = backup_place(memory.disk.root, request.id)
+            root = memory.disk.root
+            place = root.parent / f"{root.name}-before-{request.id}.bundle"
             log.info("forget: backup of the history")
             await run_sync(past.back_up, place)
             log.info("forget: rewriting the history")
@@ -374,8 +374,3 @@ async def _committed(memory: Memory, intent: ForgetIntent, left: list[str]) -> s
     done = await run_sync(memory.git.commit_files, paths, message)
     left += [f"{path} was left out of the commit: {reason}" for path, reason in done.left_out.items()]
     return done.commit
-
-
-def backup_place(root: Path, request_id: str) -> Path:
-    """Returns the path of the old history that `--history` keeps: a git bundle beside the workspace."""
-    return root.parent / f"{root.name}-before-{request_id}.bundle"

@@ -29,9 +29,8 @@ from mcp_server.memory import Memory
 from mcp_server.pressure import cold
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance import clarity
-from mcp_server.storage.changes import Listener
 from mcp_server.storage.checkpoint_files import FOLDER
-from mcp_server.storage.values import Change
+from mcp_server.storage.values import Change, Listener
 from mcp_server.topics import listing
 
 log = logging.getLogger(__name__)

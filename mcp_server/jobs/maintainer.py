@@ -17,9 +17,8 @@ import anyio
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.changes import Listener
 from mcp_server.storage.ports import Held
-from mcp_server.storage.values import FOLDERS, Change, is_indexed
+from mcp_server.storage.values import FOLDERS, Change, Listener, is_indexed
 
 log = logging.getLogger(__name__)
 

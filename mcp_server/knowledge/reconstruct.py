@@ -29,7 +29,6 @@ from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
-from mcp_server.storage.changes import Changes
 from mcp_server.storage.files import Files
 from mcp_server.storage.history_values import LONGEST_TEXT, TAG_PREFIX, Branch, unused
 from mcp_server.storage.local.files import WorkspaceFiles
@@ -37,7 +36,7 @@ from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import Folder
+from mcp_server.storage.values import Changes, Folder
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.markdown import split_front_matter

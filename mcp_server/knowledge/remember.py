@@ -100,7 +100,7 @@ async def write(
         await sessions.ready(memory)
         async with memory.locks.transcript(session):
             try:
-                row = await sessions.current_row(memory, session)
+                row = await sessions.checked_row(memory, session, await memory.state.session(session))
             except ContextManagerError:  # a broken transcript: the fact is written without a line in it
                 row = None
             done, row = await _apply(memory, fact, place, session, project, row)
@@ -254,7 +254,8 @@ def _changed(
     project: Project | None = None,
     source: Source | None = None,
 ) -> Remembered:
-    others = tuple(dict.fromkeys((*_pages(project), MEMORY))) if project else ()
+    pages = _pages(project) if project else ()
+    others = tuple(dict.fromkeys((*pages, MEMORY))) if project else ()
     old, found = _superseded(memory, fact, (place.path, *others), source) if fact.supersedes else (None, ())
     edit = edited(memory, fact, place, session, old)
     diffs: dict[str, str] = {}
@@ -266,7 +267,7 @@ def _changed(
     if old is not None and (change := replace_old(memory, old)):
         diffs[old.path] = "\n".join(filter(None, (diffs.get(old.path), change)))
     if fact.kind == "fact" and fact.action == "append" and not is_page(place.path):
-        for path in _pages(project) if project else ():
+        for path in filter(is_page, pages):
             if change := _say_once(memory, path, fact.content):
                 diffs[path] = "\n".join(filter(None, (diffs.get(path), change)))
     changed = tuple(path for path in diffs if path != place.path)
@@ -319,7 +320,7 @@ def _superseded(
 
 def _say_once(memory: Memory, path: str, content: str) -> str:
     """Removes derived items that say the same as a hand-written fact from a page. Returns the change as a diff."""
-    before = memory.files.text_or_none(path) if is_page(path) else None
+    before = memory.files.text_or_none(path)
     if before is None:
         return ""
     start = split_front_matter(before)

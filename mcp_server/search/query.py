@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import get_args
 
@@ -92,6 +93,7 @@ def parse_query(text: str, now: datetime) -> ParsedQuery:
     )
 
 
+@lru_cache(maxsize=16)  # a push and a compilation ask for that of their message three times
 def plain_query(message: str) -> ParsedQuery:
     """Returns a message as a query without operators."""
     return ParsedQuery(text=bounded(message))
@@ -158,7 +160,8 @@ class Query:
         object.__setattr__(self, "lookup", self.words + self.names)
 
 
-def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
+@lru_cache(maxsize=16)  # a search asks for that of its message for all passages, and for the lines of the page
+def read_query(text: str, speakers: tuple[str, ...] = ()) -> Query:
     """Returns a message as a query: its content words, adjacent pairs of them, and the speakers that it names.
 
     Names of speakers are not keywords, because they would find whom somebody addressed. They are used only if the

@@ -54,8 +54,7 @@ from mcp_server import __version__
 from mcp_server.connection import Connection, Opening
 from mcp_server.errors import Refused
 from mcp_server.serve.instructions import now
-from mcp_server.storage.changes import Listener
-from mcp_server.storage.values import Change
+from mcp_server.storage.values import Change, Listener
 from tools.compile_context import SHA256
 from tools.rim import Rim, hints
 

@@ -8,11 +8,12 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import get_args
 
-from mcp_server.errors import Invalid, NotFound, Refused
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.model import Category
 from mcp_server.storage.values import FileStat
 
@@ -120,6 +121,26 @@ class Files(ABC):
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+
+    def texts(self, paths: Iterable[str]) -> dict[str, str | None]:
+        """Returns the texts of those of these files that exist, by path; None for a file that cannot be read."""
+        texts: dict[str, str | None] = {}
+        for path, data in self._contents_of(paths).items():
+            texts[path] = None
+            with suppress(UnicodeDecodeError):
+                texts[path] = None if data is None or b"\0" in data else data.decode("utf-8")
+        return texts
+
+    def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+        """Returns the bytes of those of these files that exist, by path; None for a file that cannot be read."""
+        found: dict[str, bytes | None] = {}
+        for path in paths:
+            try:
+                if (data := self.bytes_or_none(path)) is not None:
+                    found[path] = data
+            except ContextManagerError:
+                found[path] = None
+        return found
 
     def readable(self, path: str) -> str | None:
         """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""

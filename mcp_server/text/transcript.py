@@ -191,7 +191,6 @@ def render_turn(turn: Turn, previous_at: datetime | None) -> str:
 
     The header has the date if it differs from that of `previous_at`. Times keep milliseconds.
     """
-    at = to_utc(turn.at)
     name = "" if turn.name is None else f" ({escape_line(turn.name)})"
     lines = [_tool_line(call) for call in turn.tool_calls]
     lines += [f"> [attachment:{escape_line(path, ']')}]\n" for path in turn.attachments]
@@ -202,6 +201,7 @@ def render_turn(turn: Turn, previous_at: datetime | None) -> str:
     meta: dict[str, object] = {"turn": turn.number}
     if turn.turn_id is not None:
         meta["turn_id"] = turn.turn_id
+    at = to_utc(turn.at)
     meta["at"] = moment_text(at)
     meta["source"] = turn.source
     if turn.important:
@@ -217,9 +217,9 @@ def render_turn(turn: Turn, previous_at: datetime | None) -> str:
 
 def render_memory(change: KnowledgeChange, previous_at: datetime | None, turn_number: int) -> str:
     """Returns the block of a memory operation that was made after turn `turn_number`."""
-    at = to_utc(change.at)
     path = escape_line(change.path, "—")
     body = f"> [knowledge:{escape_line(change.action, ']')}] {path} — {escape_line(change.summary)}\n"
+    at = to_utc(change.at)
     return _block("agent [memory]", at, previous_at, {"after": turn_number, "at": moment_text(at)}, body)
 
 
@@ -233,8 +233,8 @@ def _tool_line(call: ToolCall) -> str:
 
 
 def _block(who: str, at: datetime, previous_at: datetime | None, meta: dict[str, object], body: str) -> str:
-    day = "" if previous_at and at.date() == to_utc(previous_at).date() else f"{at.date().isoformat()} "
     meta["bytes"] = size_in_bytes(body, 0, len(body))
+    day = "" if previous_at and at.date() == to_utc(previous_at).date() else f"{at.date().isoformat()} "
     return f"\n## {day}{at:%H:%M} — {who}\n<!-- {json_line(meta)} -->\n{body}"
 
 

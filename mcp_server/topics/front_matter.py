@@ -173,23 +173,23 @@ def with_field(text: str, name: str, value: object) -> str:
     A new field becomes the last one; a file without front matter gets one. A block value below the old line is removed,
     a comment at its end stays.
     """
-    found = split_front_matter(text)
+    field, found = f"{name}: {yaml_line(value)}", split_front_matter(text)
     end = "\r\n" if "\r\n" in text[: len(text) - len(found.body)] else "\n"
     if found.body_line == 1:
-        return f"---{end}{name}: {yaml_line(value)}{end}---{end}{end}{text}"
+        return f"---{end}{field}{end}---{end}{end}{text}"
     lines = found.raw.splitlines(keepends=True)
     escaped = re.escape(name)
     field_line = re.compile(rf"(?:{escaped}|\"{escaped}\"|'{escaped}')[ \t]*:(?:[ \t\r\n]|$)")
     place = next((index for index, line in enumerate(lines) if field_line.match(line)), None)
     start = text.index(found.raw, 3) if found.raw else text.index("\n") + 1
     if place is None:
-        raw = found.raw + f"{name}: {yaml_line(value)}{end}"
+        raw = f"{found.raw}{field}{end}"
     else:
         after = place + 1
         while after < len(lines) and re.match(r"[ \t]+\S|-(?:[ \t]|\r?$)", lines[after]):
             after += 1
         comment = re.search(r"[ \t]+#[^\"'\]}]*?(?=\r?\n?$)", lines[place])
         ending = lines[place][len(lines[place].rstrip("\r\n")) :] or end
-        fresh = f"{name}: {yaml_line(value)}{comment.group() if comment else ''}{ending}"
+        fresh = f"{field}{comment.group() if comment else ''}{ending}"
         raw = "".join((*lines[:place], fresh, *lines[after:]))
     return text[:start] + raw + text[start + len(found.raw) :]

@@ -280,7 +280,8 @@ async def _ask_gate(
     with anyio.move_on_after(knobs.gate_timeout_seconds):
         async with anyio.create_task_group() as tasks:
             for one in sorted(waiting, key=_order):
-                key = cache_key(message, one.about)
+                said = f"{message[:MESSAGE_SHOWN]}\0{one.about.digest}"
+                key = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
                 before = known.get(key)
                 if before is not None:
                     answered[one.topic] = replace(one, active=before, by="cache")
@@ -321,8 +322,3 @@ def _prompt(template: str, message: str, topic: Topic) -> str:
         "not_for": "; ".join(topic.not_for)[:DESCRIPTION_SHOWN] or "-",
     }
     return _PLACE.sub(lambda place: neutralise(shown[place[1]]), template)
-
-
-def cache_key(message: str, topic: Topic) -> str:
-    """Returns a SHA-256 (hex) of the message's first characters and the topic file."""
-    return hashlib.sha256(f"{message[:MESSAGE_SHOWN]}\0{topic.digest}".encode("utf-8", "replace")).hexdigest()

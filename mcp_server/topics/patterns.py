@@ -279,13 +279,14 @@ class Watchers:
         yield from found.items()
 
     def _by_kind(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
-        for entry in self._others.get("code", ()) if message.code else ():
+        for entry in self._others.get("code", ()):
             wanted = {matchers.plain(name) for name in entry.trigger.match}
             spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
             if spans:
                 yield entry, spans
-        for entry in self._others.get("url", ()) if message.urls else ():  # a trigger without sites: any link
-            yield entry, [(one.start, one.end) for one in message.urls]
+        for entry in self._others.get("url", ()):  # a trigger without sites: any link
+            if message.urls:
+                yield entry, [(one.start, one.end) for one in message.urls]
         yield from self._by_site(message)
         for entry in self._others.get("sentiment_shift", ()):
             if len(message.voice) >= entry.trigger.least:
@@ -347,9 +348,9 @@ class Watchers:
     def _candidates(self, message: _Message) -> list[_Entry]:
         """Returns the patterns that may match: skipped ones and those of critical topics first, stopped ones last."""
         asked = {id(entry): entry for entry in self._always}
-        text = message.folded
         for size, by_beginning in self._regexes.items():
-            places = range(len(text) - size + 1) if by_beginning else ()
+            text = message.folded if by_beginning else ""
+            places = range(len(text) - size + 1)
             for beginning in by_beginning.keys() & {text[place : place + size] for place in places}:
                 for literal, entries in by_beginning[beginning].items():
                     if literal in text:

@@ -276,14 +276,23 @@ async def _watch_turns(
     exchange, before = current.exchanges, current.active
     after = await _take_waiting(memory, row, exchange, before) if current.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
-    topics = await run_sync(memory.topics.read)
+    later = [sum(one.role == "user" for one in spoken[place:]) for place in range(1, len(spoken) + 1)]
+
+    def look() -> tuple[TopicSet, list[tuple[Turn, int, WatchedMessage, Tier1 | None]]]:
+        topics = memory.topics.read()
+        seen: list[tuple[Turn, int, WatchedMessage, Tier1 | None]] = []
+        for turn, since in zip(spoken, later, strict=True):
+            if since <= ttl:  # the topics that an older turn activates have expired already
+                message = _as_watched(turn, loaded if turn is turns[-1] else ())
+                is_needed = topics.topics and not (turn.role == "user" and fingerprint(turn.content) in after.ahead)
+                tier1 = first_tier(memory, topics, message, retry=True) if is_needed else None
+                seen.append((turn, exchange - since, message, tier1))
+        return topics, seen
+
+    topics, seen = await run_sync(look)
     troubles: dict[Trouble, None] = {}
-    for place, turn in enumerate(spoken):
-        later = sum(one.role == "user" for one in spoken[place + 1 :])
-        if later > ttl:  # what this turn activates has expired already
-            continue
-        message = _as_watched(turn, loaded if turn is turns[-1] else ())
-        after, found = await _watch_turn(memory, row, turn, message, topics, exchange - later, after)
+    for turn, at, message, tier1 in seen:
+        after, found = await _watch_turn(memory, row, turn, message, topics, at, after, tier1)
         troubles.update(dict.fromkeys(found))
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
@@ -306,9 +315,10 @@ async def _watch_turn(
     topics: TopicSet,
     exchange: int,
     stored: Activations,
+    known: Tier1 | None,
 ) -> tuple[Activations, tuple[Trouble, ...]]:
     """Judges one recorded turn of a session with these activations. Returns its activations after the turn, and the
-    patterns that a limit stopped."""
+    patterns that a limit stopped. `known` is the result of tier 1, None if the turn was judged ahead."""
     ttl = memory.settings.watchers.topic_ttl
     if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
@@ -317,7 +327,9 @@ async def _watch_turn(
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)
     if topics.topics:
-        judged = await judge_message(memory, row.session, message, topics, stored, exchange, turn=turn.number)
+        judged = await judge_message(
+            memory, row.session, message, topics, stored, exchange, turn=turn.number, known=known
+        )
     corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
     if not judged.topics and not corrected:
         return stored, judged.troubles

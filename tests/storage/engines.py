@@ -12,7 +12,6 @@ from anyio.to_thread import run_sync
 
 from mcp_server.embed import Embedder
 from mcp_server.storage import ports
-from mcp_server.storage.changes import Changes
 from mcp_server.storage.files import Files
 from mcp_server.storage.live_sets import LiveSets
 from mcp_server.storage.local.files import WorkspaceFiles
@@ -21,6 +20,7 @@ from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.state import State
+from mcp_server.storage.values import Changes
 from tests.postgres import server
 
 

@@ -240,7 +240,7 @@ class Searching(ABC):
     def _plan(self, scope: Scope) -> QueryPlan:
         projects = [] if scope.projects is None else [scope.projects]
         select = f"{{speakers}}{' AND m.project {among}' if projects else ''} ORDER BY 1"
-        asked = read_query(self.query.text, [name for (name,) in self.rows(select, *projects)])
+        asked = read_query(self.query.text, tuple(name for (name,) in self.rows(select, *projects)))
         everywhere, of_lines = self.documents(asked.lookup)
         all_passages, all_words, lines, line_words = self.rows("{totals}")[0]
         if scope.lines:

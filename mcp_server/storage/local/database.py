@@ -18,19 +18,25 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from anyio import CancelScope
+from anyio import CancelScope, Lock
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.local.durable import inode_of
 from mcp_server.storage.sqlite import Driver, driver
 
 if TYPE_CHECKING:
     import aiosqlite
 
+    from mcp_server.storage.local.locks import Locks
+
 
 T = TypeVar("T")
+Prepare = Callable[[sqlite3.Connection], None]
 
 BUSY_SECONDS = 30.0
 """Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
@@ -54,7 +60,7 @@ class Database:
         cls,
         path: Path,
         *,
-        prepare: Callable[[sqlite3.Connection], None] | None = None,
+        prepare: Prepare | None = None,
         durable: bool = True,
         using: Driver | None = None,
         busy_seconds: float = BUSY_SECONDS,
@@ -153,10 +159,101 @@ class Database:
         return result
 
 
+class ReplaceableDatabase(Database):
+    """A database such as `state.db`, which may be deleted, replaced or damaged while it is open.
+
+    A missing file is created. A damaged one is moved aside under a new name, never deleted, and an empty one replaces
+    it.
+    """
+
+    def __init__(self, database: Database, locks: Locks, tables: Prepare) -> None:
+        super().__init__(database.path, database._connection)
+        self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
+        self.replaced = 0
+        """How often the file was replaced while it was open."""
+        self._reopening = Lock()
+
+    @classmethod
+    async def create(cls, path: Path, locks: Locks, tables: Prepare) -> ReplaceableDatabase:
+        """Opens or creates the file. `tables(connection)` creates what it lacks, in a transaction."""
+        return cls(await _opened(path, locks, tables), locks, tables)
+
+    def moved_aside(self) -> list[Path]:
+        """Returns the damaged files that any process has moved aside and nobody has deleted since."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
+
+    async def data_version(self) -> int:
+        """Returns a number that changes when another connection commits, or when the file is replaced."""
+        version = await super().data_version()
+        return self._inode << 32 | version
+
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Reopens a file that was replaced or is damaged."""
+        try:
+            is_same = self.path.stat().st_ino == self._inode
+        except OSError:  # it was deleted
+            is_same = False
+        if self._open and not is_same:
+            await self._reopen(self._connection)
+        used = self._connection
+        try:
+            return await super().outside(fn)
+        except DatabaseBroken as error:
+            await self._reopen(used)
+            raise Unavailable(
+                f".local/{self.path.name} was damaged and is replaced; what it knew is read back from transcripts. "
+                "Repeat the call"
+            ) from error
+
+    async def _reopen(self, used: aiosqlite.Connection) -> None:
+        async with self._reopening:
+            if self._connection is not used:  # another task was first
+                return
+            self._locks.check_there()
+            database = await _opened(self.path, self._locks, self._tables)
+            self._connection, self._inode = database._connection, inode_of(self.path)
+            self.replaced += 1
+            with suppress(driver().error), CancelScope(shield=True):
+                await used.close()
+
+
+async def _opened(path: Path, locks: Locks, tables: Prepare) -> Database:
+    try:
+        return await _created(path, tables)
+    except DatabaseBroken:
+        with await locks.wait_for_state():  # only one of several processes moves it aside
+            try:
+                return await _created(path, tables)
+            except DatabaseBroken:
+                _move_aside(path)
+                return await _created(path, tables)
+
+
+def _move_aside(path: Path) -> None:
+    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
+    aside = next(free for free in numbered if not free.exists())
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.rename(aside)
+
+
+async def _created(path: Path, tables: Prepare) -> Database:
+    """Opens the file, and creates it and its tables if they are missing."""
+    with suppress(OSError):  # opening the file reports the problem
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def prepare(raw: sqlite3.Connection) -> None:
+        raw.execute("BEGIN IMMEDIATE")
+        tables(raw)
+        raw.execute("COMMIT")
+
+    return await Database.open(path, prepare=prepare)
+
+
 def _connect(
     chosen: Driver,
     path: Path,
-    prepare: Callable[[sqlite3.Connection], None] | None,
+    prepare: Prepare | None,
     durable: bool,
     busy_seconds: float,
 ) -> sqlite3.Connection:

@@ -46,6 +46,19 @@ def opened(real: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
+def contents(places: Mapping[str, Path | None]) -> dict[str, bytes | None]:
+    """Returns the bytes of the files that exist, by name; None for a file without a place or that cannot be read."""
+    found: dict[str, bytes | None] = {}
+    for name, real in places.items():
+        try:
+            found[name] = None if real is None else _content(real)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            found[name] = None
+    return found
+
+
 def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, new: bool, mode: int | None) -> None:
     """Replaces the file atomically. Raises Conflict if its content is not `expected`, or with `new` if it exists.
 

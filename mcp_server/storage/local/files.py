@@ -130,6 +130,13 @@ class WorkspaceFiles(Files):
         except OSError as error:
             raise self._explained(error, path, "read") from error
 
+    def _contents_of(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+        places: dict[str, Path | None] = dict.fromkeys(paths)
+        for path in places:
+            with contextlib.suppress(Refused):
+                places[path] = self.resolve(path)
+        return durable.contents(places)
+
     def write_bytes_atomic(
         self,
         path: str,

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Iterable
+from contextlib import closing
 from datetime import datetime
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
-from anyio import CancelScope, Lock, sleep
+from anyio import sleep
 
-from mcp_server.errors import Unavailable
-from mcp_server.storage.local.database import Database, DatabaseBroken
-from mcp_server.storage.local.durable import inode_of
+from mcp_server.storage.local.database import ReplaceableDatabase
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.state import Dialect, State, Transaction
 from mcp_server.storage.values import moment_text
-
-if TYPE_CHECKING:
-    import aiosqlite
-
-T = TypeVar("T")
 
 VERSION = 3
 
@@ -109,7 +100,7 @@ CREATE TABLE IF NOT EXISTS entries (
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Creates the tables that a new file or a file of an older version lacks."""
+    """Creates the tables that a new file or a file of an older version lacks. Inside a transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < VERSION:
         for statement in TABLES.split(";\n"):
@@ -156,92 +147,10 @@ SQLITE = Dialect(
 )
 
 
-class StateFile(Database):
-    """`state.db`, which may be deleted, replaced or damaged while it is open.
-
-    A missing file is created. A damaged one is moved aside under a new name, never deleted, and an empty one replaces
-    it.
-    """
-
-    def __init__(self, database: Database, locks: Locks) -> None:
-        super().__init__(database.path, database._connection)
-        self._locks, self._inode = locks, inode_of(database.path)
-        self.replaced = 0
-        """How often the file was replaced while it was open."""
-        self._reopening = Lock()
-
-    def moved_aside(self) -> list[Path]:
-        """Returns the damaged files that any process has moved aside and nobody has deleted since."""
-        return sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
-
-    async def data_version(self) -> int:
-        """Returns a number that changes when another connection commits, or when the file is replaced."""
-        version = await super().data_version()
-        return self._inode << 32 | version
-
-    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Reopens a file that was replaced or is damaged."""
-        if self._open and inode_of(self.path) != self._inode:
-            await self._reopen(self._connection)
-        used = self._connection
-        try:
-            return await super().outside(fn)
-        except DatabaseBroken as error:
-            await self._reopen(used)
-            raise Unavailable(
-                f".local/{self.path.name} was damaged and is replaced; what it knew is read back from transcripts. "
-                "Repeat the call"
-            ) from error
-
-    async def _reopen(self, used: aiosqlite.Connection) -> None:
-        async with self._reopening:
-            if self._connection is not used:  # another task was first
-                return
-            self._locks.check_there()
-            database = await _opened(self.path, self._locks)
-            self._connection, self._inode = database._connection, inode_of(self.path)
-            self.replaced += 1
-            with suppress(driver().error), CancelScope(shield=True):
-                await used.close()
-
-
-async def _opened(path: Path, locks: Locks) -> Database:
-    try:
-        return await _created(path)
-    except DatabaseBroken:
-        with await locks.wait_for_state():  # only one of several processes moves it aside
-            try:
-                return await _created(path)
-            except DatabaseBroken:
-                _move_aside(path)
-                return await _created(path)
-
-
-def _move_aside(path: Path) -> None:
-    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
-    aside = next(free for free in numbered if not free.exists())
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    path.rename(aside)
-
-
-async def _created(path: Path) -> Database:
-    """Opens the file, and creates it and its tables if they are missing."""
-    with suppress(OSError):  # opening the file reports the problem
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def prepare(raw: sqlite3.Connection) -> None:
-        raw.execute("BEGIN IMMEDIATE")
-        create(raw)
-        raw.execute("COMMIT")
-
-    return await Database.open(path, prepare=prepare)
-
-
 class LocalState(State):
     """The state of one workspace in a folder. Made by `LocalState.open`."""
 
-    def __init__(self, file: StateFile) -> None:
+    def __init__(self, file: ReplaceableDatabase) -> None:
         super().__init__(file, SQLITE)
         self.file = file
         self._complete: int | None = None  # the number of replacements when the file was found complete
@@ -249,7 +158,7 @@ class LocalState(State):
     @classmethod
     async def open(cls, path: Path, locks: Locks) -> LocalState:
         """Opens or creates the file. A damaged one is moved aside under a new name, never deleted."""
-        return cls(StateFile(await _opened(path, locks), locks))
+        return cls(await ReplaceableDatabase.create(path, locks, create))
 
     def close(self) -> Awaitable[None]:
         return self.file.close()

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.changes import Changes
 from mcp_server.storage.postgres.connections import CHANNEL
 from mcp_server.storage.postgres.database import Connection, Database
-from mcp_server.storage.values import Change
+from mcp_server.storage.values import Change, Changes
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ If the index is missing or broken, `answer` reads the files and says so, and `ne
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -18,17 +19,17 @@ from anyio import Lock, current_time, move_on_after, sleep, to_thread
 from mcp_server.concurrency import both
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan, signals_of
-from mcp_server.storage.index.scoring import as_candidates
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
 from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
-from mcp_server.storage.local.index import contents
 from mcp_server.storage.local.index.generations import Opened, open_reader
-from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
+from mcp_server.storage.local.index.maintenance import SMALL, Counts, Maintenance, count_contents
 from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.index.searching import LocalSearching
 from mcp_server.storage.local.index.vectors import nearest, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
+from mcp_server.storage.state import storable
 from mcp_server.storage.values import (
     Candidates,
     IndexQuery,
@@ -39,6 +40,9 @@ from mcp_server.storage.values import (
 
 if TYPE_CHECKING:
     import sqlite3
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
@@ -126,7 +130,7 @@ class Index(Maintenance):
         def work(connection: sqlite3.Connection) -> T:
             def turns_near(text: str, turns: Sequence[Source]) -> Mapping[Source, Exchange]:
                 vector = self._embedding.of_query(text) if turns else None
-                return {} if vector is None else contents.exchanges(connection, vector, turns)
+                return {} if vector is None else _exchanges(connection, vector, turns)
 
             return then([by_words(connection, place, query) for place, query in enumerate(queries)], turns_near)
 
@@ -149,7 +153,7 @@ class Index(Maintenance):
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(partial(contents.as_indexed, paths=left), there)
+                known = await self._ask(partial(_as_indexed, paths=left), there)
                 nothing = (0, 0)
                 left = [
                     path
@@ -173,7 +177,8 @@ class Index(Maintenance):
         return found
 
     async def last_turn(self, session: str) -> int | None:
-        return await self._ask(lambda connection: contents.last_turn(connection, session), None)
+        sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
+        return await self._ask(lambda connection: int(connection.execute(sql, (session,)).fetchone()[0] or 0), None)
 
     async def data_version(self) -> tuple[str, int]:
         try:
@@ -185,12 +190,12 @@ class Index(Maintenance):
         return "none", 0
 
     async def status(self) -> IndexStatus:
-        name, counts = self._embedding.name, await self._ask(contents.counts, None)
+        name, counts = self._embedding.name, await self._ask(count_contents, None)
         opened, health, messages = self._open, self._health, self._embedding.messages()
         if counts is None:
             state = "broken" if health.broken else "building" if health.building else "missing"
             messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
-            counts = contents.Counts(0, 0, 0, ())
+            counts = Counts(0, 0, 0, ())
         else:
             state = "building" if health.building or counts.unfinished else "ready"
             if counts.not_embedded and name != "none":
@@ -215,7 +220,7 @@ class Index(Maintenance):
         )
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
-        sampled: list[str] = await self._ask(lambda connection: contents.sample(connection, files), [])
+        sampled: list[str] = await self._ask(lambda connection: _sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
 
@@ -230,9 +235,9 @@ class Index(Maintenance):
         found, rows, cuts = await to_thread.run_sync(read)
 
         def compare(connection: sqlite3.Connection) -> bool | None:
-            if contents.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+            if _as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
                 return None
-            return contents.holds(connection, path, rows, cuts)
+            return _holds(connection, path, rows, cuts)
 
         return await self._ask(compare, None)
 
@@ -305,3 +310,50 @@ class Index(Maintenance):
         """Closes everything; the index can be used again afterwards."""
         await self._close_writer()
         await self._retire()
+
+
+def _as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Returns for each of these files that is indexed its size (bytes) and mtime (ns) when it was indexed."""
+    rows = connection.execute(
+        "SELECT path, size, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
+    )
+    return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
+
+
+def _exchanges(
+    connection: sqlite3.Connection, vector: NDArray[np.float32], turns: Sequence[Source]
+) -> dict[Source, Exchange]:
+    """Returns how near these turns and their neighbors are to a message's vector; nothing for turns without one."""
+    rows = connection.execute(
+        "SELECT DISTINCT f.path, n.mark, n.part, p.vector FROM json_each(?) j "
+        "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
+        "CROSS JOIN knowledge_meta n ON n.file = f.id "
+        "AND n.mark BETWEEN json_extract(j.value, '$[1]') - 1 AND json_extract(j.value, '$[1]') + 1 "
+        "CROSS JOIN passages p ON p.id = n.id WHERE n.part < ? AND length(p.vector) = ?",
+        (json.dumps([(one.path, one.turn) for one in turns]), EXCHANGE_PARTS, 2 * len(vector)),
+    )
+    return exchanges_of(rows, vector, turns)
+
+
+def _sample(connection: sqlite3.Connection, most: int) -> list[str]:
+    """Returns the paths of at most `most` random indexed files. For half of them, the chance grows with the number of
+    passages."""
+    of_passages = "SELECT file FROM knowledge_meta ORDER BY random() LIMIT ?"
+    rows = connection.execute(f"SELECT DISTINCT path FROM files WHERE id IN ({of_passages})", (most // 2,)).fetchall()
+    rows += connection.execute("SELECT path FROM files ORDER BY random() LIMIT ?", (most - len(rows),)).fetchall()
+    return list(dict.fromkeys(row[0] for row in rows))
+
+
+def _holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Signals]) -> bool:
+    """Returns whether the index has exactly these passages of a file, with their words for the keyword search."""
+    expected = {
+        (row.mark, row.passage.part, row.digest, storable(row.passage.text), storable(" ".join(found.words)))
+        for row, found in zip(rows, cuts, strict=True)
+    }
+    stored = connection.execute(
+        "SELECT m.mark, m.part, m.digest, p.text, CASE m.derived WHEN 1 THEN l.words ELSE k.words END "
+        "FROM files f JOIN knowledge_meta m ON m.file = f.id LEFT JOIN passages p ON p.id = m.id "
+        "LEFT JOIN knowledge_fts k ON k.rowid = m.id LEFT JOIN lines_fts l ON l.rowid = m.id WHERE f.path = ?",
+        (path,),
+    ).fetchall()
+    return len(stored) == len(expected) and set(stored) == expected

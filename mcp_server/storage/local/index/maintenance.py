@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -11,10 +13,10 @@ from anyio import CancelScope, Lock, to_thread
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
+from mcp_server.storage.index.scoring import passage_of
 from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index import vectors as schema
-from mcp_server.storage.local.index.contents import counts, without_vector
 from mcp_server.storage.local.index.generations import (
     Generation,
     Generations,
@@ -23,11 +25,13 @@ from mcp_server.storage.local.index.generations import (
     connect,
     open_writer,
 )
-from mcp_server.storage.local.index.writer import Indexer, add_vectors, complete, known_files, known_paths
+from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, learn
+from mcp_server.storage.local.index.writer import UNFINISHED, Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FOLDERS, FileStat, is_indexed
+from mcp_server.text.passages import indexed_text
 
 T = TypeVar("T")
 
@@ -248,7 +252,7 @@ class Maintenance:
     async def _judge(self, writing: Opened, error: Unavailable) -> None:
         """Marks the index as broken if it is damaged. Otherwise (a full or read-only disk) raises the error."""
         try:
-            await writing.words.database.read(counts)
+            await writing.words.database.read(count_contents)
         except (Unavailable, driver().error):
             self._health.broken = str(error)
             return
@@ -281,3 +285,38 @@ class Maintenance:
             except ContextManagerError:  # not a path in the workspace
                 continue
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers for `status`.
+
+    `problems`: a sentence for each file that could not be read correctly. `unfinished`: the number of files that are
+    indexed only in part.
+    """
+
+    files: int
+    passages: int
+    not_embedded: int
+    problems: tuple[str, ...]
+    unfinished: int = 0
+
+
+def count_contents(connection: sqlite3.Connection) -> Counts:
+    """Returns the numbers for `status`."""
+    (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
+    (passages,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
+    (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
+    problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
+    (unfinished,) = connection.execute("SELECT count(*) FROM files WHERE size = ?", (UNFINISHED,)).fetchone()
+    not_embedded = waiting if int(schema.state(connection)["dimensions"]) else 0
+    return Counts(files, passages, not_embedded, tuple(row[0] for row in problems), unfinished)
+
+
+def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
+    """Returns passages that were written without an embedder: id and the text to embed."""
+    waiting = "SELECT id FROM passages WHERE vector IS NULL LIMIT ?"
+    rows = connection.execute(f"SELECT {COLUMNS} FROM {STORED}{FILES} WHERE m.id IN ({waiting})", (most,)).fetchall()
+    names: dict[int, str] = {}
+    learn(connection, rows, names)
+    return [(row[0], indexed_text(passage_of(row, names))) for row in rows]
