@@ -85,8 +85,9 @@ async def keep(memory: Memory, project: Project) -> bool:
     name = file_of(project)
     paused = windows.why_silent(memory, project, await windows.pauses(memory))
     inputs = None if paused else await _inputs(memory, project)
-    known = json.dumps(inputs.digests(), sort_keys=True) if inputs else ""
-    digest = hashlib.sha256(known.encode()).hexdigest() if inputs else "paused"
+    digest = "paused"
+    if inputs:
+        digest = hashlib.sha256(json.dumps(inputs.digests(), sort_keys=True).encode()).hexdigest()
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
         return False
     text = (await _compiled(memory, inputs)).text if inputs else ""

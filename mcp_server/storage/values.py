@@ -312,7 +312,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """One search of the index. `text` has no operators: they are among the `filters`."""
+    """A search of the index. `filters` has the query's operators, such as `project:`; `text` is the rest of it."""
 
     text: str
     filters: Filters

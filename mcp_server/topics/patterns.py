@@ -62,7 +62,7 @@ class Tier1:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One trigger of one topic. `critical`: the topic has the priority critical.
+    """A trigger of a topic. `critical`: whether the topic's priority is "critical".
 
     A pattern is compiled on first use (`search`). A text without any of the literals `wanted` cannot match it.
     `cut_off` counts how often a limit stopped it; `skipped`: the last message left no time for it.

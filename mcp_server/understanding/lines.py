@@ -244,10 +244,10 @@ def completed(line: Line, message: Message, judged: Judged) -> Line:
 
 def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> Sequence[Found]:
     """Returns the sentences of an item with further ones of the same message, so that the item can be understood alone:
-    all sentences of a short message of the user, of a longer one the short sentences between the first and the last of
-    the item, of the agent's message the short points of a list between them. Questions, options that were not chosen
-    and sentences of other items are left out; but facts explain an item that hardly says what it is about ("make it
-    15")."""
+    all sentences of a short message of the user; of a longer one the short sentences between the first and the last
+    sentence of the item; of the agent's message only short points of a list between these. Questions, options that were
+    not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
+    subject ("make it 15")."""
     by_user = message.role == "user"
     places = {one.place for one in group}
     is_clear = sum(map(str.isalpha, subject_stems(_joined(group)))) >= CLEAR
@@ -261,9 +261,9 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     for at in around:
         sentence = message.sentences[at]
         listed = sentence.layout in ("bullet", "row")
-        if at in places | others or judged.rejected[at] or is_question(sentence.text) or not (by_user or listed):
+        if at in places | others or judged.rejected[at] or not (by_user or listed):
             continue
-        if not subject_stems(sentence.text):
+        if is_question(sentence.text) or not subject_stems(sentence.text):
             continue
         if is_short or len(sentence.text) <= GAP:
             added.append(Found(at, sentence.text, 0.0, listed=listed))

@@ -90,7 +90,8 @@ class Item:
     role: str
     probability: float
     changes: float = 0.0
-    """The probability that the message revises something settled, or for a report that something is done."""
+    """The probability that the message or a quoted sentence revises something settled, or for a report that something
+    is done."""
     heard: tuple[str, ...] = ()
     """Further content stems of the message that settled a decision or fact: what it replaces may be named there."""
     short: str = ""
@@ -221,7 +222,7 @@ def items_of(
 
 
 def _each_once(items: Sequence[Item]) -> list[Item]:
-    """Returns the items of a message without repetitions, so that a sentence stands on the page once.
+    """Returns the items of a message without repetitions: a page shows each sentence once.
 
     A rule or fact with the text of a decision is left out if the decision is likelier. A decision with the main
     sentence of a rule is left out, and a fact with the main sentence of an open item."""

@@ -55,8 +55,8 @@ _QUANTITY = re.compile(r"\d+(?:[.,:]\d+)*\s*(%|€|\$|[a-z]+)", re.IGNORECASE)
 @dataclass(eq=False)
 class Statement:
     """An item as settling sees it. `order` sorts statements by time; `changes` is the probability, 0 to 1, that the
-    message of a decision, rule or fact revises something; `heard` are the stems of that message. Of two of these at
-    least one must be new (`is_new`): the others were compared before."""
+    message of a decision, rule or fact, or a sentence of it, revises something; `heard` are the message's stems. Of
+    two of these at least one must be new (`is_new`): the others were compared before."""
 
     kind: str
     text: str

@@ -114,7 +114,7 @@ def _open(path: str, deadline: float) -> sqlite3.Connection:
 def _pieces(index: sqlite3.Connection, prompt: str, session: str, projects: Sequence[str]) -> list[Piece]:
     """Returns the lines and turns with enough of the prompt's words, best first."""
     asked = sorted(subject_words(prompt))
-    if len(asked) > MOST_WORDS:  # a line needs half of the words, and no line has so many
+    if len(asked) > MOST_WORDS:  # no line has half of so many words, as a match must
         return []
     held = {word: _holding(index, word) for word in asked}
     (passages,) = index.execute("SELECT passages + lines FROM totals").fetchone()
