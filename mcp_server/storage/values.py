@@ -312,7 +312,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """A search of the index. `filters` has the query's operators, such as `project:`; `text` is the rest of it."""
+    """A search of the index. `filters` has the query's operators, such as `since:`; `text` is the rest of it."""
 
     text: str
     filters: Filters
