@@ -294,7 +294,7 @@ def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
             yield replace(fact, text=" ".join(parts))
 
 
-DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))
+DECISIONS = Extractor("decisions", VERSION + 6, _of_items("decision"), ("decision",))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),
@@ -517,7 +517,7 @@ def beyond_the_day(body: str) -> list[Entry]:
     return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
 
 
-JOURNAL = Extractor("journal", 12, _journal)
+JOURNAL = Extractor("journal", 13, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

@@ -82,7 +82,7 @@ class _Known:
     @property
     def order(self) -> tuple[str, str, int]:
         first = self.sources[0]
-        return self.day or first.path.removeprefix("raw/conversations/")[:10].replace("/", "-"), first.path, first.turn
+        return self.day or first.path.removeprefix("raw/conversations/")[:10].replace("/", "-"), *first.order
 
     @property
     def written(self) -> str:
@@ -131,7 +131,7 @@ class _Body:
             return
         if not twin.sources or _is_full(twin, line):
             return
-        sources = tuple(sorted({*twin.sources, line.source}, key=lambda one: (one.path, one.turn)))
+        sources = tuple(sorted({*twin.sources, line.source}, key=lambda one: one.order))
         if sources[0] == line.source:
             twin.text, twin.day, twin.links = text, line.day, links or twin.links
         twin.sources, twin.changed = sources[:MOST_SOURCES], True
@@ -193,7 +193,7 @@ def standing(body: str, lines: Iterable[Line]) -> list[bool]:
 
 def _is_full(twin: _Known, line: Line) -> bool:
     """Returns whether a line names MOST_SOURCES sources, all of them earlier than the line's."""
-    return len(twin.sources) >= MOST_SOURCES and (line.path, line.turn) > (twin.sources[-1].path, twin.sources[-1].turn)
+    return len(twin.sources) >= MOST_SOURCES and line.source.order > twin.sources[-1].order
 
 
 def _same(known: _Known, line: Line) -> bool:
@@ -300,9 +300,6 @@ MOST_HOLDERS = 2
 """Conversations without a project that may have a word by which two of them have the same subject. Of 14 conversations
 about 8 subjects, 5 items instead of 11 were settled by another subject, and 11 instead of 12 by their own (2026-11)."""
 
-ID_LENGTH = 12
-"""Characters of a session's id in a transcript's name that tell two conversations apart."""
-
 
 def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) -> str:
     """Returns the body of a page with its items settled by new `lines` (decisions, rules, facts, reports).
@@ -354,9 +351,9 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
     return _moved(body, moved)
 
 
-def _conversation(path: str) -> str:
-    """Returns the beginning of the session's id in the name of a transcript, `HHMM-ID-NAME.md`."""
-    return path.rpartition("/")[2].partition("-")[2][:ID_LENGTH]
+def _conversation(transcript: str) -> str:
+    """Returns the beginning of the session's id in the beginning of a transcript's path, as in `Source.order`."""
+    return transcript.rpartition("/")[2].partition("-")[2]
 
 
 def _stems(text: str) -> set[str]:
@@ -368,7 +365,7 @@ def _holders(body: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for one in entries.derived(body):
         for stem in _stems(one.said):
-            found.setdefault(stem, set()).add(_conversation(one.sources[0].path))
+            found.setdefault(stem, set()).add(_conversation(one.sources[0].order[0]))
     return found
 
 
@@ -488,7 +485,7 @@ def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
 
 def _order(source: Source, day: str) -> tuple[datetime, str, int]:
     moment = datetime.fromisoformat(day).replace(tzinfo=UTC) if day else datetime.min.replace(tzinfo=UTC)
-    return moment, source.path, source.turn
+    return moment, *source.order
 
 
 # ---------------------------------------------------------------- removing derived lines

@@ -309,13 +309,13 @@ _OWN = re.compile(r"\b(?:I|we|my|our)\b", re.IGNORECASE)
 
 
 def _newest(lines: Iterable[Entry]) -> Entry | None:
-    return max(lines, key=lambda one: (one.date, one.sources[0].path, one.sources[0].turn), default=None)
+    return max(lines, key=lambda one: (one.date, *one.sources[0].order), default=None)
 
 
 def _purpose(lines: Iterable[Entry]) -> Entry | None:
     """Returns the fact that opens the first conversation about a project, in which the user says what it is ("I'm
     starting a service …"); None if it opens with something else."""
-    ordered = sorted(lines, key=lambda one: (one.sources[0].path, one.sources[0].turn))
+    ordered = sorted(lines, key=lambda one: one.sources[0].order)
     first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
     facts = (one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS)
     return next((one for one in facts if _OWN.search(one.said)), None)

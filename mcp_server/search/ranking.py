@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING
 
 from mcp_server.model import Hit, Passage
 from mcp_server.search.query import Query
-from mcp_server.text.entries import sources_of, without_sources
+from mcp_server.text.entries import Source, sources_of, without_sources
 from mcp_server.text.words import words
 from mcp_server.understanding.changing import changes, supersedes
 from mcp_server.understanding.cues import word_list
@@ -168,6 +168,12 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
             return odds / (1 + odds)
         return chance
 
+    def may_replace(old: int, new: int) -> bool:
+        """Returns whether a note may name the newer hit: a line, or a turn that names what is given up or has another
+        number. Other turns may be requests, which state nothing ("write the text for the shipping page")."""
+        before, after = statements[old].numbers, statements[new].numbers
+        return passages[new].turn is None or new in giving_up or bool(before and after and before.isdisjoint(after))
+
     ordered: dict[int, Hit] = {}
 
     def put(place: int) -> None:
@@ -175,7 +181,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         for new in newer:
             if new not in ordered:
                 put(new)
-        likely = [orders[new] for new, share in newer.items() if share >= 1 - ROUNDING]
+        likely = [orders[new] for new, share in newer.items() if share >= 1 - ROUNDING and may_replace(place, new)]
         day = _day(max(likely)) if likely else ""
         ordered.setdefault(place, replace(hits[place], newer=day) if day else hits[place])
 
@@ -217,9 +223,9 @@ def replacement_chances(statements: Sequence[Statement], rarity: Rarity) -> NDAr
 def _order(passage: Passage, with_turns: bool) -> tuple[str, int] | None:
     """Returns the transcript and turn of a line of a page or a short statement; None for another passage."""
     if passage.turn is None:
-        return next(((source.path, source.turn) for source in sources_of(passage.text)), None)
+        return next((source.order for source in sources_of(passage.text)), None)
     states = with_turns and len(passage.text) <= SHORT and not ends_with_question(passage.text)
-    return (passage.path, passage.turn) if states else None
+    return Source(passage.path, passage.turn).order if states else None
 
 
 def _of_two_people(old: Passage, new: Passage) -> bool:

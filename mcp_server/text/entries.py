@@ -256,6 +256,10 @@ _LINKS = re.compile(rf"((?:\s*\[\[[^\[\]\n]+\]\])+)(?=\s*(?:$|{MARK}))")
 _MARKS = re.compile(rf"(?:{_LINKS.pattern})?\s*{MARK}")
 
 
+ID_LENGTH = 12
+"""Characters of a session's id in a transcript's name, `HHMM-ID-NAME.md`, that tell two conversations apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The turn that a line was derived from."""
@@ -265,6 +269,14 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.path}#{self.turn}"
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sorts turns by time: the folder, the minute in which the transcript began, and the beginning of its session's
+        id; then the turn, because the transcripts of a session continue its numbers."""
+        folder, _, name = self.path.rpartition("/")
+        began, _, rest = name.partition("-")
+        return f"{folder}/{began}-{rest[:ID_LENGTH]}", self.turn
 
     @property
     def mark(self) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mcp_server.text.entries import DERIVED, without_sources
+from mcp_server.text.entries import DERIVED, sources_of, without_sources
 from mcp_server.text.words import TALK_WORDS, content_words
 
 MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
@@ -58,8 +58,12 @@ def overtaken(lines: Sequence[str]) -> frozenset[int]:
 def overtaken_lines(body: str) -> frozenset[int]:
     """The places, from 0, of a project file's derived lines of which a later one says that it is so no longer."""
     lines = body.split("\n")
-    derived = [(found[1] or "", place) for place, line in enumerate(lines) if (found := DERIVED.match(line))]
-    places = [place for _, place in sorted(derived)]
+    derived = [
+        (found[1] or "", sources_of(line)[0].order, place)
+        for place, line in enumerate(lines)
+        if (found := DERIVED.match(line))
+    ]
+    places = [place for *_, place in sorted(derived)]
     gone = overtaken([_DAY.sub("", without_sources(lines[place])) for place in places])
     return frozenset(places[place] for place in gone)
 

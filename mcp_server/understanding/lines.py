@@ -6,6 +6,7 @@ keep? (answer: ten)".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -154,6 +155,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
         bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
     )  # then only that option is quoted
     begins = _beginning(reply)
+    says_yes = _begins_with_yes(reply) and not _has_new_number(reply)
     changes_subject = len(subject_stems(begins)) >= CLEAR and not _refers(reply, messages[place], begins, TAKES)
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
@@ -172,7 +174,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
             text, short = _with_answer(text, whole, reply), _with_answer(short, told, reply)
             quotes = (*quotes, *_at(place + 1, answer))
         elif not changes_subject and (
-            is_question(text) or ((is_last or group[0].listed) and not (only_chooses or _begins_with_yes(reply)))
+            is_question(text) or ((is_last or group[0].listed) and not (only_chooses or says_yes))
         ):
             text, short = (_with_answer(one, begins, reply) for one in (text, short))
         lines.append(Line(text, group, place + 1, quotes, short))
@@ -352,10 +354,22 @@ def _with_answer(proposal: str, said: str, answer: Message) -> str:
     accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
     if refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer):
         return f"{said} (refused: {left})"
-    word = (
-        "answer" if accepts + amends < AMENDS else "agreed" if accepts >= AGREES * max(amends, refuses) else "amended"
-    )
+    is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)
+    word = "answer" if accepts + amends < AMENDS else "amended" if is_changed else "agreed"
     return f"{left} ({word}: {said})"
+
+
+def _has_new_number(answer: Message) -> bool:
+    """Returns whether an answer has a number that the message before does not have and that chooses no option of it:
+    "ok, 4 weeks" changes "6 weeks"."""
+    before = answer.previous
+    if before is None or chosen_options(before):
+        return False
+    return not _numbers(answer.content[:LONGEST_ANSWER]) <= _numbers(before.content)
+
+
+def _numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+", text))
 
 
 def _begins_with_yes(answer: Message) -> bool:

@@ -37,8 +37,12 @@ not taken for its repetition."""
 CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
-CLOSES = 0.1
+CLOSES = 0.07
 """The probability from which on a report closes an open item."""
+
+REPORTS, COVERED = 0.1, 0.5
+"""A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
+item's weight: "rename the audit log table" does not close "ask Priya about the retention of the audit log"."""
 
 LEAST_STATEMENTS = 8
 """Among fewer statements a word counts as rare as among so many: two shared words are as telling there."""
@@ -149,7 +153,7 @@ def _closing(waiting: Sequence[Statement], new: Statement, rarity: Rarity, betwe
         math.inf
         if same(one, new)
         else logistic(CLOSING, closing_features(one, new, rarity, weight, weight == most, later)) / CLOSES
-        if weight
+        if weight and (new.changes >= REPORTS or weight >= COVERED * rarity.of(one.stems))
         else 0.0
         for one, weight, later in zip(waiting, weights, between, strict=True)
     ]

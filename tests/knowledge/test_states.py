@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from mcp_server.knowledge.pages import merged, reopened, settled
 from mcp_server.text.destinations import place_of
-from mcp_server.text.entries import Line, LineKind, entry, sources_of
+from mcp_server.text.entries import Line, LineKind, Source, entry, sources_of
+from mcp_server.understanding.changing import overtaken_lines
 
 A, B = "raw/conversations/2026/11/02/0900-s-a.md", "raw/conversations/2026/11/04/0900-s-b.md"
 OLD = "Vault with the AppRole login, one role per service."
@@ -39,6 +40,17 @@ def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None
     (replaced,) = section(body, "Replaced decisions")
     assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: 27](/{A}) [src: 86](/{B})"
     assert [sources_of(row)[0].turn for row in section(body, "Key Decisions")] == [30, 86]
+
+
+def test_of_transcripts_that_one_session_begins_in_a_minute_the_one_with_the_later_turn_is_newer() -> None:
+    first, second = (f"raw/conversations/2026/11/02/0900-a1de7d47-76a9-40ff-{name}.md" for name in ("vault", "scratch"))
+    body = extracted("# atlas\n", [line("decision", OLD, first, 11), line("decision", NEW, second, 19, 0.9)])
+    assert [sources_of(row)[0].turn for row in section(body, "Replaced decisions")] == [11]
+    rows = "# atlas\n\n## Key Decisions\n\n{}\n{}\n".format(
+        entry("2026-11-02", "Free shipping from 89 € instead of 79.", (Source(second, 19),)),
+        entry("2026-11-02", "Flat shipping of 5,90 €, free above 79 €.", (Source(first, 11),)),
+    )
+    assert overtaken_lines(rows) == {5}
 
 
 def test_a_closed_item_moves_to_its_section() -> None:

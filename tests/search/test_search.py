@@ -225,6 +225,12 @@ def test_a_hit_that_is_only_somewhat_likely_to_be_replaced_goes_behind_without_a
     assert newest_first((old, new), "who prints the flyers?") == (new, old)
 
 
+def test_a_later_request_about_the_subject_gives_no_note() -> None:
+    stated = hit(3, "Actually, let's make free shipping start at 89 € instead of 79.")
+    request = turn(41, "write the text for the free shipping page of the shop")
+    assert [one.newer for one in newest_first((stated, request), "free shipping")] == ["", ""]
+
+
 def test_the_agents_echo_replaces_nothing() -> None:
     said, echo = turn(4, "retries: two, ten minutes apart"), turn(6, "Two retries, ten minutes apart, for the texts.")
     asked = "how many retries do we make?"

@@ -55,6 +55,14 @@ def test_an_amendment_is_told_with_the_proposal() -> None:
     assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
 
 
+@pytest.mark.parametrize("reply", ["ok, 4 weeks", "yes, 4 weeks and then to the shelter"])
+def test_an_answer_with_another_number_amends_the_proposal_whatever_it_begins_with(reply: str) -> None:
+    proposal = "I'd keep finished pieces 6 weeks on the shelf with the date on them, and then they go."
+    asked = "people forget to collect their pieces, what now?"
+    assert texts("decision", asked, proposal, reply) == [f"{proposal} (amended: {reply})"]
+    assert texts("decision", asked, proposal, "ok, 6 weeks") == [proposal]
+
+
 def test_a_short_answer_is_quoted_whole() -> None:
     asked = f"{PROPOSAL} The NAS has room for a year of them, and a copy takes four minutes at most. Shall I?"
     (decision,) = items("and backups?", asked, "fine. 30 copies. rest same", "Set up that way.")

@@ -29,6 +29,20 @@ def test_a_report_in_other_words_closes_an_open_item() -> None:
     assert settled(*said, BERTH_DONE, "Good to hear.")[BERTH] == "closed"
 
 
+@pytest.mark.parametrize(
+    ("item", "asked", "answer"),
+    [
+        ("TODO: renew the TLS certificate of the staging server.", "restart the staging server", "It is up again."),
+        ("I still need to ask Hannah whether chapter 5 may be longer.", "shorten chapter 5 by a third", "Done."),
+        ("We still don't know why the nightly import is slow.", "add a progress bar to the import", "Added with tqdm."),
+        ("Someone has to fix the broken link on the pricing page.", "make the pricing page narrower", "Done."),
+        ("I still owe Marta the review of her chapter.", "translate chapter two into French", "Translated, 9 pages."),
+    ],
+)
+def test_a_request_with_a_word_of_an_open_item_does_not_close_it(item: str, asked: str, answer: str) -> None:
+    assert list(settled(item, "Okay, noted.", asked, answer).values()) == ["current"]
+
+
 def test_of_two_open_items_with_most_words_in_common_only_the_done_one_is_closed() -> None:
     said = (DOCS, "ok", TESTS, "Noted.", "what does the lexer return?", "A list of tokens.")
     assert settled(*said) == {DOCS: "current", TESTS: "current"}
