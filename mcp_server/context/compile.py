@@ -436,13 +436,15 @@ def source_files(
     memory: Memory, local_date: str, project: Project, others: frozenset[str] | None = None
 ) -> list[SourceFile]:
     """Returns the files that belong to every context by path, without lines that extractors wrote about the projects
-    `others` (by default: all other projects). An unreadable file is returned as withheld."""
+    `others` (by default: all other projects). Outside any project MEMORY.md and the index keep their lines of each.
+    An unreadable file is returned as withheld."""
     others = other_projects(memory, project) if others is None else others
     paths = [*_identity_files(memory), MEMORY_FILE, ACTIVE_FILE, GENERAL_PAGE, *journal_files(local_date)]
     if project.slug is not None:
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
+    names_others = (JOURNAL_FOLDER,) if project.slug is None else (JOURNAL_FOLDER, MEMORY_FILE, ACTIVE_FILE)
     return [
-        without(one, of_others(one.text, others)) if one.path.startswith(JOURNAL_FOLDER) else one
+        without(one, of_others(one.text, others)) if one.path.startswith(names_others) else one
         for one in _read(memory, paths)
     ]
 

@@ -81,6 +81,9 @@ _PARTS = re.compile(r"(?:^|; )(?:decided|open|next): ")
 _PROJECT = re.compile(r"^(?:[\w-]+|\[\[[^\[\]\n]+\]\]): ")
 """Prefix of a line in MEMORY.md, which has lines of all projects."""
 
+_OF_PROJECT = re.compile(r"- (?:\d{4}-\d{2}-\d{2}: )?\[\[([^/\[\]\n]+)/context\|[^\[\]\n]+\]\](?: —|:) ")
+"""Begins such a line, or an index's; its group is the project."""
+
 
 def _plain(text: str) -> str:
     """Returns an entry's text without bullet, day, and the journal's additions, so that it is the same in every file.
@@ -102,17 +105,29 @@ def said_above(filling: Filling) -> frozenset[str]:
 
 
 def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
-    """Returns a journal's derived lines (from 0) under the headings of other projects, each with the reason."""
+    """Returns the derived lines (from 0) of a journal under the headings of other projects, and those of MEMORY.md that
+    begin with their links, each with the reason."""
     if not others:
         return {}
     rows = body.split("\n")
-    return {
+    begun = {
+        place: ANOTHERS.format(other)
+        for place, row in enumerate(rows)
+        if (other := _project_of(row)) in others and is_derived(row)
+    }
+    return begun | {
         place: ANOTHERS.format(as_shown(section.title))
         for section in sections(body)
         if as_shown(section.title) in others
         for place in range(section.start - 1, section.end)
         if is_derived(rows[place])
     }
+
+
+def _project_of(line: str) -> str:
+    """Returns the project that a line of MEMORY.md or the index of projects is about, or ""."""
+    begins = _OF_PROJECT.match(line)
+    return begins[1] if begins else ""
 
 
 def as_page(path: str, text: str) -> SourceFile:
@@ -124,8 +139,8 @@ def as_page(path: str, text: str) -> SourceFile:
 def why_out(passages: Sequence[Passage], others: AbstractSet[str], page_of: Callable[[str], SourceFile]) -> list[str]:
     """Returns for each passage why it is excluded, or "".
 
-    It is excluded if a newer line of its project's page says otherwise, or if it is a journal's derived line of one of
-    the projects `others`. `page_of` returns the page at a path.
+    It is excluded if a newer line of its project's page says otherwise, or if it is a derived line of a journal or of
+    MEMORY.md about one of the projects `others`. `page_of` returns the page at a path.
     """
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
@@ -133,8 +148,8 @@ def why_out(passages: Sequence[Passage], others: AbstractSet[str], page_of: Call
         overtaken.update((path, page.first_line + place) for place in overtaken_lines(page.text))
     reasons = []
     for one in passages:
-        project = one.title.rsplit(" › ", 1)[-1]
-        another = one.category == "journal" and project in others and is_derived(one.text)
+        project = _project_of(one.text) if one.category == "memory" else one.title.rsplit(" › ", 1)[-1]
+        another = one.category in ("journal", "memory") and project in others and is_derived(one.text)
         gone = (one.path, one.start) in overtaken
         reasons.append(NO_LONGER_SO if gone else ANOTHERS.format(project) if another else "")
     return reasons

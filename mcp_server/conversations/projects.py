@@ -4,6 +4,7 @@ merge."""
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
+from mcp_server.text.destinations import link_to_project
 from mcp_server.text.markdown import load, yaml_line
 from mcp_server.text.prose import did_you_mean
 from mcp_server.text.redaction import redact
@@ -110,6 +112,7 @@ async def rename_project(memory: Memory, old: str, new: str) -> str:
         if slug in keys.values():
             raise Conflict(f"there is a project {slug!r} already; to join the two: project merge {old} {slug}")
         await run_sync(_move_folder, memory, old, slug)
+        await run_sync(_retitle, memory, old, slug)
         await run_sync(_write_map, memory, {key: slug if value == old else value for key, value in keys.items()})
     return slug
 
@@ -204,7 +207,8 @@ def _write_map(memory: Memory, keys: dict[str, str]) -> None:
 
 
 def _move_folder(memory: Memory, old: str, new: str) -> None:
-    """Moves the files of the old slug to the new one. A file whose name is taken is appended to the other."""
+    """Moves the files of the old slug to the new one, and points the links of all pages there. A file whose name is
+    taken is appended to the other."""
     prefix = f"knowledge/projects/{old}/"
     for stat in list(memory.files.walk(prefix)):
         target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"
@@ -216,3 +220,18 @@ def _move_folder(memory: Memory, old: str, new: str) -> None:
             memory.files.remove(stat.path)
         else:
             memory.files.move(stat.path, target)
+    memory.files.remove_empty(prefix)
+    for stat in list(memory.files.walk("knowledge/")):
+        text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
+        if text and f"[[{old}/" in text:
+            changed = text.replace(link_to_project(old), link_to_project(new)).replace(f"[[{old}/", f"[[{new}/")
+            memory.files.write_atomic(stat.path, changed, text)
+
+
+def _retitle(memory: Memory, old: str, new: str) -> None:
+    """Writes the new name into the front matter and the title of a project's page."""
+    path = f"knowledge/projects/{new}/context.md"
+    text = memory.files.readable(path)
+    if text is not None:
+        named = re.sub(rf"^(project: |# ){re.escape(old)}$", rf"\g<1>{new}", text, flags=re.MULTILINE)
+        memory.files.write_atomic(path, named, text)

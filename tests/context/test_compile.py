@@ -297,6 +297,18 @@ async def test_lines_of_another_project_in_a_journal_are_named_found_or_always_s
     assert "another project's: lantern" not in out(await compiled_with(projects)).values()
 
 
+async def test_lines_of_another_project_in_the_memory_file_are_named_and_shown_outside_any_project(
+    projects: Memory,
+) -> None:
+    lines = [f"- 2026-02-16: [[{name}/context|{name}]] — Scans of {name}. {SRC}" for name in ("harbor", "lantern")]
+    projects.files.write_atomic("knowledge/memory/MEMORY.md", "\n".join(["## Projects", *lines, "- lantern: by hand"]))
+    result = await compiled_with(projects, project="harbor")
+    assert ("Scans of harbor" in result.text, "Scans of lantern" in result.text) == (True, False)
+    assert "lantern: by hand" in result.text
+    assert out(result)["knowledge/memory/MEMORY.md:3-3"] == "another project's: lantern"
+    assert "Scans of lantern" in (await compiled_with(projects)).text
+
+
 async def test_what_of_the_users_file_is_not_always_shown_is_named(memory: Memory) -> None:
     about, days = f"## About\n- Nadia {SRC}", f"## What happened\n- 2026-02-16: It rained. {SRC}"
     path = "knowledge/people/user.md"

@@ -131,6 +131,19 @@ async def test_renaming_moves_the_folder_and_keeps_the_keys(memory: Memory) -> N
     assert (listed.slug, listed.sessions) == ("big-map", 1)
 
 
+async def test_after_renaming_the_page_has_the_new_name_and_no_link_leads_nowhere(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
+    page, journal = "knowledge/projects/atlas/context.md", "knowledge/journal/2026-02-16.md"
+    memory.files.write_atomic(page, "---\ntype: project_context\nproject: atlas\n---\n\n# atlas\n\nSee # atlas.\n")
+    memory.files.write_atomic(journal, "## [[atlas/context|atlas]]\n\n- Learned: tar. [[atlas/notes]] [[atlas-2/x]]\n")
+    await rename_project(memory, "atlas", "big map")
+    renamed = "---\ntype: project_context\nproject: big-map\n---\n\n# big-map\n\nSee # atlas.\n"
+    assert memory.files.read_text("knowledge/projects/big-map/context.md") == renamed
+    linked = "## [[big-map/context|big-map]]\n\n- Learned: tar. [[big-map/notes]] [[atlas-2/x]]\n"
+    assert memory.files.read_text(journal) == linked
+    assert not memory.files.resolve("knowledge/projects/atlas").exists()
+
+
 async def test_merging_loses_no_file(memory: Memory) -> None:
     for name in ("a", "b"):
         await observe(memory, NewTurn("user", f"hi {name}", project=name), at(None))
