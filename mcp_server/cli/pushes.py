@@ -214,7 +214,7 @@ def _resume(project: str | None, here: bool) -> None:
         return lifted, await windows.pauses(memory), memory.settings.hooks.inject
 
     lifted, left, switched_on = shell.with_memory(act)
-    said = [f"no longer {one.words}" for one in lifted]
+    said = [f"no longer paused {one.place}" for one in lifted]
     said = said or ["nothing was paused there" if project or here else "nothing was paused"]
     said += [f"still {one.words}" for one in left]
     said += [] if switched_on else ["nothing is pushed yet: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set"]

@@ -18,11 +18,11 @@ CATEGORIES = get_args(Category)
 
 @shell.command(
     "search",
-    "search 'pump seal'",
+    "search pump seal",
     "search '\"winter berth\" -price since:2026-01-01'",
     "search boiler --session ses_1f2e",
 )
-@click.argument("query")
+@click.argument("query", nargs=-1, required=True)
 @shell.limit_option(10, "Passages at most.", 100)
 @shell.choice_option(
     "--category", values=CATEGORIES, about=f"Only this kind of file: {', '.join(CATEGORIES)}.", metavar="CATEGORY"
@@ -35,12 +35,12 @@ CATEGORIES = get_args(Category)
 @click.option("--project", help="As from this project (default: the folder's own).")
 @click.option("--since", help="Only what is as new as this date.")
 @click.option("--until", help="Only what is as old as this date.")
-def search_command(query: str, project: str | None, **options: Any) -> None:
+def search_command(query: tuple[str, ...], project: str | None, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
 
     async def ask(memory: Memory) -> SearchAnswer:
         found = await project_asked(memory, shell.caller(), project)
-        return await search(memory, SearchRequest(query=query, project=found, **options), max_tokens=1_000_000)
+        return await search(memory, SearchRequest(query=" ".join(query), project=found, **options), max_tokens=1_000_000)
 
     answer = shell.with_memory(ask, fresh=True)
     if shell.printed_as_json(answer):

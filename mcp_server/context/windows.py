@@ -52,10 +52,13 @@ class Pause:
     until: datetime | None = None
 
     @property
+    def place(self) -> str:
+        return "everywhere" if self.project is None else f"in {self.name}"
+
+    @property
     def words(self) -> str:
         """`paused everywhere until 2026-05-04 14:30 UTC`."""
-        where = "everywhere" if self.project is None else f"in {self.name}"
-        return f"paused {where}" + (f" until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "")
+        return f"paused {self.place}" + (f" until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "")
 
 
 async def pause(memory: Memory, project: Project | None = None, duration: timedelta | None = None) -> Pause:

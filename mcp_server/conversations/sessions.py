@@ -166,7 +166,8 @@ async def require(memory: Memory, session: str) -> SessionRow:
     row = await current_row(memory, session)
     if row is None:
         ids = [known.session for known in await memory.state.sessions()]
-        hint = await run_sync(did_you_mean, session, ids)
+        begun = [known for known in ids if session and known.startswith(session)]
+        hint = f"; did you mean {begun[0]!r}?" if len(begun) == 1 else await run_sync(did_you_mean, session, ids)
         raise NotFound(f"no session {session!r}{hint} (the tool `status` or the command `session list` shows them)")
     return row
 

@@ -381,7 +381,7 @@ def _people(turns: Sequence[Turn], context: Context) -> list[Line]:
 
 
 LESSONS = Extractor("lessons", 5, _lessons, ("lesson",))
-PEOPLE = Extractor("people", 8, _people, ("about", "preference", "plan", "event"))
+PEOPLE = Extractor("people", 9, _people, ("about", "preference", "plan", "event"))
 
 # ---------------------------------------------------------------- procedures
 

@@ -38,12 +38,14 @@ _TRADE = (
 )
 _ABOUT = re.compile(
     rf"\bI(?:['’]m| am) (?:an? (?!monster\b|winner\b|loser\b|sucker\b|better\b|big\b)(?:[\w-]+ ){{0,3}}?{_TRADE}\b"
-    r"|\d\d(?: years old)?(?=[.,;!]|$| and\b)|from (?-i:[A-Z])|(?-i:[A-Z][a-z]+)(?=[,;] an? | from (?-i:[A-Z]))"
+    r"|\d\d(?: years old)?(?=[.,;!]|$| and\b)|from (?-i:[A-Z])|(?-i:[A-Z][a-z]+)"
+    r"(?=[,;] an? | from (?-i:[A-Z])|[,;.](?: and)? I (?:am|run|own|work|live|teach|make|do)\b|[,;.](?: and)? I['’]m )"
     r"|(?:vegan|vegetarian|pregnant|retired|married|divorced|widowed|self-employed|left-handed|colou?r-?blind"
     r"|dyslexic|diabetic|deaf|allergic)\b)"
     r"|\bmy (?:name is|birthday is|home ?town is|native language is)\b|\b(?:please |just )?call me (?-i:[A-Z])\w+[.!]?$"
     r"|\bI (?:live|grew up|was born|studied|moved) (?:in|at|near|to|with)\b|\bI speak (?-i:[A-Z])"
     r"|\bI(?: have|['’]ve)? work(?:ed)? (?:as an?\b|for (?-i:[A-Z])|at (?:(?:an?|the) )?(?-i:[A-Z]))"
+    rf"|\b(?:my|our) {_KIN} (?-i:[A-Z])\w+\b|\b(?-i:[A-Z])\w+ is (?:my|our) (?:\w+ )?{_KIN}\b"
     rf"|\b(?:my|our) (?:\w+ )?{_KIN}(?:['’]s)?(?: (?-i:[A-Z])\w+)? (?:is|are|was|has|have|and I|lives?"
     r"|works?|studies|turns|called)\b"
     rf"|\b(?:I|we)(?:['’]ve| have)? (?:have|had|got|adopted) (?:an?|two|three|four|five|\d+) (?:\w+ ){{0,2}}{_KIN}s?\b",

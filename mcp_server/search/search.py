@@ -220,7 +220,9 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     asked = replace(asked, filters=replace(filters, phrases=()))
     found = await memory.index.answer([asked, *further], ranked)
     wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
-    note = f"no passage contains {wanted} word for word; these contain its words"
+    left_out = ", ".join(f'"{" ".join(words)}"' for words in query.excluded)
+    without = f" without {left_out}" if left_out else ""
+    note = f"no passage contains {wanted} word for word{without}; these contain its words"
     return replace(found, messages=(*found.messages, note)) if found.considered else found
 
 
