@@ -40,7 +40,9 @@ def search_command(query: tuple[str, ...], project: str | None, **options: Any) 
 
     async def ask(memory: Memory) -> SearchAnswer:
         found = await project_asked(memory, shell.caller(), project)
-        return await search(memory, SearchRequest(query=" ".join(query), project=found, **options), max_tokens=1_000_000)
+        return await search(
+            memory, SearchRequest(query=" ".join(query), project=found, **options), max_tokens=1_000_000
+        )
 
     answer = shell.with_memory(ask, fresh=True)
     if shell.printed_as_json(answer):

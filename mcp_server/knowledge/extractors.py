@@ -115,7 +115,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 14
+VERSION = 15
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -294,7 +294,7 @@ def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
             yield replace(fact, text=" ".join(parts))
 
 
-DECISIONS = Extractor("decisions", VERSION + 6, _of_items("decision"), ("decision",))
+DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))
 ITEMS = (
     DECISIONS,
     Extractor("rules", VERSION, _of_items("rule")),

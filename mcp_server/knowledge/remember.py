@@ -37,6 +37,7 @@ from mcp_server.text.destinations import (
 from mcp_server.text.entries import Source, disowned
 from mcp_server.text.fencing import printable
 from mcp_server.text.markdown import difference, split_front_matter
+from mcp_server.text.prose import sentences
 from mcp_server.text.redaction import secrets
 
 _LINE = re.compile(r"(\S.*\.md):(\d{1,9})(?:-\d{1,9})?")
@@ -310,7 +311,10 @@ def _superseded(
         ((path, one),) = found
         section, verb = settled_section(one) if is_page(path) else ("", "replaced")
         where = f"{section!r} of {path}" if section else archived_path(path)
-        return Old(path, one, source), (f"{verb}: {one.said} (it is now in {where})",)
+        said = f"{verb}: {one.said} (it is now in {where})"
+        if verb == "replaced" and len(sentences(one.said)) > 1:
+            said += ". The whole line went there; if another sentence of it still holds, remember that again"
+        return Old(path, one, source), (said,)
     why = f"{len(found)} lines match" if found else "no line matches"
     every = [one for _, one in found] or closest([one for inside in known.values() for one in inside], wanted, CLOSEST)
     near = "; ".join(one.said.splitlines()[0] for one in every[:CLOSEST])

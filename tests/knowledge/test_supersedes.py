@@ -70,6 +70,14 @@ async def test_a_line_is_named_by_its_place(memory: Memory) -> None:
     assert section(memory, "Replaced decisions") == ["Use Redis for the queue (replaced 2026-02-16 on request)"]
 
 
+async def test_the_answer_says_that_a_replaced_line_says_more(memory: Memory) -> None:
+    await remember(memory, new("Nives' brother is called Tomaž. Her left hand misses two fingers.", "fact"), CALLER)
+    done = await remember(memory, new("Nives' brother is called Matija", "fact", "brother is called Tomaž"), CALLER)
+    assert "if another sentence of it still holds, remember that again" in done.notes[-1]
+    done = await remember(memory, new("Nives' brother is called Luka", "fact", "brother is called Matija"), CALLER)
+    assert "sentence" not in done.notes[-1]
+
+
 async def test_a_rule_takes_the_place_of_a_recognized_one(memory: Memory, clock: Clock) -> None:
     await say(memory, clock, "first", *HELLO, *FIRST)
     await sessions.end_session(memory, "first")

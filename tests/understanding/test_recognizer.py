@@ -63,6 +63,15 @@ def test_an_answer_with_another_number_amends_the_proposal_whatever_it_begins_wi
     assert texts("decision", asked, proposal, "ok, 6 weeks") == [proposal]
 
 
+def test_what_is_left_open_is_told_with_the_sentences_that_say_what_it_is() -> None:
+    asked = "Hannah wants a map of Piran at the front. Should we have one?"
+    assert texts("open", "what else?", asked, "I'll sleep on it.", "Fine.") == [f"{asked} I'll sleep on it."]
+
+
+def test_a_sentence_without_a_word_about_anything_is_not_quoted() -> None:
+    assert texts("open", f"That's enough for today. {BERTH}", "Good night.") == [BERTH]
+
+
 def test_a_short_answer_is_quoted_whole() -> None:
     asked = f"{PROPOSAL} The NAS has room for a year of them, and a copy takes four minutes at most. Shall I?"
     (decision,) = items("and backups?", asked, "fine. 30 copies. rest same", "Set up that way.")

@@ -383,8 +383,8 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
         said = frozenset() if all(reasons) else said_above(filling)
         for source, reason in zip(sources, reasons, strict=True):
             rest = source if reason else without(source, _out(filling.inputs, source, said))
-            if rest is not source and not _says_something(rest.text):
-                reason = SHOWN_ABOVE
+            if rest.withheld and not reason and not _says_something(rest.text):
+                reason = SHOWN_ABOVE if rest is not source else rest.withheld[0].reason
             considered += withheld(name, rest, reason)
             file = None if reason else prepared(name, rest, filling.inputs.anchors)
             if file is not None:
