@@ -225,7 +225,7 @@ def told(
         at, sentence = place - 1, max(of(place - 1).found["decision"], key=lambda one: one.probability).place
     elif sentence < 0 and kind == "open" and (_replies(messages, place, text) or _points_back(messages, place, text)):
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
-    if sentence >= 0:
+    if sentence >= 0 and not _says_nothing(messages[at].sentences[sentence].text):
         first, said = sentence, [clean(one.text) for one in messages[at].sentences]
         while first and len(subject_stems(" ".join(said[first : sentence + 1]))) < CLEAR:
             first -= 1
@@ -268,8 +268,8 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
         listed = sentence.layout in ("bullet", "row")
         if at in places | others or judged.rejected[at] or not (by_user or listed):
             continue
-        if is_question(sentence.text) or all("'" in stem for stem in subject_stems(sentence.text)):
-            continue  # "That's enough for today." says nothing
+        if is_question(sentence.text) or _says_nothing(sentence.text):
+            continue
         if is_short or len(sentence.text) <= GAP:
             added.append(Found(at, sentence.text, 0.0, listed=listed))
     return sorted([*group, *added], key=lambda one: one.place)
@@ -282,6 +282,11 @@ def _replies(messages: Sequence[Message], place: int, text: str) -> bool:
         return False
     last = [sentence.text for sentence in messages[place - 1].sentences[-1:]]
     return any(is_question(one) or not subject_stems(one).isdisjoint(subject_stems(text)) for one in last)
+
+
+def _says_nothing(text: str) -> bool:
+    """Returns whether a sentence has no word about a subject: "That's enough for today."."""
+    return all("'" in stem for stem in subject_stems(text))
 
 
 def _points_back(messages: Sequence[Message], place: int, text: str) -> bool:
