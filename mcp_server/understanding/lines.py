@@ -225,12 +225,14 @@ def told(
         at, sentence = place - 1, max(of(place - 1).found["decision"], key=lambda one: one.probability).place
     elif sentence < 0 and kind == "open" and (_replies(messages, place, text) or _points_back(messages, place, text)):
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
-    if sentence >= 0 and not _says_nothing(messages[at].sentences[sentence].text):
+    if sentence >= 0:
         first, said = sentence, [clean(one.text) for one in messages[at].sentences]
         while first and len(subject_stems(" ".join(said[first : sentence + 1]))) < CLEAR:
             first -= 1
-        told = clipped_at_clause(" ".join(said[first : sentence + 1]), LONGEST // 2)
-        text, quotes = f"{told} {text}", (*((at, one) for one in range(first, sentence + 1)), *quotes)
+        told = " ".join(said[first : sentence + 1])
+        if not _says_nothing(told):
+            text = f"{clipped_at_clause(told, LONGEST // 2)} {text}"
+            quotes = (*((at, one) for one in range(first, sentence + 1)), *quotes)
     return Line(text, group, place, quotes)
 
 
@@ -291,7 +293,8 @@ def _says_nothing(text: str) -> bool:
 
 def _points_back(messages: Sequence[Message], place: int, text: str) -> bool:
     """Returns whether a text of the user says nothing without the agent's message before it: "I'll sleep on it."."""
-    return place > 0 and messages[place - 1].role == "agent" and len(subject_stems(text)) < CLEAR
+    after_agent = place > 0 and messages[place - 1].role == "agent"
+    return after_agent and sum(map(str.isalpha, subject_stems(text))) <= 1
 
 
 def _at(place: int, sentences: Iterable[Found]) -> tuple[tuple[int, int], ...]:
