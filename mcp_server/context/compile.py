@@ -347,7 +347,7 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
 
     new = linked_hits(found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), page_of)
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
-    reasons = why_out([hit.passage for hit in every], others, page_of)
+    reasons = why_out([hit.passage for hit in every], others, page_of, memory.recognizer().only_asks)
     hits = tuple(
         Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
         for place, (hit, why) in enumerate(zip(every, reasons, strict=True))

@@ -67,6 +67,7 @@ CACHED_PAGES = 16
 
 NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
 ANOTHERS = "another project's: {}"
+ONLY_ASKS = "a question or a task, which states nothing"
 SHOWN_ABOVE = "shown above"
 
 _BEGINNING = re.compile(
@@ -136,11 +137,17 @@ def as_page(path: str, text: str) -> SourceFile:
     return SourceFile(path, split.body, split.body_line)
 
 
-def why_out(passages: Sequence[Passage], others: AbstractSet[str], page_of: Callable[[str], SourceFile]) -> list[str]:
+def why_out(
+    passages: Sequence[Passage],
+    others: AbstractSet[str],
+    page_of: Callable[[str], SourceFile],
+    only_asks: Callable[[str], bool],
+) -> list[str]:
     """Returns for each passage why it is excluded, or "".
 
     It is excluded if a newer line of its project's page says otherwise, or if it is a derived line of a journal or of
-    MEMORY.md about one of the projects `others`. `page_of` returns the page at a path.
+    MEMORY.md about one of the projects `others`, or a turn in which the user `only_asks`. `page_of` returns the page at
+    a path.
     """
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
@@ -151,7 +158,8 @@ def why_out(passages: Sequence[Passage], others: AbstractSet[str], page_of: Call
         project = _project_of(one.text) if one.category == "memory" else one.title.rsplit(" › ", 1)[-1]
         another = one.category in ("journal", "memory") and project in others and is_derived(one.text)
         gone = (one.path, one.start) in overtaken
-        reasons.append(NO_LONGER_SO if gone else ANOTHERS.format(project) if another else "")
+        asks = one.category == "conversation" and one.role == "user" and only_asks(one.text)
+        reasons.append(NO_LONGER_SO if gone else ANOTHERS.format(project) if another else ONLY_ASKS if asks else "")
     return reasons
 
 

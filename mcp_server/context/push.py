@@ -16,7 +16,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import anyio
@@ -44,7 +44,7 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Hit, Project
+from mcp_server.model import Caller, Hit, Project, SourceFile
 from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_ahead, find
 from mcp_server.storage import logs
 from mcp_server.storage.templates import is_untouched_template, templates
@@ -117,9 +117,10 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     hits = (*passages, *lines)
     session = prompt.row.session if prompt.row else ""
     is_own = cache(lambda path: _is_of(memory, path, session))
-    journals = any(hit.passage.category == "journal" for hit in hits)
-    others = other_projects(memory, prompt.project) if journals else frozenset()
-    reasons = why_out([hit.passage for hit in hits], others, lambda path: as_page(path, _text(memory, path)))
+    of_all = any(hit.passage.category in ("journal", "memory") for hit in hits)
+    others = other_projects(memory, prompt.project) if of_all else frozenset()
+    model = memory.recognizer()
+    reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model.only_asks)
     never = prompt.never
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
@@ -127,17 +128,14 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
     }
-    needs = memory.recognizer().needs(prompt.text)
+    needs = model.needs(prompt.text)
     sent = prompt.window.lines
     return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance)
 
 
-def _text(memory: Memory, path: str) -> str:
-    """Returns a file's text; "" if it cannot be read."""
-    try:
-        return memory.files.read_text(path)
-    except ContextManagerError:
-        return ""
+def _page(memory: Memory, path: str) -> SourceFile:
+    """Returns a file, without text if it cannot be read."""
+    return as_page(path, memory.files.readable(path) or "")
 
 
 def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:

@@ -257,10 +257,20 @@ def _with_one_answer(items: Iterable[Item], settled: Container[Item]) -> list[It
     return found
 
 
+MOSTLY = 0.7
+"""The share of a sentence's characters from which on a clause is the whole of it."""
+
+
 def _is_of_self(text: str) -> bool:
-    """Returns whether a fact says only who the user is: then it is on the user's page. A longer one says more."""
-    found = of_self(text) if len(text) <= LONGEST_OF_SELF else None
-    return found is not None and found[0] == "about"
+    """Returns whether every sentence of a fact says only who the user is: then it is on the user's page. A longer one
+    says more ("The lease is till June 2029. I'll ask my sister, she does my books")."""
+    if len(text) > LONGEST_OF_SELF:
+        return False
+    for sentence in sentences(text):
+        found = of_self(sentence)
+        if found is None or found[0] != "about" or len(found[1]) < MOSTLY * len(sentence):
+            return False
+    return True
 
 
 _SUBJECT = re.compile(

@@ -45,7 +45,7 @@ _ABOUT = re.compile(
     r"|\bmy (?:name is|birthday is|home ?town is|native language is)\b|\b(?:please |just )?call me (?-i:[A-Z])\w+[.!]?$"
     r"|\bI (?:live|grew up|was born|studied|moved) (?:in|at|near|to|with)\b|\bI speak (?-i:[A-Z])"
     r"|\bI(?: have|['’]ve)? work(?:ed)? (?:as an?\b|for (?-i:[A-Z])|at (?:(?:an?|the) )?(?-i:[A-Z]))"
-    rf"|\b(?:my|our) {_KIN} (?-i:[A-Z])\w+\b|\b(?-i:[A-Z])\w+ is (?:my|our) (?:\w+ )?{_KIN}\b"
+    rf"|\b(?-i:[A-Z])\w+ is (?:my|our) (?:\w+ )?{_KIN}\b"
     rf"|\b(?:my|our) (?:\w+ )?{_KIN}(?:['’]s)?(?: (?-i:[A-Z])\w+)? (?:is|are|was|has|have|and I|lives?"
     r"|works?|studies|turns|called)\b"
     rf"|\b(?:I|we)(?:['’]ve| have)? (?:have|had|got|adopted) (?:an?|two|three|four|five|\d+) (?:\w+ ){{0,2}}{_KIN}s?\b",

@@ -227,7 +227,7 @@ def told(
         at, sentence = place - 1, len(messages[place - 1].sentences) - 1
     if sentence >= 0:
         first, said = sentence, [clean(one.text) for one in messages[at].sentences]
-        while first and len(subject_stems(" ".join(said[first : sentence + 1]))) < CLEAR:
+        while at != place and first and len(subject_stems(" ".join(said[first : sentence + 1]))) < CLEAR:
             first -= 1
         told = " ".join(said[first : sentence + 1])
         if not _says_nothing(told):

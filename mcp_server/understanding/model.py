@@ -31,6 +31,14 @@ LONGEST_PROMPT = 2_000
 """Characters. The rest of a longer prompt is not judged: a prompt may have megabytes."""
 
 
+ASKS, STATED = 0.5, 0.3
+"""A message only asks if the probability of a task or a question is at least `ASKS`, and that of each act that states
+something is below `STATED`. Of 851 such turns among the candidates of 1,111 prompts, 5 held what a prompt needed, and
+none of the 87 that were pushed."""
+
+STATES = ("fact", "rule", "need", "report", "directive", "revise", "amend", "refuse", "accept")
+
+
 @cache
 def recognizer(path: Path = SHIPPED) -> Model:
     """Returns the model of a weights file. Loading takes about 0.1 s: call it in a worker thread the first time."""
@@ -78,6 +86,14 @@ class Model:
     items: Logistic
     lines: Logistic
     prompts: Logistic
+
+    def only_asks(self, message: str) -> bool:
+        """Returns whether a message of the user is a task or a question that states nothing. A number may be what
+        somebody looks for: "add the bank to the footer: IBAN DE02 …"."""
+        if any(map(str.isdigit, message)):
+            return False
+        acts = self.user_acts.probabilities(message_features(Message("user", message[:LONGEST_PROMPT])))
+        return max(acts["task"], acts["question"]) >= ASKS and max(acts[act] for act in STATES) < STATED
 
     def needs(self, prompt: str) -> PromptNeeds:
         """Returns what a prompt probably needs, as its words tell."""

@@ -57,6 +57,20 @@ async def test_a_journals_line_of_another_project_is_not_pushed(lantern: Memory)
     assert considered["knowledge/journal/2025-11-09.md:4-4"]["reason"] == "another project's: harbor"
 
 
+async def test_an_earlier_request_about_the_subject_is_not_pushed(lantern: Memory) -> None:
+    said = "The Riga scanner reads the lantern scans at 600 dpi since the repair."
+    turns = [
+        NewTurn("user", text, "t", project="lantern") for text in (said, "add a price column for the lantern scans")
+    ]
+    for turn in turns:
+        await observe(lantern, turn, CALLER)
+    await lantern.index.refresh()
+    text, considered = await asked(lantern, "How many dpi do the lantern scans of the Riga scanner have?")
+    assert "600 dpi" in text
+    assert "price column" not in text
+    assert "a question or a task, which states nothing" in {one["reason"] for one in considered.values()}
+
+
 async def test_the_log_of_an_empty_memory_says_that_nothing_in_it_is_about_the_prompt(lantern: Memory) -> None:
     await lantern.index.refresh()
     said = await for_prompt(lantern, "s", "Which name and which timezone do I have, and what do I work on?", CALLER)

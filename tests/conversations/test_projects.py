@@ -141,7 +141,7 @@ async def test_after_renaming_the_page_has_the_new_name_and_no_link_leads_nowher
     assert memory.files.read_text("knowledge/projects/big-map/context.md") == renamed
     linked = "## [[big-map/context|big-map]]\n\n- Learned: tar. [[big-map/notes]] [[atlas-2/x]]\n"
     assert memory.files.read_text(journal) == linked
-    assert not memory.files.resolve("knowledge/projects/atlas").exists()
+    assert not (memory.disk.root / "knowledge/projects/atlas").exists()
 
 
 async def test_merging_loses_no_file(memory: Memory) -> None:

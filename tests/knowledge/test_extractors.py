@@ -49,6 +49,8 @@ def test_named_people_are_quoted_with_the_turn_that_says_so() -> None:
         "My son is allergic to nuts.",
         "I'm colour-blind, red and green.",
         "My birthday is on 3 June.",
+        "I'm Mara, I run Velten Imkerei in Jena.",
+        "Ines is my wife.",
     ],
 )
 def test_a_lasting_fact_about_the_user_is_on_the_users_page_and_on_no_project(said: str) -> None:
@@ -56,6 +58,12 @@ def test_a_lasting_fact_about_the_user_is_on_the_users_page_and_on_no_project(sa
     (line,) = by("people", turns)
     assert (line.person, line.text, place_of(line).path) == (None, said, "knowledge/people/user.md")
     assert by("facts", turns) == []
+
+
+def test_a_fact_of_which_a_part_is_about_the_user_stays_a_fact() -> None:
+    said = "The Atlas release is due on 3 June 2026. My sister is the printer."
+    turns = talk(("user", said), ("agent", "Noted."), project="atlas")
+    assert [line.text for line in by("facts", turns)] == [said]
 
 
 @pytest.mark.parametrize(

@@ -321,6 +321,19 @@ def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_t
     assert model.needs(asks_the_memory).memory > 0.5 > model.needs(general).memory
 
 
+@pytest.mark.parametrize(
+    ("asks", "states"),
+    [
+        ("add a price column for the new wholesale tier", "the wholesale tier starts at 24 jars per order"),
+        ("write the text for the shipping page", "shipping is free from 89 euros on"),
+        ("why does the import take an hour?", "the import took an hour because sku had no index"),
+        ("run the tests again", "add the bank to the footer: IBAN DE02 1203 0000"),
+    ],
+)
+def test_a_request_states_nothing_unless_it_names_a_fact(asks: str, states: str) -> None:
+    assert (recognizer().only_asks(asks), recognizer().only_asks(states)) == (True, False)
+
+
 @pytest.mark.parametrize("asks", ["what's still on my list?", "who do I still have to call before Friday?"])
 def test_a_prompt_asks_for_open_items(asks: str) -> None:
     model = recognizer()
