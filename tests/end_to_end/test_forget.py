@@ -159,24 +159,6 @@ def test_a_person_sees_every_place_first_and_is_told_what_git_holds(
     assert "No deletion was interrupted" in run("forget", "--apply")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["forget"], 2, "say what to forget"),
-        (["forget", "it"], 1, "fewer than 3"),
-        (["forget", "--path", "knowledge/memory/MEMORY.md", "--lines", "x"], 2, "A-B"),
-        (["approve", "--apply"], 2, "name a proposal"),
-        (["approve", "x", "--all"], 2, "not both"),
-        (["approve", "x"], 1, "no proposal 'x'"),
-    ],
-)
-@pytest.mark.usefixtures("empty_memory")
-def test_wrong_usage_is_one_line_that_says_what_to_do(run: Run, arguments: list[str], code: int, words: str) -> None:
-    said = run(*arguments, code=code)
-    assert words in said
-    assert len(said.splitlines()) == 1
-
-
 def test_a_person_approves_and_rejects_and_hostile_text_cannot_drive_the_terminal(run: Run, workspace: Path) -> None:
     hostile = "I like \x1b[2Jtea\u202e and \x07bells"
     assert "waiting" in run("remember", hostile, "--kind", "identity")
