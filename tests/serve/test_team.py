@@ -42,8 +42,8 @@ def login() -> Iterator[Issuer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server gives up on its database after a second."""
-    monkeypatch.setattr("mcp_server.storage.postgres.members.SECONDS", 1.0)
+    """A server gives up on its database soon, but later than its probe of readiness does."""
+    monkeypatch.setattr("mcp_server.storage.postgres.members.SECONDS", 2.5)
 
 
 @pytest.fixture
