@@ -122,7 +122,8 @@ async def test_an_export_is_known_again_and_grows(memory: Memory, tmp_path: Path
     document = export()
     document[0]["chat_messages"].append(message("m5", "human", "Thanks."))
     path.write_text(json.dumps(document))
-    assert (await import_path(memory, path)).new_turns == 1
+    grown = await import_path(memory, path)
+    assert (grown.new_turns, grown.new_sessions, grown.turns) == (1, 0, first.turns + 1)
 
 
 async def test_a_message_without_a_parent_does_not_break_the_conversation(memory: Memory, tmp_path: Path) -> None:
