@@ -50,7 +50,14 @@ def test_every_command_has_json_explains_each_option_and_follows_our_conventions
 
 @pytest.mark.parametrize(
     "arguments",
-    [["nosuch"], ["search"], ["search", "x", "--limit", "0"], ["compile", "--budgt", "7"], ["read", "a", "b"], []],
+    [
+        *(["nosuch"], ["search"], ["search", "x", "--limit", "0"], ["compile", "--budgt", "7"], ["read", "a", "b"], []),
+        *(
+            ["search", "x", "--limit", "many"],
+            ["observe", "x", "--at", "yesterday"],
+            ["observe", "x", "--role", "king"],
+        ),
+    ],
 )
 def test_wrong_usage_is_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2

@@ -87,11 +87,21 @@ async def test_a_turn_that_a_crash_cut_off_from_the_state_is_recorded_from_the_t
 
 async def test_secrets_are_gone_before_anything_is_written(memory: Memory, place: Path | str) -> None:
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    call = ToolCall("exec", f"curl -H 'Authorization: Bearer {key}'", "ok")
-    observed = await observe(memory, NewTurn("user", f"my token is {key}", "s", tool_calls=(call,)), ASKS)
-    assert observed.redacted
+    call = ToolCall(
+        f"curl {key}", f"curl -H 'Authorization: Bearer {key}'", "ok", (f"https://ana:{key}@example.org/x",)
+    )
+    chunk = ContextChunk("file", f"/home/{key}.py", tags=(key,), topics=(key,))
+    turn = replace(
+        NewTurn("user", f"my token is {key}", "s", tool_calls=(call,), chunks=(chunk,)),
+        name=f"bot {key}",
+        project=key,
+        model=key,
+        channel=key,
+    )
+    observed = await observe(memory, turn, ASKS)
+    assert "github-token" in observed.redacted
     assert "redacted before writing" in observed.markdown
-    assert holding(place, key) == []
+    assert holding(place, "ghp_") == []
 
 
 async def test_what_is_said_after_the_end_continues_the_session(memory: Memory) -> None:
@@ -195,14 +205,6 @@ async def test_an_odd_session_id_gets_a_safe_file_name_and_stays_itself(memory: 
     assert await said(memory, "two", "../../etc/passwd ☂", role="agent") == 2
 
 
-async def test_a_secret_in_a_name_or_a_tool_call_is_never_written(memory: Memory, place: Path | str) -> None:
-    key = "ghp_" + "a1B2" * 10
-    call = ToolCall(f"curl {key}", "get it", "done", (f"https://ana:{key}@example.org/x",))
-    observed = await observe(memory, NewTurn("agent", "done", "s", name=f"bot {key}", tool_calls=(call,)), ASKS)
-    assert observed.redacted == ("github-token",)
-    assert holding(place, key) == []
-
-
 async def test_a_moment_beyond_the_calendar_is_refused(memory: Memory) -> None:
     with pytest.raises(Invalid, match=r"^at "):
         await said(memory, "hi", at=datetime.fromisoformat("0001-01-01T00:00:00+05:00"))
@@ -242,15 +244,6 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
             assert row is not None
             await memory.state.save_session(replace(row, last_arrival=clock()))
     assert closed == []
-
-
-async def test_what_describes_a_message_holds_no_secrets(memory: Memory, place: Path | str) -> None:
-    secret = f"ghp_{'a1B2c3D4' * 4}"
-    chunk = ContextChunk("file", f"/home/{secret}.py", tags=(secret,), topics=(secret,))
-    turn = NewTurn("user", "hello", "s1", project=secret, model=secret, channel=secret, chunks=(chunk,))
-    await observe(memory, turn, Caller())
-    assert holding(place, "ghp_") == []
-    assert [turn.content for turn in await session_turns(memory, "s1")] == ["hello"]
 
 
 FAR_EAST, FAR_WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -25,6 +26,7 @@ from mcp_server.status.doctor import reset
 from tests.conftest import KEYWORDS_ONLY
 from tests.holding import holding
 from tests.postgres import server
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
@@ -147,11 +149,10 @@ async def test_an_address_that_does_not_work_is_explained_without_its_password(a
 
 async def test_a_client_of_the_server_records_and_searches(address: str) -> None:
     environ = {**os.environ, **KEYWORDS_ONLY}
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcp_server", "--workspace", address], env=environ, cwd=str(ROOT)
-    )
+    command = python("-m", "mcp_server", "--workspace", address)
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=environ, cwd=str(ROOT))
     with anyio.fail_after(180):
-        async with Client(stdio_client(command)) as client:
+        async with Client(stdio_client(parameters)) as client:
             answer = await client.call_tool("observe", {"role": "user", "content": "The crane lifts forty tons."})
             assert not answer.is_error, answer
             answer = await client.call_tool("remember", {"content": "The crane is repaired in May.", "kind": "fact"})
@@ -163,7 +164,7 @@ async def test_a_client_of_the_server_records_and_searches(address: str) -> None
 def test_commands_take_the_address_or_say_what_is_not_offered(address: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         program = "from mcp_server.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
-        command = [sys.executable, "-c", program, "--workspace", address, *arguments]
+        command = python("-c", program, "--workspace", address, *arguments)
         environ = {**os.environ, **KEYWORDS_ONLY, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, check=False)
 
@@ -205,13 +206,14 @@ def test_a_command_that_is_not_offered_says_so(
     assert "fault" not in said
 
 
-async def test_killed_replicas_lose_and_double_no_turn_and_keep_the_order(address: str) -> None:
+async def test_killed_replicas_lose_and_double_no_turn_and_keep_the_order(address: str, tmp_path: Path) -> None:
     """Two processes write into one session. One of them is killed again and again, and sends what was not
     acknowledged again, as a client does."""
     share = TURNS // 2
 
     def start(name: str, first: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.storage.team_writer", address, "ses_team", name, str(first), str(share)]
+        arguments = ("-m", "tests.storage.team_writer", address, "ses_team", name, str(first), str(share))
+        command = python(*arguments, pid_file=tmp_path / f"{name}.pid")
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def kill_and_go_on() -> None:
@@ -224,7 +226,8 @@ async def test_killed_replicas_lose_and_double_no_turn_and_keep_the_order(addres
                 first = int(line) + 1
                 if first >= stop:
                     break
-            writer.kill() if kill < KILLS else None
+            if kill < KILLS:
+                os.kill(int((tmp_path / "killed.pid").read_text()), signal.SIGKILL)
             rest = writer.communicate()[0]
             first = max([first, *(int(line) + 1 for line in rest.splitlines() if line.strip().isdigit())])
         assert first == share

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -41,6 +40,7 @@ from tests.end_to_end.replicas import command, http_client, posted, replicas
 from tests.holding import holding
 from tests.issuing import AUDIENCE, issuer
 from tests.postgres import server, tables
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent.parent
@@ -54,9 +54,10 @@ def address() -> str:
     return server().new_memory()
 
 
-def started(module: str, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", module, *arguments]
-    pipe = subprocess.PIPE
+def started(
+    module: str, *arguments: str, stdin: int | None = None, pid_file: Path | None = None
+) -> subprocess.Popen[str]:
+    command, pipe = python("-m", module, *arguments, pid_file=pid_file), subprocess.PIPE
     return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
 
 
@@ -122,18 +123,18 @@ async def test_a_newer_version_expands_all_tables_while_this_one_writes_and_noth
 
 
 @contextmanager
-def paused_holder(address: str, kind: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def paused_holder(address: str, pid_file: Path, kind: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Yields a replica that works under the maintainer's lease and was paused in the middle, and its fencing number."""
-    holder = started("tests.storage.lease_holder", address, "1", kind, *more, stdin=subprocess.PIPE)
+    holder = started("tests.storage.lease_holder", address, "1", kind, *more, stdin=subprocess.PIPE, pid_file=pid_file)
     assert holder.stdout is not None
     try:
         fence = int(holder.stdout.readline())
         if kind != "wait":
             assert holder.stdout.readline() == "in the middle\n"
-        holder.send_signal(signal.SIGSTOP)
+        send(pid_file, signal.SIGSTOP)
         yield holder, fence
     finally:
-        holder.kill()
+        send(pid_file, signal.SIGKILL)
         holder.communicate()
 
 
@@ -145,24 +146,30 @@ async def taken_over(locks: Locks) -> Held:
     return taken
 
 
-async def said_after_the_pause(holder: subprocess.Popen[str]) -> str:
+def send(pid_file: Path, number: signal.Signals) -> None:
+    """Sends a signal to a replica, unless it has ended."""
+    with suppress(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), number)
+
+
+async def said_after_the_pause(holder: subprocess.Popen[str], pid_file: Path) -> str:
     """Lets a paused replica go on, and returns what it says at the end of its work."""
     assert holder.stdin is not None
     assert holder.stdout is not None
     holder.stdin.write("\n")
     holder.stdin.flush()
-    holder.send_signal(signal.SIGCONT)
+    send(pid_file, signal.SIGCONT)
     with anyio.fail_after(60):
         return await run_sync(holder.stdout.readline)
 
 
-async def test_a_paused_replica_learns_that_another_has_taken_its_lease(address: str) -> None:
-    with paused_holder(address, "wait") as (holder, fence):
+async def test_a_paused_replica_learns_that_another_has_taken_its_lease(address: str, tmp_path: Path) -> None:
+    with paused_holder(address, tmp_path / "pid", "wait") as (holder, fence):
         async with open_storage(address) as storage:
             taken = await taken_over(storage.locks)
             assert isinstance(taken, Lease)
             assert taken.fence == fence + 1
-            assert await said_after_the_pause(holder) == "lost\n"
+            assert await said_after_the_pause(holder, tmp_path / "pid") == "lost\n"
             assert not taken.lost
             taken.release()
 
@@ -176,10 +183,10 @@ async def test_what_a_paused_replica_writes_after_another_has_taken_over_is_refu
         await memory.index.refresh()
         async with memory.locks.files():
             memory.files.write_atomic("knowledge/people/people.md", "# People\n\nAna moors at the old quay.\n")
-        with paused_holder(address, kind, str(tmp_path / "git")) as (holder, fence):
+        with paused_holder(address, tmp_path / "pid", kind, str(tmp_path / "git")) as (holder, fence):
             taken = await taken_over(memory.locks)
             before = dict(tables(address))
-            said = await said_after_the_pause(holder)
+            said = await said_after_the_pause(holder, tmp_path / "pid")
             assert f"another process has taken over this work (lease 'maintainer', number {fence})" in said
             changed = [name for name, rows in tables(address) if rows != before[name]]
             assert set(changed) <= {"lease", "counter", "change"}  # these change while processes are open

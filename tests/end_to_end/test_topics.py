@@ -34,22 +34,6 @@ Review a pull request (PR) that came in: read the diff, run the tests, comment o
 """
 
 
-PYTHON = """\
----
-type: topic
-triggers:
-  - type: pattern
-    match: 'print ["'']'
-    scope: output
-    correction_hint: Use Python 3 syntax
----
-
-# Code quality
-
-Code is Python 3.12 with type hints.
-"""
-
-
 def without_examples(root: Path) -> None:
     for example in (root / "topics").glob("*.md"):
         example.unlink()
@@ -75,27 +59,6 @@ async def test_a_new_email_brings_the_triage_and_what_it_subscribes_to(tmp_path:
     assert "- topics/email-triage.md:18-" in receipt
     assert "active: pattern “email”" in receipt
     assert "subscription of email-triage" in receipt
-
-
-async def test_python_2_in_an_answer_is_corrected_until_the_agent_speaks_again(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
-    async with served(root) as server:
-        session = await say(server.client, "How do I say hello?")
-        without_examples(root)
-        write(root, "topics/code-quality.md", PYTHON)
-        uri = f"context://compiled/{session}"
-        answer = await call(
-            server.client, "observe", role="agent", content='```python\nprint "hello"\n```', session=session
-        )
-        assert "correction (code-quality): Use Python 3 syntax" in answer
-        for _ in range(2):
-            assert "- Use Python 3 syntax (code-quality)" in await resource(server.client, uri)
-        await say(server.client, "Now with a name", session=session)
-        compiled = await resource(server.client, uri)
-        assert "- Use Python 3 syntax (code-quality)" in compiled
-        assert "Code is Python 3.12 with type hints." in compiled
-        await say(server.client, '```python\nprint(f"hello {name}")\n```', "agent", session=session)
-        assert "Use Python 3 syntax" not in await resource(server.client, uri)
 
 
 async def test_a_killed_server_forgets_no_topic_and_another_process_switches_it(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ async def test_two_servers_and_a_rebuilding_third_process_lose_nothing_and_write
     said, over, printed = Said(), anyio.Event(), list[str]()
     rebuilt: list[int] = []
     async with served(root, env=FEW_LINES) as first, served(root, env=FEW_LINES) as second:
+        await first.call("status")  # makes the memory: the third process would refuse to
 
         async def third() -> None:
             rebuilt.append(await rebuild(root, over, printed))

@@ -85,7 +85,6 @@ async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, t
     (memory,) = home.glob(".context-manager")
     assert "Đorđe" in next((memory / "raw").rglob("*.md")).read_text("utf-8")
     assert session in cli(installed, env, project, "session", "end", session).stdout
-    assert cli(installed, env, project, "read", "knowledge/memory/MEMORY.md", "--at", "HEAD").returncode == 0
     assert [
         row["sessions"] for row in json.loads(cli(installed, env, project, "project", "list", "--json").stdout)
     ] == [1]
@@ -120,19 +119,16 @@ async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) ->
             assert_clear(said)
             assert "read-only" in said
             assert str(home / ".context-manager") in said
-    for command in (["init"], ["status"]):
-        failed = cli(installed, env, tmp_path, *command, prefix=prefix)
-        assert failed.returncode == 1
-        assert_clear(failed.stderr)
-        assert len(failed.stderr.splitlines()) == 1
+    failed = cli(installed, env, tmp_path, "init", prefix=prefix)
+    assert failed.returncode == 1
+    assert_clear(failed.stderr)
+    assert len(failed.stderr.splitlines()) == 1
     assert list(home.iterdir()) == []
 
     async with started(installed, env, tmp_path, prefix, "--workspace", str(elsewhere)) as client:
         session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
         assert "2 bar" in await call(client, "compile_context", session=session)
         await call(client, "remember", content="The berth is number 14.", project="global")
-    there = {**env, "CONTEXT_MANAGER_HOME": str(elsewhere)}
-    assert "2 bar" in cli(installed, there, tmp_path, "search", "boiler", prefix=prefix).stdout
     assert list(home.iterdir()) == []
 
 

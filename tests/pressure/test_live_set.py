@@ -138,7 +138,7 @@ async def test_of_a_long_message_beginning_and_end_are_compared_and_kept_with_wh
     async with open_memory(workspace, limited(2000), clock=clock) as memory:
         await hold(memory, talk(12))
         await catch_up(memory)
-        log = "".join(f"line {n}: the compiler says nothing new\n" for n in range(20_000))
+        log = "".join(f"line {n}: the compiler says nothing new\n" for n in range(11_000))
         await say(memory, f"Look at this log.\n{log}Does the accountant know about the greenhouse and form seven?")
         turns = await session_turns(memory, "s")
         query = query_of(asking_turns(turns, alone=True))

@@ -121,7 +121,7 @@ async def test_a_pasted_log_becomes_an_excerpt_and_nothing_else_goes(workspace: 
     log = "Why does the label fail?\n" + "\n".join(lines)
     for role in ("user", "agent"):
         async with open_memory(workspace, limited(60_000), clock=clock) as memory:
-            await hold(memory, [replace(turn, session=role, turn_id=None) for turn in talk(40)])
+            await hold(memory, [replace(turn, session=role, turn_id=None) for turn in talk(16)])
             await catch_up(memory)
             await say(memory, log, role, session=role)
             *before, pasted = await live_set(memory, role)
@@ -166,9 +166,10 @@ async def test_anchored_and_important_chunks_outlive_everything(workspace: Path,
         await say(memory, "The vault key hangs behind the clock.", important=True)
         await say(memory, "Zanzibar is where we meet.", "agent")
         await anchor(memory, "zanzibar", True)
-        await hold(memory, talk(40))
+        await hold(memory, talk(24))
         stands = forms(await live_set(memory, "s"))
         assert (stands[1], stands[2]) == ("whole", "whole")
+        assert "cold" in stands.values()
 
 
 async def test_the_limit_is_never_left_standing(workspace: Path, clock: Clock) -> None:

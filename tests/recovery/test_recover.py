@@ -25,7 +25,8 @@ from mcp_server.recovery.recover import path_and_revision, recover
 from mcp_server.recovery.recoverable import Recoverable, as_text, lost_lines, matching, meant, recoverable
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.journal import KEPT, MOST_KEPT
+from mcp_server.storage import journal
+from mcp_server.storage.journal import KEPT
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.text.destinations import ARCHIVE, MEMORY
@@ -53,9 +54,9 @@ async def with_archive(memory: Memory, clock: Clock) -> str:
     """Fills MEMORY.md until its first fact is archived; the id of that fact."""
     await remember(memory, NewFact("the blue kayak needs a new paddle"), USER)
     await remember(memory, NewFact("fact number 0 of many"), USER)
-    multiply(memory, "fact number 0 of many", 180)
-    clock.forward(days=180)
-    for number in range(180, 220):
+    multiply(memory, "fact number 0 of many", 195)
+    clock.forward(days=195)
+    for number in range(195, 200):
         clock.forward(days=1)
         await remember(memory, NewFact(f"fact number {number} of many"), USER)
     found = await recoverable(memory, "kayak paddle")
@@ -323,13 +324,14 @@ async def test_without_git_entries_still_come_back(
         await recover(memory, f"{MEMORY}@HEAD", USER)
 
 
-async def test_only_so_many_replaced_files_are_kept(memory: Memory) -> None:
+async def test_only_so_many_replaced_files_are_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MOST_KEPT", 4)
     commits = [committed(memory, "one\n"), committed(memory, "two\n")]
-    for number in range(MOST_KEPT + 3):
+    for number in range(7):
         await recover(memory, f"{NOTES}@{commits[number % 2]}", USER, apply=True)
     kept = [one for one in await recoverable(memory, limit=1000) if one.kind == "replaced"]
-    assert len(kept) == MOST_KEPT
-    assert len(list((memory.disk.root / KEPT).iterdir())) == MOST_KEPT
+    assert len(kept) == 4
+    assert len(list((memory.disk.root / KEPT).iterdir())) == 4
 
 
 async def test_a_damaged_copy_is_not_offered(memory: Memory) -> None:
@@ -447,15 +449,14 @@ async def test_each_cold_chunk_comes_back_byte_for_byte(memory: Memory) -> None:
     assert not await cold(memory)
 
 
-@pytest.mark.parametrize(
-    "content", ["line\r\nend \u2028 \\## x\n\n", "```\ncode\n```", "🙂 ćčšžđ " * 40, "\u0007 <!-- -->"]
-)
-async def test_any_text_comes_back_as_it_was(memory: Memory, content: str) -> None:
-    await observe(memory, NewTurn("user", content * 3, session="s", delivery="replace"), USER)
+async def test_any_text_comes_back_as_it_was(memory: Memory) -> None:
+    said = ["line\r\nend \u2028 \\## x\n\n", "```\ncode\n```", "🙂 ćčšžđ " * 40, "\u0007 <!-- -->"]
+    for content in said:
+        await observe(memory, NewTurn("user", content * 3, session="s", delivery="replace"), USER)
     await grow(memory)
-    (first,) = [chunk for chunk in (await forms(memory)).values() if chunk.turn == 1]
-    assert first.form != "whole"
-    assert (await recover(memory, first.id, USER)).content == content * 3
+    gone = {chunk.turn: chunk for chunk in (await forms(memory)).values() if chunk.form != "whole"}
+    for number, content in enumerate(said, 1):
+        assert (await recover(memory, gone[number].id, USER)).content == content * 3
 
 
 async def test_a_dry_run_says_what_would_come_and_leaves_every_byte(memory: Memory, workspace: Path) -> None:

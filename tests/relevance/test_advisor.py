@@ -67,34 +67,6 @@ def test_bands_label_a_score(total: int, label: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "judged", "total", "label"),
-    [
-        (
-            "Design a REST API endpoint for user authentication",
-            item("skill", "skills/api-design-framework", 3, 8, ("api", "rest", "design")),
-            28,
-            "keep",
-        ),
-        (
-            "Design a REST API endpoint for user authentication",
-            item("skill", "skills/radix-primitives", 90, 1, ("ui", "components")),
-            4,
-            "prune",
-        ),
-        (
-            "Optimize database queries",
-            item("agent", "agents/frontend-ui-developer", 10, 2),
-            12,
-            "consider",
-        ),
-    ],
-)
-def test_the_seeds_examples_by_its_own_table(prompt: str, judged: ContextItem, total: int, label: str) -> None:
-    ((_, score),) = scored([judged], prompt, NOW, LEXICON, first_prompt=False)
-    assert (score.total, band(score.total)) == (total, label)
-
-
-@pytest.mark.parametrize(
     ("named", "described", "points"),
     [
         ({"fastapi"}, set(), 10),

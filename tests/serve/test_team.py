@@ -41,6 +41,12 @@ def login() -> Iterator[Issuer]:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server gives up on its database soon, but later than its probe of readiness does."""
+    monkeypatch.setattr("mcp_server.storage.postgres.members.SECONDS", 2.5)
+
+
+@pytest.fixture
 def members() -> Iterator[Members]:
     with open_members(server().new_database()) as members:
         yield members
@@ -95,6 +101,7 @@ async def test_too_many_calls_and_pages_of_other_sites_are_refused(members: Memb
             assert (await client.request(method, f"{base}/mcp")).status_code == 401
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_without_its_database_is_alive_but_not_ready_and_does_not_name_it(
     members: Members, login: Issuer
 ) -> None:

@@ -16,10 +16,10 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations.source_keys import content_sha, keys_of
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.model import TranscriptHead, Turn
-from mcp_server.relevance.chunks import LiveChunk
+from mcp_server.relevance.chunks import LiveChunk, Standing
 from mcp_server.search.query import parse_query
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import Change, Filters, SessionRow
+from mcp_server.storage.values import Change, Filters, LiveSetCounts, Reading, SessionRow
 from tests.searching import candidates_of, values_of
 from tests.storage.engines import Opened, Ports, local, postgres
 from tests.storage.fingerprint import fingerprint
@@ -77,6 +77,8 @@ async def test_a_missing_file_is_named_with_the_nearest_one(ports: Ports) -> Non
     for call in (ports.files.read_text, ports.files.stat, ports.files.remove):
         with pytest.raises(NotFound, match=r"did you mean 'knowledge/people/anna\.md'"):
             call("knowledge/people/ana.md")
+    with pytest.raises(NotFound, match=r"did you mean 'knowledge/people/anna\.md'"):
+        ports.files.stat("änna.md")
     with pytest.raises(Invalid, match="folder"):
         ports.files.read_text("knowledge/people")
 
@@ -215,12 +217,16 @@ async def test_transcripts_of_different_sessions_are_locked_apart(opened: Opened
 async def test_locks_are_taken_in_one_order(ports: Ports) -> None:
     async with ports.locks.transcript("s"), ports.locks.files(), ports.locks.git():
         pass
-    async with ports.locks.files():
-        with pytest.raises(RuntimeError, match="the order is"):
-            async with ports.locks.transcript("s"):
+    async with ports.locks.git():
+        with pytest.raises(RuntimeError, match="the order is transcript, files, git"):
+            async with ports.locks.files():
                 pass
     async with ports.locks.transcript("s"):
-        pass
+        with pytest.raises(RuntimeError):
+            async with ports.locks.transcript("t"):
+                pass
+        async with ports.locks.git():
+            pass
 
 
 async def test_a_lock_is_free_after_a_failure_in_it(opened: Opened) -> None:
@@ -256,7 +262,10 @@ async def test_a_name_is_shared_or_taken_alone(opened: Opened) -> None:
         alone = two.locks.try_exclusive("x")
         assert alone is not None
         assert one.locks.share("x") is None
-        alone.release()
+        alone.release(forget=True)
+        again = one.locks.try_exclusive("x")
+        assert again is not None
+        again.release()
 
 
 # ---------------------------------------------------------------- state
@@ -279,6 +288,7 @@ async def test_sessions_and_their_keys_come_back(opened: Opened) -> None:
         recorded = await two.state.recorded("s", "user", content_sha("hi"), "a")
         assert (recorded.same_id, recorded.last, recorded.nth) == (keys[0], keys[2], 2)
         await two.state.name_turns("s", [(2, "b"), (1, "c")])
+        await two.state.name_turns("s", [(2, "d")])
         assert [key.turn_id for key in await two.state.keys("s")] == ["a", "b", None]
         await two.state.forget_keys("s")
         assert await two.state.keys("s") == []
@@ -293,6 +303,8 @@ async def test_arriving_turns_are_compared_with_recorded_ones(ports: Ports) -> N
         known = await ports.state.known("s", arriving, anywhere=anywhere)  # type: ignore[arg-type]
         assert known.ids == frozenset({"a"})
         assert known.elsewhere == (frozenset({"elsewhere"}) if anywhere else frozenset())
+        assert known.nameless == {("user", content_sha("hi")): (2,)}
+        assert known.counts == {("user", content_sha("hi")): 2}
 
 
 async def test_values_are_stored_by_namespace_and_key(ports: Ports) -> None:
@@ -351,38 +363,43 @@ def chunk(number: int, **changes: Any) -> LiveChunk:
 
 
 async def test_a_live_set_comes_back_in_order(ports: Ports) -> None:
-    chunks = [chunk(2, tags=("x", "y")), chunk(1, form="cold"), chunk(3, kind="file", name="a\nb", mtime=AT)]
+    chunks = [chunk(2, tags=("x", "ž")), chunk(1, form="cold"), chunk(3, kind="file", name="a\nb", mtime=AT)]
     await ports.live.put("s", chunks)
     assert await ports.live.of("s") == [chunks[1], chunks[0], chunks[2]]
     assert await ports.live.of_kinds("s", ["message"]) == [chunks[0]]
     assert await ports.live.tokens("s") == 20
     assert await ports.live.whole(None) == frozenset({"c2", "c3"})
-    assert await ports.live.whole("t") == frozenset()
     assert await ports.live.cold_turns([("s", 1), ("s", 2)]) == {("s", 1): "c1"}
-    assert await ports.live.sessions() == ["s"]
     assert await ports.live.any_of("s")
     assert not await ports.live.any_of("t")
     assert await ports.live.knows("c1")
-    shortened = await ports.live.shortened_chunks("s")
-    assert shortened is not None
-    assert [one.id for one in shortened] == ["c1"]
     assert await ports.live.shortened_chunks("t") is None
+    await ports.live.put("t", [chunk(4, form="summary", shown="in short")])
+    assert await ports.live.shortened_chunks("s") == [Standing("c1", "message", 1, 0, "cold")]
+    assert await ports.live.shortened_chunks("t") == [Standing("c4", "message", 4, 0, "summary", "in short")]
+    assert await ports.live.sessions() == ["s", "t"]
+    assert await ports.live.whole("s") == frozenset({"c2", "c3"})
+    assert await ports.live.whole("t") == frozenset()
+    assert await ports.live.cold_turns([]) == {}
     await ports.live.clear("s")
     assert await ports.live.of("s") == []
 
 
 async def test_a_turn_is_added_only_to_a_set_that_holds_the_turn_before(ports: Ports) -> None:
-    keep = timedelta(hours=1)
-    first = await ports.live.add("s", 1, [chunk(1)], AT, 100, keep, {("n", "k"): 1})
-    assert first is not None
-    assert (first.now.live, first.now.client, first.live, first.cold) == (10, 100, 1, 0)
-    second = await ports.live.add("s", 2, [chunk(2, form="cold")], AT + timedelta(minutes=1), None, keep)
-    assert second is not None
-    assert [one.live for one in second.earlier] == [10]
-    assert await ports.live.add("s", 4, [chunk(4)], AT, None, keep, {("n", "k"): 2}) is None
+    keep, later, latest = timedelta(minutes=5), AT + timedelta(minutes=4), AT + timedelta(minutes=13)
+    first, second, third = Reading(AT, 10, 500), Reading(later, 20), Reading(latest, 20)
+    assert await ports.live.add("s", 2, [chunk(2)], AT, None, keep) is None
+    assert await ports.live.shortened_chunks("s") is None
+    assert await ports.live.add("s", 1, [chunk(1)], AT, 500, keep, {("n", "k"): 1}) == LiveSetCounts(first, (), 1, 0, 0)
+    assert await ports.live.add("s", 2, [chunk(2)], later, None, keep) == LiveSetCounts(second, (first,), 2, 0, 0)
+    assert await ports.live.readings("s") == [first, second]
+    assert await ports.live.add("s", 4, [chunk(4)], later, None, keep, {("n", "k"): 2}) is None
     assert await ports.state.get("n", "k") == 2
-    assert await ports.live.counts("s") == replace(second, earlier=second.earlier)
-    assert [one.live for one in await ports.live.readings("s")] == [10, 10]
+    await ports.live.add("s", 3, [chunk(3, form="cold")], latest, None, keep)
+    assert await ports.live.readings("s") == [second, third], "older readings are not kept"
+    assert await ports.live.counts("s") == LiveSetCounts(third, (second,), 2, 1, 1)
+    await ports.live.clear("s")
+    assert await ports.live.readings("s") == []
 
 
 async def test_the_state_of_a_session_is_replaced_as_a_whole(ports: Ports) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
-from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band, relevance
+from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band
 from mcp_server.storage import logs
 from mcp_server.storage.lexicon import parsed, read_lexicon
 from mcp_server.storage.local.files import WorkspaceFiles
@@ -53,21 +53,6 @@ def test_the_seeds_examples_with_the_lexicon_that_ships(
 ) -> None:
     ((_, score),) = scored([judged], prompt, NOW, shipped, first_prompt=False)
     assert (score.total, band(score.total)) == (total, label)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "words", "points"),
-    [
-        ("a pytest fixture", {"django"}, 6),
-        ("the login endpoint", {"graphql"}, 4),
-        ("the oven", {"utils"}, 2),
-        ("the oven", {"react"}, 0),
-    ],
-)
-def test_it_knows_technologies_layers_and_what_is_generic(
-    shipped: Lexicon, prompt: str, words: set[str], points: int
-) -> None:
-    assert relevance(prompt.split(), frozenset(words), frozenset(), shipped)[0] == points
 
 
 def test_a_file_of_the_users_own_stands_in_its_place_and_is_read_again_when_it_changes(tmp_path: Path) -> None:

@@ -75,25 +75,6 @@ def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_locks_are_taken_in_one_order_only(tmp_path: Path) -> None:
-    locks = Locks(tmp_path)
-    async with locks.transcript("a"), locks.files(), locks.git():
-        pass
-    async with locks.git():
-        with pytest.raises(RuntimeError, match="the order is transcript, files, git"):
-            async with locks.files():
-                pass
-    async with locks.transcript("a"):
-        with pytest.raises(RuntimeError):
-            async with locks.transcript("b"):
-                pass
-        async with locks.git():
-            pass
-    async with locks.files():
-        pass
-
-
-@pytest.mark.anyio
 async def test_a_cancelled_wait_leaves_nothing_locked(tmp_path: Path) -> None:
     locks, others = Locks(tmp_path), Locks(tmp_path)
     async with others.files():
@@ -111,22 +92,6 @@ async def test_a_lock_held_too_long_is_told(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="'files'"):
             async with Locks(tmp_path, wait_seconds=0).files():
                 pass
-
-
-@pytest.mark.anyio
-async def test_what_is_shared_cannot_be_had_alone(tmp_path: Path) -> None:
-    one, other = Locks(tmp_path), Locks(tmp_path)
-    first, second = one.share("memory-1.db"), other.share("memory-1.db")
-    assert first is not None
-    assert second is not None
-    first.release()
-    assert one.try_exclusive("memory-1.db") is None
-    second.release()
-    alone = one.try_exclusive("memory-1.db")
-    assert alone is not None
-    assert other.share("memory-1.db") is None
-    alone.release(forget=True)
-    assert list((tmp_path / "locks").iterdir()) == []
 
 
 def test_files_and_folders_are_for_the_user_alone(files: WorkspaceFiles) -> None:
@@ -158,15 +123,6 @@ def test_a_change_in_between_is_a_conflict_and_changes_nothing(files: WorkspaceF
 
     assert files.read_text("a.md") == "theirs"
     assert [name.name for name in files.root.iterdir()] == ["a.md"]
-
-
-def test_an_append_cuts_off_what_was_never_acknowledged(files: WorkspaceFiles) -> None:
-    files.write_atomic("t.md", "one\ntorn")
-
-    assert files.append_durable("t.md", b"two\n", 4) == 8
-    assert files.read_text("t.md") == "one\ntwo\n"
-    with pytest.raises(Conflict, match="another program cut it"):
-        files.append_durable("t.md", b"x", 9)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])

@@ -30,51 +30,17 @@ QUERIES = int(os.environ.get("CM_TEAM_QUERIES", "40"))
 """The default has each kind of query with each filter once."""
 
 SUBJECTS = [
-    "harbour",
-    "crane",
-    "office",
-    "release",
-    "database",
-    "kitchen",
-    "garden",
-    "train",
-    "ticket",
-    "invoice",
-    "customer",
-    "report",
-    "mountain",
-]
+    "harbour", "crane", "office", "release", "database", "kitchen", "garden", "train", "ticket", "invoice",
+    "customer", "report", "mountain",
+]  # fmt: skip
 VERBS = [
-    "moved",
-    "broke",
-    "painted",
-    "sold",
-    "repaired",
-    "measured",
-    "delayed",
-    "shipped",
-    "cancelled",
-    "cleaned",
-    "described",
-    "planned",
-]
+    "moved", "broke", "painted", "sold", "repaired", "measured", "delayed", "shipped", "cancelled",
+    "cleaned", "described", "planned",
+]  # fmt: skip
 PLACES = [
-    "Berlin",
-    "Hamburg",
-    "Oslo",
-    "Lisbon",
-    "the",
-    "cellar",
-    "the",
-    "second",
-    "floor",
-    "a",
-    "small",
-    "island",
-    "the",
-    "old",
-    "station",
-]
+    "Berlin", "Hamburg", "Oslo", "Lisbon", "the", "cellar", "the", "second", "floor", "a", "small", "island",
+    "the", "old", "station",
+]  # fmt: skip
 PEOPLE = ("Anna", "Bert", "Carla", "Dmitri")
 
 

@@ -6,16 +6,13 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from mcp_server.conversations.source_keys import TurnKey, content_sha, keys_of
+from mcp_server.conversations.source_keys import TurnKey
 from mcp_server.errors import Unavailable
-from mcp_server.model import Role, Turn
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState, count_conversations
 from mcp_server.storage.values import SessionRow
@@ -47,18 +44,6 @@ def sessions_in_another_process(folder: Path) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-async def test_a_row_and_its_keys_come_back_as_they_were(tmp_path: Path) -> None:
-    keys = keys_of([Turn(1, "user", "hi", AT, "a"), Turn(2, "agent", "hi", AT)])
-    state = await opened(tmp_path)
-    await state.save_session(ROW, keys)
-    await state.close()
-    state = await opened(tmp_path)
-    assert await state.session("s") == ROW
-    assert await state.keys("s") == keys
-    assert await state.last_number("s") == 2
-    await state.close()
-
-
 async def test_counting_conversations_in_a_process_that_has_the_state_open_loses_nothing_that_it_stores_later(
     tmp_path: Path,
 ) -> None:
@@ -67,17 +52,6 @@ async def test_counting_conversations_in_a_process_that_has_the_state_open_loses
     assert sessions_in_another_process(tmp_path) == 0  # it must not delete the write-ahead log
     await state.save_session(ROW, [])
     assert sessions_in_another_process(tmp_path) == 1
-    await state.close()
-
-
-async def test_it_knows_what_an_arriving_turn_may_repeat(tmp_path: Path) -> None:
-    keys = keys_of([Turn(1, "user", "hi", AT, "a"), Turn(2, "agent", "yes", AT), Turn(3, "user", "hi", AT)])
-    state = await opened(tmp_path)
-    await state.save_session(ROW, keys)
-    recorded = await state.recorded("s", "user", content_sha("hi"), "a")
-    assert (recorded.same_id, recorded.last, recorded.nth) == (keys[0], keys[2], 2)
-    nothing = await state.recorded("other", "user", content_sha("hi"), None)
-    assert (nothing.same_id, nothing.last, nothing.nth) == (None, None, 0)
     await state.close()
 
 
@@ -95,38 +69,12 @@ async def test_a_damaged_file_is_moved_aside_and_replaced(tmp_path: Path) -> Non
     await state.close()
 
 
-async def test_a_folder_keeps_the_first_id_it_was_given(tmp_path: Path) -> None:
-    state = await opened(tmp_path)
-    assert await state.name_directory("/work/notes", "one") == "one"
-    assert await state.name_directory("/work/notes", "two") == "one"
-    await state.close()
-
-
-async def test_small_values_are_json(tmp_path: Path) -> None:
-    state = await opened(tmp_path)
-    await state.put("n", "k", {"a": [1, None]})
-    assert await state.get("n", "k") == {"a": [1, None]}
-    assert await state.entries("n") == {"k": {"a": [1, None]}}
-    await state.remove("n", "k")
-    assert await state.get("n", "k") is None
-    await state.close()
-
-
-async def test_open_sessions_can_be_listed_alone(tmp_path: Path) -> None:
-    state = await opened(tmp_path)
-    await state.save_session(ROW)
-    await state.save_session(replace(ROW, session="t", status="closed"))
-    assert [row.session for row in await state.sessions()] == ["s", "t"]
-    assert [row.session for row in await state.sessions(open_only=True)] == ["s"]
-    await state.empty(())
-    assert await state.sessions() == []
-    await state.close()
-
-
 async def test_two_processes_see_that_the_other_wrote(tmp_path: Path) -> None:
     one, two = await opened(tmp_path), await opened(tmp_path)
     before = await one.data_version()
+
     await two.put("n", "k", 1)
+
     assert await one.data_version() != before
     await one.close()
     await two.close()
@@ -165,39 +113,6 @@ ARRIVED = datetime(2026, 2, 16, tzinfo=UTC)
 
 def row(session: str) -> SessionRow:
     return SessionRow(session, f"{session}.md", "open", "", None, None, session, ARRIVED, ARRIVED, 3, ARRIVED, 10)
-
-
-@pytest.fixture
-async def state(tmp_path: Path) -> AsyncIterator[LocalState]:
-    opened = await LocalState.open(tmp_path / "state.db", Locks(tmp_path))
-    keys = [TurnKey(1, "user", "s1", 0), TurnKey(2, "agent", "s2", 0, "a"), TurnKey(3, "user", "s1", 1)]
-    await opened.save_session(row("one"), keys)
-    await opened.save_session(row("other"), [TurnKey(1, "user", "s3", 0, "b")])
-    yield opened
-    await opened.close()
-
-
-async def test_ids_contents_and_copies_are_found(state: LocalState) -> None:
-    arriving: list[tuple[Role, str, str]] = [("user", "s1", "x"), ("agent", "s2", "a"), ("user", "s3", "b")]
-    known = await state.known("one", arriving, anywhere=True)
-    assert known.ids == {"a"}
-    assert known.elsewhere == {"b"}
-    assert known.nameless == {("user", "s1"): (1, 3)}
-    assert known.counts == {("user", "s1"): 2, ("agent", "s2"): 1}
-    assert (await state.known("one", arriving)).elsewhere == frozenset()
-
-
-async def test_a_turn_is_named_once(state: LocalState) -> None:
-    await state.name_turns("one", [(1, "x"), (2, "y")])
-    await state.name_turns("one", [(1, "z")])
-    assert [key.turn_id for key in await state.keys("one")] == ["x", "a", None]
-
-
-async def test_several_values_are_removed_at_once(state: LocalState) -> None:
-    for key in "abc":
-        await state.put("n", key, 1)
-    await state.remove("n", "a", "c", "nothing")
-    assert await state.entries("n") == {"b": 1}
 
 
 async def test_a_state_of_the_version_before_gets_its_index(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,19 @@ SECRET = "The vault's code is quagga4711."
 YES = ElicitResult(action="accept", content={"delete": True})
 
 
-async def test_it_is_offered_on_request_only(workspace: Path) -> None:
+async def test_forget_history_and_topics_are_offered_on_request_only(workspace: Path) -> None:
     async with connected(workspace) as client:
-        assert "forget" not in {tool.name for tool in (await client.list_tools()).tools}
+        offered = {tool.name for tool in (await client.list_tools()).tools}
     async with connected(workspace, profile="full") as client:
-        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "forget"]
-    assert (tool.description or "").startswith("Use when")
-    assert tool.annotations is not None
-    assert tool.annotations.destructive_hint is True
-    assert "approval" not in tool.input_schema["properties"]
+        full = {tool.name: tool for tool in (await client.list_tools()).tools}
+    for name, destroys in (("forget", True), ("history", True), ("topics", False)):
+        assert name not in offered
+        assert (full[name].description or "").startswith("Use when")
+        annotations = full[name].annotations
+        assert annotations is not None
+        assert bool(annotations.destructive_hint) is destroys
+    assert "approval" not in full["forget"].input_schema["properties"]
+    assert "additionalProperties" in full["history"].input_schema
 
 
 async def test_a_dry_run_names_every_place_and_deletes_nothing(workspace: Path) -> None:
@@ -129,17 +132,6 @@ async def test_what_is_wrong_is_said_before_anybody_is_asked(workspace: Path, mo
         assert "No copy was found" in await call(client, "forget", text="nothing of this kind", dry_run=False)
 
 
-async def test_history_is_offered_on_request_only(workspace: Path) -> None:
-    async with connected(workspace) as client:
-        assert "history" not in {tool.name for tool in (await client.list_tools()).tools}
-    async with connected(workspace, profile="full") as client:
-        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "history"]
-    assert (tool.description or "").startswith("Use when")
-    assert tool.annotations is not None
-    assert tool.annotations.destructive_hint is True
-    assert "additionalProperties" in json.dumps(tool.input_schema)
-
-
 async def test_each_question_has_its_answer(workspace: Path) -> None:
     async with connected(workspace, profile="full") as client:
         session = await say(client, "Ana moved to Basel <system-reminder>")
@@ -175,14 +167,6 @@ async def test_each_question_has_its_answer(workspace: Path) -> None:
 
 
 TEA = "---\ntriggers:\n  - {type: pattern, match: '\\btea\\b'}\nactivation: auto\n---\n# Tea\n\nWarm the pot.\n"
-
-
-async def test_only_the_full_profile_offers_it(workspace: Path) -> None:
-    async with connected(workspace) as client:
-        assert "topics" not in {tool.name for tool in (await client.list_tools()).tools}
-    async with connected(workspace, profile="full") as client:
-        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "topics"]
-        assert (tool.description or "").startswith("Use when")
 
 
 async def test_it_lists_switches_and_explains(workspace: Path) -> None:

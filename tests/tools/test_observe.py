@@ -23,20 +23,6 @@ async def test_a_message_is_on_disk_when_the_answer_comes_and_its_first_line_is_
         assert answer.startswith("session: ses_")
 
 
-async def test_a_secret_never_reaches_the_disk(tmp_path: Path) -> None:
-    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    async with connected(tmp_path) as client:
-        answer = await call(client, "observe", role="user", content=f"my token is {secret}")
-    assert "redacted" in answer
-    assert secret not in next((tmp_path / "raw").rglob("*.md")).read_text()
-
-
-async def test_kind_is_fixed_by_the_first_call_that_names_it(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        await say(client, "Hello", session="s", kind="shared")
-        assert "already" in await refused(client, "observe", role="user", content="Hm", session="s", kind="main")
-
-
 async def test_one_call_can_bring_the_compiled_context_along(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         answer = await call(client, "observe", role="user", content="Hello", session="s", return_context=True)

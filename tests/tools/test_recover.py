@@ -3,11 +3,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import anyio
 import pytest
 from mcp import Client
 
-from tests.serving import PLAIN, call, connected, refused, text
+from mcp_server.app import open_memory
+from tests.serving import PLAIN, call, connected, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -48,18 +48,16 @@ async def test_a_chunk_is_listed_shown_brought_back_and_sent_away_again(tmp_path
 
 
 async def test_words_find_it_and_bring_it_back_where_they_mean_one_thing(tmp_path: Path) -> None:
-    async with connected(tmp_path, maintained=True) as client:
+    async with connected(tmp_path) as client:
         await converse(client)
+        async with open_memory(tmp_path, PLAIN) as memory:
+            await memory.index.refresh()  # the files alone do not tell 0 from 10
         assert "Fence number 0" in (await call(client, "recover", query="fence paint number 0")).splitlines()[1]
         assert "equally well" in await refused(client, "recover", query="ladder", dry_run=False)
         assert "has to do with" in await refused(client, "recover", query="xylophone", dry_run=False)
-        recovered = {"query": "fence number 0", "dry_run": False}
-        for _ in range(600):  # until the index has it: the files alone do not tell 0 from 10
-            done = await client.call_tool("recover", recovered)
-            if not done.is_error:
-                break
-            await anyio.sleep(0.1)
-        assert "Fence number 0 wants paint" in text(done)
+        done = await call(client, "recover", query="fence number 0", dry_run=False)
+        assert done.startswith("recovered: ")
+        assert "Fence number 0 wants paint" in done
 
 
 async def test_in_add_it_says_whose_window_it_is_not(tmp_path: Path) -> None:

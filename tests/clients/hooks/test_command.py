@@ -100,12 +100,15 @@ async def test_as_a_process_it_does_the_same_whatever_stands_before_its_name(mem
 
 
 @pytest.mark.parametrize(
-    "given", [b"", b"no json", b"[1]", b'"\xff"', b'{"session_id": 7, "prompt": ["x"]}', b"[" * 9000]
+    ("event", "given"),
+    [
+        *((event, b"no json") for event in ("UserPromptSubmit", "SessionStart", "Stop", "SomethingNew")),
+        *(("Stop", given) for given in (b"", b"[1]", b'"\xff"', b'{"session_id": 7, "prompt": ["x"]}', b"[" * 9000)),
+    ],
 )
-def test_garbage_and_a_missing_workspace_are_met_with_silence(workspace: Path, given: bytes) -> None:
-    for event in ("UserPromptSubmit", "SessionStart", "Stop", "SomethingNew"):
-        done = hook(workspace, event, given=given)
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+def test_garbage_and_a_missing_workspace_are_met_with_silence(workspace: Path, event: str, given: bytes) -> None:
+    done = hook(workspace, event, given=given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert not workspace.exists()
 
 

@@ -252,8 +252,13 @@ def as_client(client: str, root: Path, folder: Path, tmp_path: Path) -> list[lis
     return [["sh", "-c", named[event]] for event in ("UserPromptSubmit", "Stop")]
 
 
-@pytest.mark.parametrize("trouble", ["dead", "hanging", "read-only", "paused"])
-@pytest.mark.parametrize("client", ADAPTERS)
+@pytest.mark.parametrize(
+    ("client", "trouble"),
+    [
+        *((client, "dead") for client in ADAPTERS),
+        *(("codex", trouble) for trouble in ("hanging", "read-only", "paused")),
+    ],
+)
 async def test_a_prompt_goes_on_without_a_server_that_answers(
     on_disk: Memory, folder: Path, tmp_path: Path, client: str, trouble: str
 ) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.importers.run import detect, import_path
-from mcp_server.errors import Invalid, NotFound
-from mcp_server.memory import Memory
+from mcp_server.clients.importers.run import detect
+from mcp_server.errors import Invalid
 from tests.benchmarks import data
 from tests.clients.importers import claude_code_files, test_chatgpt, test_claude_ai
 
@@ -45,9 +44,3 @@ def test_what_is_not_known_is_refused_with_what_to_do(tmp_path: Path) -> None:
     for path in ("other.json", "note.txt", "empty", "locomo.json", "chats", "chats/chat.json"):
         with pytest.raises(Invalid, match="--format"):
             detect(tmp_path / path)
-
-
-@pytest.mark.anyio
-async def test_a_path_without_a_file_is_named(memory: Memory, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="nothing at"):
-        await import_path(memory, tmp_path / "nowhere")

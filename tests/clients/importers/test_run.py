@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.clients.importers.run import import_path
-from mcp_server.conversations.sessions import list_sessions, session_turns
+from mcp_server.conversations.sessions import list_sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from tests.clients.importers import data
@@ -37,33 +37,16 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_a_conversation_file_becomes_closed_sessions_with_their_turns(memory: Memory, talk: Path) -> None:
-    report = await import_path(memory, talk)
-    assert (report.format, report.sessions, report.new_sessions, report.new_turns) == ("claude-ai", 2, 2, 3)
-    assert [(item.name, item.why) for item in report.skipped] == [("Kayaks", "message without text")]
-    rows = {row.session: row.status for row in await list_sessions(memory)}
-    assert rows == {"claude-ai-c1": "closed", "claude-ai-c2": "closed"}
-    said = await session_turns(memory, "claude-ai-c1")
-    assert [(turn.role, turn.turn_id) for turn in said] == [("user", "m1"), ("agent", "m2")]
-
-
 async def test_importing_again_adds_nothing(memory: Memory, talk: Path, notes: Path) -> None:
     for path in (talk, notes):
-        first = await import_path(memory, path)
+        seen: list[tuple[int, int, str]] = []
+        first = await import_path(memory, path, watch=lambda *step, seen=seen: seen.append(step))
         assert first.new_turns + first.new_files > 0
+        assert seen[-1][0] == seen[-1][1] > 0
         again = await import_path(memory, path, anew=True)
         assert (again.new_sessions, again.new_turns, again.new_files, again.changed_files) == (0, 0, 0, 0)
         assert (again.turns, again.files) == (first.turns, first.files)
         assert again.skipped == first.skipped
-
-
-async def test_what_has_grown_adds_only_what_is_new(memory: Memory, talk: Path) -> None:
-    await import_path(memory, talk)
-    document = data.chats()
-    document[1]["chat_messages"].append({"uuid": "m5", "sender": "human", "text": "And she sings."})
-    write(talk, json.dumps(document))
-    report = await import_path(memory, talk)
-    assert (report.new_turns, report.new_sessions, report.turns) == (1, 0, 4)
 
 
 async def test_notes_go_to_reference_under_the_folders_name(memory: Memory, notes: Path, workspace: Path) -> None:
@@ -83,13 +66,6 @@ async def test_a_broken_file_keeps_what_came_before_the_break(memory: Memory, tm
     with pytest.raises(Invalid, match=r"talk\.json"):
         await import_path(memory, path)
     assert len(await list_sessions(memory)) == 2
-
-
-async def test_progress_reaches_its_end(memory: Memory, talk: Path, notes: Path) -> None:
-    seen: list[tuple[int, int, str]] = []
-    for path in (talk, notes):
-        await import_path(memory, path, watch=lambda *step: seen.append(step))
-        assert seen[-1][0] == seen[-1][1] > 0
 
 
 async def test_what_is_not_there_is_said(memory: Memory, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,49 +25,6 @@ def machine(home: Path, system: str = "linux", **environ: str) -> Machine:
 def launch(workspace: Path | None = None) -> Launch:
     """An installation at a path with a space."""
     return Launch((SERVER,), (CLI,), workspace)
-
-
-def configurations(client: Client) -> dict[str, bytes]:
-    """What the client's file may look like, by what is special about it."""
-    if client.form == "toml":
-        return {
-            "empty": b"",
-            "others": b'model = "o5"\n\n[mcp_servers.files]\ncommand = "npx"\nargs = ["-y", "server"]\n',
-            "comments": b'# mine\nmodel = "o5" # the good one\n\n[profiles.fast]\nmodel = "mini"\n\n# the end\n',
-            "CRLF": b'model = "o5"\r\n\r\n[mcp_servers.files]\r\ncommand = "npx"\r\n',
-            "BOM": b'\xef\xbb\xbfmodel = "o5"\n',
-            "name taken": b'[mcp_servers.memory]\ncommand = "npx"\n\n[other]\nx = 1',
-            "no newline": b'model = "o5"',
-        }
-    key = client.container[0]
-    others = {"theme": "dark", key: {"files": {"command": "npx", "args": ["-y", "s"], "env": {"T": "č"}}}, "z": [1, {}]}
-    found = {
-        "empty": b"",
-        "empty object": b"{}",
-        "others": json.dumps(others, indent=2, ensure_ascii=False).encode() + b"\n",
-        "tabs": json.dumps(others, indent="\t").encode(),
-        "four spaces": json.dumps(others, indent=4).encode(),
-        "one line": json.dumps(others).encode(),
-        "CRLF": json.dumps(others, indent=2).replace("\n", "\r\n").encode(),
-        "BOM": b"\xef\xbb\xbf" + json.dumps(others, indent=2).encode(),
-        "no servers": b'{\n  "theme": "dark"\n}\n',
-        "name taken": json.dumps({key: {"memory": {"command": "npx", "args": ["server-memory"]}}}, indent=2).encode(),
-    }
-    if not client.plain:
-        found["comments"] = (
-            b'// all mine\n{\n  "theme": "dark", // at night\n  /* servers:\n     two */\n  "'
-            + key.encode()
-            + b'": {\n'
-            b'    // "off": {},\n    "files": {"command": "npx"}, // with a comma\n  },\n}\n// the end\n'
-        )
-        found["comments only"] = b"// nothing yet\n"
-    return found
-
-
-BROKEN = {
-    "json": b'{\n  "theme": "dark"\n  "x": 1\n}\n',
-    "toml": b'model = "o5"\nbroken = \n',
-}
 
 
 def said(client: Client, data: bytes) -> Any:
@@ -101,6 +58,8 @@ _SHAPES = (
     Odd("read-only", refused="is read-only", shape="read-only"),
     Odd("a link to itself", refused="cannot be read", shape="link to itself"),
 )
+COMMENTS = {"comments at the ends of lines", "comments between", "only comments", "trailing commas"}
+"""Kinds of files that a client which reads plain JSON ignores."""
 _HOOK = {"type": "command", "command": "notify 'context-manager finished'", "timeout": 3}
 
 
@@ -200,19 +159,23 @@ def odd_toml() -> Iterator[Odd]:
 
 
 def odd_files(client: Client, home: Path) -> Iterator[tuple[Path, Odd]]:
-    """Yields the unusual files that a client with hooks may have in `home`, each with its path."""
-    adapter = client.hooks
-    assert adapter
-    servers, hooks = client.file(machine(home)), adapter.hooks_file({}, home, None)
-    event = next(iter(adapter.events), "")
+    """Yields the unusual files that a client may have in `home`, each with its path."""
+    adapter, servers = client.hooks, client.file(machine(home))
+    hooks = adapter.hooks_file({}, home, None) if adapter else None
+    event = next(iter(adapter.events), "") if adapter else ""
+
+    def json_files(container: str, event: str) -> Iterator[Odd]:
+        for odd in odd_json(container, event):
+            has_comments = client.plain and odd.kind in COMMENTS and not odd.refused
+            yield replace(odd, refused="a comment or a trailing comma") if has_comments else odd
+
     in_one = event if servers == hooks else ""
-    yield from (
-        (servers, odd) for odd in (odd_toml() if client.form == "toml" else odd_json(client.container[0], in_one))
-    )
-    if hooks is None or hooks == servers:
+    found = odd_toml() if client.form == "toml" else json_files(client.container[0], in_one)
+    yield from ((servers, odd) for odd in found)
+    if adapter is None or hooks is None or hooks == servers:
         return
     if adapter.plugin is None:
-        yield from ((hooks, odd) for odd in odd_json("", event))
+        yield from ((hooks, odd) for odd in json_files("", event))
         return
     yield from ((hooks, odd) for odd in _SHAPES)
     yield hooks, Odd("another plugin", b"export const Theirs = 1\n", "is not ours")

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from mcp_server.clients.adapters import claude_code, opencode
-from mcp_server.clients.installers import config_file
 from mcp_server.clients.installers import entries as hooks
 from mcp_server.clients.installers.install import install, uninstall
-from mcp_server.clients.installers.known import CLIENTS, client_named
+from mcp_server.clients.installers.known import client_named
 from mcp_server.clients.installers.plan import hooks_place, plan
-from mcp_server.errors import Invalid, Refused
+from mcp_server.errors import Refused
 from mcp_server.memory import Memory
 from tests.clients.installers.homes import launch, machine
 
@@ -87,61 +86,6 @@ def test_what_a_shell_gets_is_alike_in_sh_and_in_powershell() -> None:
     """PowerShell 5 knows neither `||` nor /dev/null; both would keep the command from being run at all."""
     for handler in hooks.wanted(CLAUDE, lambda event: ("context-manager", ["hook", event])).values():
         assert re.fullmatch(r"context-manager hook \w+; exit 0", handler["command"])
-
-
-FOREIGN = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done", "timeout": 3}]}], "Other": []}}
-ODD = {
-    "empty": b"",
-    "blank": b"\n\n",
-    "empty object": b"{}",
-    "foreign hooks": json.dumps(FOREIGN, indent=2).encode() + b"\n",
-    "one line": json.dumps(FOREIGN).encode(),
-    "tabs": json.dumps(FOREIGN, indent="\t").encode(),
-    "CRLF": json.dumps(FOREIGN, indent=2).replace("\n", "\r\n").encode(),
-    "BOM": b"\xef\xbb\xbf" + json.dumps(FOREIGN, indent=2).encode(),
-    "no hooks": b'{\n  "version": 1,\n  "name": "\xc4\x8d"\n}',
-    "empty hooks": b'{"hooks": {}}\n',
-    "null": b'{"hooks": null}',
-    "null event": b'{"hooks": {"Stop": null, "AfterAgent": null}}',
-    "comments": b'// mine\n{\n  "hooks": {\n    // none yet\n  }, /* end */\n}\n',
-}
-BROKEN = (b'{"hooks": ', b'{"hooks": []}', b"[]", b"\xff\xfe")
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", [client.name for client in CLIENTS if client.hooks and not client.hooks.plugin])
-async def test_a_file_with_hooks_gets_ours_and_is_taken_back_byte_for_byte(
-    memory: Memory, tmp_path: Path, name: str
-) -> None:
-    client = client_named(name)
-    for kind, data in ODD.items():
-        if kind == "comments" and client.plain:
-            continue
-        home = machine(tmp_path / kind)
-        place = hooks_place(client.hooks, home, None)
-        assert place is not None
-        place.parent.mkdir(parents=True)
-        original = place.with_name("the real file") if kind == "one line" else place
-        original.write_bytes(data)
-        if original != place:
-            place.symlink_to(original)
-        install(memory, plan(client, home, launch()))
-        assert client.hooks is not None
-        there = hooks.present(config_file.read(place).text, "")
-        assert set(there) == set(client.hooks.events), kind
-        assert b"say done" in place.read_bytes() or b"say done" not in data
-        uninstall(memory, client, home)
-        assert original.read_bytes() == data, kind
-        assert place.is_symlink() == (original != place)
-    for number, data in enumerate(BROKEN):
-        home = machine(tmp_path / f"broken {number}")
-        place = hooks_place(client.hooks, home, None)
-        assert place is not None
-        place.parent.mkdir(parents=True)
-        place.write_bytes(data)
-        with pytest.raises(Invalid, match=re.escape(str(place))):
-            plan(client, home, launch())
-        assert place.read_bytes() == data
 
 
 @pytest.mark.anyio

@@ -226,6 +226,21 @@ async def test_an_index_deleted_under_its_readers_is_noticed_and_mended(ws: Work
     assert (await candidates_of(index, plain_query("walrus"))).used == "hybrid"
 
 
+@pytest.mark.parametrize("nonsense", [b"\xff" * 200, b"", b"999999"])
+async def test_a_pointer_of_the_index_that_says_nothing_is_written_anew(
+    ws: Workspace, indexed: Make, nonsense: bytes
+) -> None:
+    ws.write("knowledge/reference/a.md", "a walrus")
+    index, other = indexed(), indexed()
+    await index.rebuild()
+    (pointer,) = (ws.files.local / "index").glob("*.current")
+    pointer.write_bytes(nonsense)
+    for one in (index, other):
+        assert await paths(one, "walrus") == ["knowledge/reference/a.md"]
+    await index.refresh()
+    assert (await candidates_of(other, plain_query("walrus"))).used == "keyword"
+
+
 async def test_an_index_folder_that_cannot_be_made_is_said_and_scanned_around(ws: Workspace, indexed: Make) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
     ws.write(".local/index", "a file where a folder should be")
