@@ -39,7 +39,8 @@ from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
 from mcp_server.storage.cold_storage import ColdStorage
-from mcp_server.storage.files import Files
+from mcp_server.storage.files import BEGINNING, Files, templates
+from mcp_server.storage.files import SETTINGS as CONFIG
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.lexicon import read_lexicon
@@ -54,8 +55,6 @@ from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
 from mcp_server.storage.state import State
-from mcp_server.storage.templates import BEGINNING, templates
-from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, Changes, Folder

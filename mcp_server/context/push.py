@@ -47,7 +47,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project
 from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_ahead, find
 from mcp_server.storage import logs
-from mcp_server.storage.templates import is_untouched_template, templates
+from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
