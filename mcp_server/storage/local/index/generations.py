@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.index.vectors import import_numpy
+from mcp_server.storage.index.scoring import import_numpy
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.index import vectors
-from mcp_server.storage.local.index.vectors import SCHEMA, Matrix
+from mcp_server.storage.local.index.searching import Matrix, state
+from mcp_server.storage.local.index.tables import SCHEMA, load_vectors, refill
 from mcp_server.storage.local.locks import Held, Locks
 from mcp_server.storage.sqlite import Database, DatabaseBroken, Stems, inode_of
 
@@ -89,7 +89,7 @@ async def open_writer(generation: Generation) -> Opened:
     to = await connect(generation.path)
     try:
         if to.loads_vectors:
-            await to.database.write(vectors.refill)
+            await to.database.write(refill)
     except BaseException:  # also if it is cancelled: otherwise nobody would close the connection
         await to.database.close()
         raise
@@ -102,12 +102,12 @@ async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Conne
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
-        if not new and vectors.state(connection).get("complete") != "1":
+        if not new and state(connection).get("complete") != "1":
             raise DatabaseBroken(f"{path.name} was never completed")
         if numpy:
             import_numpy()
         connection.execute("PRAGMA cache_size = -16000")
-        made[:] = [(Stems(connection), vectors.load_vectors(connection))]
+        made[:] = [(Stems(connection), load_vectors(connection))]
 
     if not new and _size(path) == 0:
         raise DatabaseBroken(f"{path.name} is empty")
