@@ -367,10 +367,14 @@ def _gate(memory: Memory, found: Candidates, message: str) -> GateSignal:
     return asked.decide(seen).signal()
 
 
+def project_scope(project: Project) -> frozenset[str]:
+    """Returns the values of the field `project` that passages of this project have; global passages have others."""
+    return project.keys | {f"slug:{project.slug}"} if project.slug else frozenset()
+
+
 def _filters(request: SearchRequest, now: datetime) -> Filters:
-    projects = None
-    if request.scope == "project":
-        projects = request.project.scope if request.project else frozenset()
+    own = project_scope(request.project) if request.project else frozenset()
+    projects = own if request.scope == "project" else None
     return Filters(
         projects=projects,
         category=request.category,
