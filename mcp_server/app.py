@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,13 +38,12 @@ from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
-from mcp_server.storage.cold_storage import ColdStorage
 from mcp_server.storage.files import BEGINNING, Files, templates
 from mcp_server.storage.files import SETTINGS as CONFIG
 from mcp_server.storage.forgotten import ForgottenTexts
 from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.lexicon import read_lexicon
-from mcp_server.storage.live_sets import LiveSets
+from mcp_server.storage.live_sets import ColdStorage, LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
@@ -58,6 +57,7 @@ from mcp_server.storage.state import State
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, Changes, Folder
+from mcp_server.text.markdown import local_day
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
 
@@ -116,13 +116,7 @@ async def open_memory(
         index = parts.index(loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
-
-        def local_date(moment: datetime) -> str:
-            try:
-                return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
-            except OverflowError:  # at an end of the calendar
-                return moment.date().isoformat()
-
+        local_date = partial(local_day, ZoneInfo(timezone))
         chosen = _providers(settings, environ)
         problems += [chosen.problem] if chosen.problem else []
         if llm is None and chosen.large and chosen.small:
@@ -402,6 +396,7 @@ def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
     )
 
 
+@cache
 def _recognizer() -> Model:
     """Returns the recognizer's model. One caller loads it while the others wait: 16 at once took 29 s and 1.4 GB."""
     with _LOADING:

@@ -153,7 +153,7 @@ def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:
 
 def _is_of(memory: Memory, path: str, session: str) -> bool:
     """Returns whether a transcript is one of a session's. Reads its head if its name allows it."""
-    if f"-{file_id(session)}-" not in path:
+    if not session or f"-{file_id(session)}-" not in path:
         return False
     try:
         return memory.transcripts.head(path).session_id == session

@@ -11,7 +11,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from functools import lru_cache
 from typing import Any
 
@@ -60,6 +60,14 @@ def second_text(moment: datetime) -> str:
 def minute_text(moment: datetime) -> str:
     """Returns a time in UTC for people: 2026-02-16 18:45."""
     return f"{to_utc(moment):%Y-%m-%d %H:%M}"
+
+
+def local_day(zone: tzinfo, moment: datetime) -> str:
+    """Returns the date of a moment in a time zone: 2026-02-16."""
+    try:
+        return moment.astimezone(zone).date().isoformat()
+    except OverflowError:  # at an end of the calendar
+        return moment.date().isoformat()
 
 
 def read_moment(value: object) -> datetime | None:

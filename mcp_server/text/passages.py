@@ -40,6 +40,9 @@ FOLDERS: tuple[tuple[str, Category], ...] = (
 )
 
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+IMPORTED = re.compile(r"knowledge/reference/[^/]*/")
+"""Begins the path of a file that was imported as a document; such files do not age."""
+
 _PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
 
 
@@ -52,11 +55,6 @@ def project_of(path: str) -> str:
     """Returns `slug:NAME` for files in a project's folder (also in the archive), else GLOBAL."""
     found = _PROJECT_FOLDER.search(path) if path.startswith(("knowledge/", "archive/")) else None
     return f"slug:{found[1]}" if found else GLOBAL
-
-
-def is_imported(path: str) -> bool:
-    """Returns whether the file was imported as a document; such files do not age."""
-    return path.startswith("knowledge/reference/") and path.count("/") > 2
 
 
 def indexed_text(passage: Passage) -> str:
@@ -83,7 +81,7 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
     passages: list[Passage] = []
     ordinal = 0
     # Comments of our own files explain the file to its owner, so they are not indexed.
-    shown = body if is_imported(path) else without_comments(body)
+    shown = body if IMPORTED.match(path) else without_comments(body)
     commented = {
         body_line + place
         for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import ColdRecord, LiveChunk, Standing, read_record
-from mcp_server.storage.cold_storage import ColdStorage
+from mcp_server.storage.live_sets import ColdStorage
 from mcp_server.storage.values import LiveSetCounts, Reading
 
 pytestmark = pytest.mark.anyio

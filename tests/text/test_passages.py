@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from mcp_server.model import GLOBAL, ToolCall, TranscriptHead, Turn
 from mcp_server.text import transcript
 from mcp_server.text.passages import (
+    IMPORTED,
     PART,
     STRETCH,
     category_of,
     indexed_text,
-    is_imported,
     moment,
     of_knowledge,
     of_turns,
@@ -117,8 +117,8 @@ def test_the_path_gives_category_and_project() -> None:
     assert project_of("knowledge/projects/apollo/notes.md") == "slug:apollo"
     assert project_of("archive/projects/apollo/notes.md") == "slug:apollo"
     assert project_of("knowledge/projects/_active.md") == GLOBAL
-    assert is_imported("knowledge/reference/rfcs/0001.md")
-    assert not is_imported("knowledge/reference/0001.md")
+    assert IMPORTED.match("knowledge/reference/rfcs/0001.md")
+    assert not IMPORTED.match("knowledge/reference/0001.md")
 
 
 def test_dates_in_front_matter_and_file_names_are_moments() -> None:
