@@ -36,12 +36,12 @@ from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
+from mcp_server.relevance.advisor_items import read_lexicon
 from mcp_server.settings import MACHINE_FILE, Settings
-from mcp_server.settings_file import default_document, machine_document, settings_of, timezone_of
+from mcp_server.settings_file import default_document, machine_document, settings_of, team_settings, timezone_of
 from mcp_server.storage.files import BEGINNING, Files, templates
 from mcp_server.storage.files import SETTINGS as CONFIG
 from mcp_server.storage.forgotten import ForgottenTexts
-from mcp_server.storage.lexicon import read_lexicon
 from mcp_server.storage.live_sets import ColdStorage, LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
