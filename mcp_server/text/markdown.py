@@ -79,6 +79,13 @@ def read_moment(value: object) -> datetime | None:
         return None
 
 
+def moment_of_field(value: object) -> datetime | None:
+    """Returns a date or time of front matter in UTC; None for anything else. A time without a zone is UTC."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return read_moment(value.strip() if isinstance(value, str) else value)
+
+
 def to_utc(moment: datetime) -> datetime:
     """Returns the same time in UTC; one without a zone is taken as UTC."""
     return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
