@@ -1,4 +1,4 @@
-"""Reads `Settings` from the settings files and the environment, and writes the files with every default.
+"""Reads `Settings` of a workspace from its settings files and the environment, and writes the files with every default.
 
 `memory-config.yaml` belongs to the memory and is shared with it. `.local/settings.yaml` belongs to this machine: it may
 have any setting, and those in `settings.MACHINE` are read only from there. `CONTEXT_MANAGER_<SECTION>__<KEY>` overrides

@@ -1,4 +1,5 @@
-"""The embedders of each provider, and `load`, which makes the one that the settings name.
+"""The embedders of each provider, `load`, which makes the one that the settings name, and `Embedding`, which an index
+uses.
 
 wordllama              a table of token vectors on the CPU, the default: a text's vector is the mean over its tokens
 sentence-transformers  any of its models, on this machine (extra `sentence-transformers`); a missing one is downloaded

@@ -1,4 +1,7 @@
-"""Finds the clients on this machine, and checks each step from a client's configuration to the workspace (`doctor`)."""
+"""Finds the clients on this machine, and checks each step from a client's configuration to the workspace (`doctor`).
+
+`handshake` checks that a command speaks MCP: it starts the command, asks for its tools, and ends it.
+"""
 
 from __future__ import annotations
 
