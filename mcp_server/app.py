@@ -383,7 +383,8 @@ def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
 
 @cache
 def _recognizer() -> Model:
-    """Returns the recognizer's model. One caller loads it while the others wait: 16 at once took 29 s and 1.4 GB."""
+    """Returns the recognizer's model, which is loaded once. One caller loads it while the others wait: 16 at once took
+    29 s and 1.4 GB."""
     with _LOADING:
         return recognizer()
 
