@@ -29,9 +29,9 @@ from benchmarks.topics import (
 )
 from benchmarks.understand import Share, UnderstandReport, measure_understanding
 from benchmarks.workbench import Workbench, mean
+from mcp_server import look_seldom
 from mcp_server.cli.shell import plain, print_table, progress
 from mcp_server.errors import ContextManagerError
-from mcp_server.garbage import look_seldom
 from mcp_server.understanding.model import SHIPPED, recognizer
 
 T = TypeVar("T")

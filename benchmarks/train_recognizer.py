@@ -31,8 +31,8 @@ from sklearn.linear_model import LogisticRegression
 
 from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
-from mcp_server.understanding.cues import word_list
-from mcp_server.understanding.features import Features, Message, content_stems, message_features, sentence_features
+from mcp_server.understanding.cues import content_stems, word_list
+from mcp_server.understanding.features import Features, Message, message_features, sentence_features
 from mcp_server.understanding.judging import judging
 from mcp_server.understanding.lines import decision_lines
 from mcp_server.understanding.model import Logistic, Model, dump

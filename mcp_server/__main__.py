@@ -9,7 +9,7 @@ from pathlib import Path
 
 def main() -> None:
     """Serves, and exits with a code."""
-    from mcp_server.garbage import look_seldom
+    from mcp_server import look_seldom
 
     look_seldom()  # first of all: what is imported makes hundreds of thousands of objects, and none is garbage
     from mcp_server.serve import main as serve

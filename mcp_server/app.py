@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,21 +29,20 @@ from anyio.to_thread import run_sync
 from mcp_server import embed
 from mcp_server.conversations import sessions
 from mcp_server.embed.providers import load
-from mcp_server.errors import ContextManagerError, Invalid, Unavailable
+from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.history import committing
 from mcp_server.home import resolve_workspace, team_address, user_home
 from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
+from mcp_server.relevance.advisor_items import read_lexicon
 from mcp_server.settings import MACHINE_FILE, Settings
-from mcp_server.settings_file import default_document, machine_document, read_settings
-from mcp_server.storage.cold_storage import ColdStorage
-from mcp_server.storage.files import Files
+from mcp_server.settings_file import default_document, machine_document, settings_of, team_settings, timezone_of
+from mcp_server.storage.files import BEGINNING, Files, templates
+from mcp_server.storage.files import SETTINGS as CONFIG
 from mcp_server.storage.forgotten import ForgottenTexts
-from mcp_server.storage.git_process import ask_git
-from mcp_server.storage.lexicon import read_lexicon
-from mcp_server.storage.live_sets import LiveSets
+from mcp_server.storage.live_sets import ColdStorage, LiveSets
 from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import IfMissing, ProjectFolders, check_may_open, create
@@ -54,11 +53,10 @@ from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import LocalState
 from mcp_server.storage.logs import AdvisorFiles
 from mcp_server.storage.state import State
-from mcp_server.storage.templates import BEGINNING, templates
-from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topics import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import LOCAL, Changes, Folder
+from mcp_server.storage.values import Changes, Folder
+from mcp_server.text.markdown import local_day
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
 
@@ -116,14 +114,8 @@ async def open_memory(
         problems += [missing] if missing else []
         index = parts.index(loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
-        timezone = await run_sync(_timezone, settings)
-
-        def local_date(moment: datetime) -> str:
-            try:
-                return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
-            except OverflowError:  # at an end of the calendar
-                return moment.date().isoformat()
-
+        timezone = await run_sync(timezone_of, settings)
+        local_date = partial(local_day, ZoneInfo(timezone))
         chosen = _providers(settings, environ)
         problems += [chosen.problem] if chosen.problem else []
         if llm is None and chosen.large and chosen.small:
@@ -272,7 +264,7 @@ async def _team_parts(address: str, environ: Mapping[str, str], stack: AsyncExit
         from mcp_server.storage.postgres.opening import open_storage
     storage = await stack.enter_async_context(open_storage(address))
     await storage.create({CONFIG: default_document()})
-    settings = await run_sync(_team_settings, storage.files, environ)
+    settings = await run_sync(team_settings, storage.files, environ)
     return _Parts(
         settings=settings,
         disk=storage.disk,
@@ -310,20 +302,6 @@ def needs_extra() -> Iterator[None]:
         raise Unavailable(
             f"a memory on PostgreSQL needs the extra `postgres` ({error}): pip install 'context-manager-mcp[postgres]'"
         ) from error
-
-
-def _team_settings(files: Files, environ: Mapping[str, str]) -> Settings:
-    """Returns the settings of a team's memory. Those of a machine come from the environment only."""
-    from mcp_server.text.markdown import load
-
-    problems: list[str] = []
-    document: Mapping[str, object] = {}
-    try:
-        document = load(files.text_or_none(CONFIG) or "", CONFIG)
-    except Invalid as error:
-        problems.append(f"{CONFIG} cannot be read ({error}); its settings have their defaults until you correct it")
-    chosen = read_settings(document, environ, CONFIG, {})
-    return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
 
 
 # The functions of `Rooms`. They are imported by the first call, because opening a memory must not wait for them.
@@ -403,8 +381,10 @@ def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
     )
 
 
+@cache
 def _recognizer() -> Model:
-    """Returns the recognizer's model. One caller loads it while the others wait: 16 at once took 29 s and 1.4 GB."""
+    """Returns the recognizer's model, which is loaded once. One caller loads it while the others wait: 16 at once took
+    29 s and 1.4 GB."""
     with _LOADING:
         return recognizer()
 
@@ -453,36 +433,6 @@ def _created(
     return settings
 
 
-def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
-    """Returns the settings of the workspace at `root`.
-
-    A broken file gives the defaults, and `problems` says so.
-    """
-    problems: list[str] = []
-    machine = _document(root, MACHINE_FILE, problems)
-    if machine and read_settings({}, {}, CONFIG, machine) != Settings() and ask_git(root, "ls-files", "--", LOCAL):
-        machine = {}
-        problems.append(
-            f"git tracks {MACHINE_FILE}, so it may come from another machine and is ignored; look at it, then run "
-            f"`git -C {root} rm -r --cached {LOCAL}` and commit"
-        )
-    chosen = read_settings(_document(root, CONFIG, problems), environ, CONFIG, machine)
-    return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
-
-
-def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
-    """Returns the fields of a settings file; none if it is missing or broken."""
-    from mcp_server.text.markdown import load
-
-    try:
-        return load((root / path).read_text("utf-8"), path)
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, Invalid) as error:
-        problems.append(f"{path} cannot be read ({error}); its settings have their defaults until you correct it")
-        return {}
-
-
 def _local_folder(root: Path, settings: Settings, problems: list[str], stack: AsyncExitStack) -> Path:
     """Returns the folder for state and index: by the settings, or a temporary one if that cannot be written."""
     chosen = settings.workspace.local_dir
@@ -505,20 +455,6 @@ def _is_the_memorys(root: Path, local: Path) -> bool:
     """Returns whether a folder is the workspace, contains it, or is one of the folders of its files."""
     own = (root / name for name in (".git", "raw", "knowledge", "topics", "archive", "checkpoints", "attachments"))
     return local == root or local in root.parents or any(place == local or place in local.parents for place in own)
-
-
-def _timezone(settings: Settings) -> str:
-    """Returns the user's time zone as an IANA name; UTC if neither the setting nor the machine gives a valid one."""
-    from tzlocal import get_localzone_name
-
-    for name in (settings.workspace.timezone, None):
-        try:
-            chosen = name if name not in (None, "auto") else get_localzone_name()
-            ZoneInfo(chosen or "UTC")
-        except Exception:  # tzlocal and zoneinfo may raise any error
-            continue
-        return chosen or "UTC"
-    return "UTC"
 
 
 async def catch_up(memory: Memory) -> None:

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from mcp_server.llm import Llm
     from mcp_server.model import Turn
     from mcp_server.relevance.advisor_items import Lexicon
-    from mcp_server.storage.cold_storage import ColdStorage
     from mcp_server.storage.files import Files
     from mcp_server.storage.forgotten import ForgottenTexts
-    from mcp_server.storage.live_sets import LiveSets
+    from mcp_server.storage.live_sets import ColdStorage, LiveSets
     from mcp_server.storage.logs import AdvisorFiles
     from mcp_server.storage.ports import History, Index, Locks, ProjectFolders
     from mcp_server.storage.state import State

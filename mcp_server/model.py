@@ -16,7 +16,9 @@ from typing import Literal
 GLOBAL = ""
 """The project of what belongs to no project: seen from everywhere."""
 
-_PREFIXES = ("name:", "git:", "root:", "dir:")
+PREFIXES = ("name:", "git:", "root:", "dir:")
+"""The beginnings of raw keys of projects."""
+
 _SCP = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[^:/\s]+):(?!//)(?P<path>.+)$")
 _URL = re.compile(
     r"^[a-z][a-z0-9+.-]*://(?:[^/\s]*@)?(?P<host>\[[^\]]+\]|[^:/]+)(?::\d+)?/+(?P<path>.+)$", re.IGNORECASE
@@ -35,11 +37,6 @@ class Project:
     slug: str | None = None
     keys: frozenset[str] = frozenset()
 
-    @property
-    def scope(self) -> frozenset[str]:
-        """Returns the values of the field `project` that passages of this project have; global passages have others."""
-        return self.keys | {f"slug:{self.slug}"} if self.slug else frozenset()
-
 
 def origin_key(url: str) -> str | None:
     """`git:host/path` of a remote: lower-case host, no scheme, user, port or `.git`. None for a remote that is a
@@ -56,14 +53,6 @@ def origin_key(url: str) -> str | None:
     return f"git:{match['host'].lower()}/{path}" if path else None
 
 
-def argument_key(argument: str) -> str:
-    """The raw key of a project that the caller named: a full key as it is, anything else as a name."""
-    argument = argument.strip()
-    if not argument or argument == "global":
-        return GLOBAL
-    return argument if argument.startswith(_PREFIXES) else f"name:{argument}"
-
-
 def slug_of(key: str) -> str:
     """A short lower-case ASCII name for a key: its last path component, without accents. Never empty."""
     tail = key.partition(":")[2].rstrip("/").rpartition("/")[2] if ":" in key else key
@@ -73,7 +62,7 @@ def slug_of(key: str) -> str:
 def shown_name(key: str) -> str:
     """Returns the name to show for a raw key: the key without its prefix, or the last part of a git remote. Returns
     GLOBAL if there is no key."""
-    return slug_of(key) if key.startswith(_PREFIXES) else key
+    return slug_of(key) if key.startswith(PREFIXES) else key
 
 
 def slugify(text: str, *, longest: int = 48) -> str:
@@ -85,20 +74,6 @@ def slugify(text: str, *, longest: int = 48) -> str:
         if slug and len(slug) + 1 + len(word) > longest:
             break
         slug = f"{slug}-{word}" if slug else word[:longest]
-    return slug
-
-
-def known_as(names: tuple[str, ...], keys: Mapping[str, str]) -> str | None:
-    """The slug under which the map knows any of a folder's keys: a later `origin` joins what the root commit named."""
-    return next((keys[name] for name in names if name in keys), None)
-
-
-def free_slug(wanted: str, taken: frozenset[str]) -> str:
-    """`wanted`, or `wanted-2`, `wanted-3` … if another project has it."""
-    slug, number = wanted, 1
-    while slug in taken:
-        number += 1
-        slug = f"{wanted}-{number}"
     return slug
 
 

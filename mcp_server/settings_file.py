@@ -1,4 +1,4 @@
-"""Reads `Settings` from the settings files and the environment, and writes the files with every default.
+"""Reads `Settings` of a workspace from its settings files and the environment, and writes the files with every default.
 
 `memory-config.yaml` belongs to the memory and is shared with it. `.local/settings.yaml` belongs to this machine: it may
 have any setting, and those in `settings.MACHINE` are read only from there. `CONTEXT_MANAGER_<SECTION>__<KEY>` overrides
@@ -11,10 +11,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
+from mcp_server.errors import Invalid
 from mcp_server.settings import (
     MACHINE_FILE,
     SECTIONS,
@@ -25,6 +28,10 @@ from mcp_server.settings import (
     sections_of,
     split_document,
 )
+from mcp_server.storage.files import SETTINGS, Files
+from mcp_server.storage.git_process import ask_git
+from mcp_server.storage.values import LOCAL
+from mcp_server.text.markdown import load
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"
@@ -146,3 +153,57 @@ def _block(section: str, name: str, kind: type[Section], indent: str, machine: b
         else:
             value = TypeAdapter(Any).dump_json(field.default).decode().strip('"')
             yield f"{indent}  {f'{key}: {value}':<30} # {field.description}"
+
+
+def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
+    """Returns the settings of the workspace at `root`.
+
+    A broken file gives the defaults, and `problems` says so.
+    """
+    problems: list[str] = []
+    machine = _document(root, MACHINE_FILE, problems)
+    if machine and read_settings({}, {}, SETTINGS, machine) != Settings() and ask_git(root, "ls-files", "--", LOCAL):
+        machine = {}
+        problems.append(
+            f"git tracks {MACHINE_FILE}, so it may come from another machine and is ignored; look at it, then run "
+            f"`git -C {root} rm -r --cached {LOCAL}` and commit"
+        )
+    chosen = read_settings(_document(root, SETTINGS, problems), environ, SETTINGS, machine)
+    return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
+
+
+def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
+    """Returns the fields of a settings file; none if it is missing or broken."""
+    try:
+        return load((root / path).read_text("utf-8"), path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, Invalid) as error:
+        problems.append(f"{path} cannot be read ({error}); its settings have their defaults until you correct it")
+        return {}
+
+
+def team_settings(files: Files, environ: Mapping[str, str]) -> Settings:
+    """Returns the settings of a team's memory. Those of a machine come from the environment only."""
+    problems: list[str] = []
+    document: Mapping[str, object] = {}
+    try:
+        document = load(files.text_or_none(SETTINGS) or "", SETTINGS)
+    except Invalid as error:
+        problems.append(f"{SETTINGS} cannot be read ({error}); its settings have their defaults until you correct it")
+    chosen = read_settings(document, environ, SETTINGS, {})
+    return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
+
+
+def timezone_of(settings: Settings) -> str:
+    """Returns the user's time zone as an IANA name; UTC if neither the setting nor the machine gives a valid one."""
+    from tzlocal import get_localzone_name
+
+    for name in (settings.workspace.timezone, None):
+        try:
+            chosen = name if name not in (None, "auto") else get_localzone_name()
+            ZoneInfo(chosen or "UTC")
+        except Exception:  # tzlocal and zoneinfo may raise any error
+            continue
+        return chosen or "UTC"
+    return "UTC"

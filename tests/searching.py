@@ -5,8 +5,9 @@ from __future__ import annotations
 from mcp_server.model import Passage
 from mcp_server.search.query import ParsedQuery
 from mcp_server.search.ranking import Candidate
+from mcp_server.search.search import with_operators
 from mcp_server.storage.ports import Index
-from mcp_server.storage.values import Candidates, Filters, IndexQuery, Mode, with_operators
+from mcp_server.storage.values import Candidates, Filters, IndexQuery, Mode
 
 
 async def candidates_of(

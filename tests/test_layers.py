@@ -23,7 +23,6 @@ ORDER = (
     *(
         "mcp_server",
         "errors",
-        "garbage",
         "concurrency",
         "home",
         "endpoints",

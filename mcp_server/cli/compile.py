@@ -22,7 +22,7 @@ from rich.text import Text
 from mcp_server.app import catch_up, open_memory
 from mcp_server.cli import shell
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.demo.run import Step, demo
+from mcp_server.demo import Step, demo
 from mcp_server.home import resolve_workspace
 from mcp_server.model import shown_name
 

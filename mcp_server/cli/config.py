@@ -15,7 +15,7 @@ from mcp_server.cli import shell
 from mcp_server.errors import Refused
 from mcp_server.memory import Memory
 from mcp_server.settings import MACHINE_FILE, SECTIONS, belongs_to_machine, knobs, sections_of
-from mcp_server.storage.templates import SETTINGS
+from mcp_server.storage.files import SETTINGS
 from mcp_server.text.markdown import yaml_line
 
 

@@ -19,8 +19,7 @@ from mcp_server.app import catch_up
 from mcp_server.cli import shell
 from mcp_server.clients.importers.imported import Format, ImportReport
 from mcp_server.clients.importers.run import conversations_in, import_path
-from mcp_server.clients.installers.chain import examine_chain, projects, survey
-from mcp_server.clients.installers.handshake import handshake
+from mcp_server.clients.installers.chain import examine_chain, handshake, projects, survey
 from mcp_server.clients.installers.install import Done, install, uninstall
 from mcp_server.clients.installers.known import CHATGPT_EXPORT, CLIENTS, Client, Machine, client_named
 from mcp_server.clients.installers.plan import Launch, Plan, launching, plan, plugin_of, project_folder

@@ -18,9 +18,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from mcp_server import __version__
+from mcp_server import __version__, look_seldom
 from mcp_server.errors import ContextManagerError
-from mcp_server.garbage import look_seldom
 from mcp_server.home import workspace_option
 
 DONE, FAILED, USAGE = 0, 1, 2

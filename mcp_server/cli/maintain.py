@@ -15,8 +15,8 @@ from mcp_server.knowledge.extract import Extracted, extract
 from mcp_server.knowledge.prune_knowledge import Pruned, archive_files
 from mcp_server.memory import Memory
 from mcp_server.pressure.prune import OF_KNOWLEDGE, last_session, prune
+from mcp_server.relevance.advisor_items import SHIPPED
 from mcp_server.status.doctor import STAYS, Reset, plan_reset, reset
-from mcp_server.storage.lexicon import SHIPPED
 from mcp_server.text.prose import counted
 
 SAME_COMMAND = "Nothing was changed yet; do it with: the same command and --apply"

@@ -30,6 +30,7 @@ from mcp_server.context.sections import Considered
 from mcp_server.conversations.projects import project_of, slugs_of
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Project
+from mcp_server.search.search import project_scope
 
 FOLDER = ".local/brief"
 INDEX = f"{FOLDER}/index.json"
@@ -109,7 +110,7 @@ async def refresh(memory: Memory) -> int:
             projects[key] = await project_of(memory, Caller(), key)
         project = projects[key]
         silent = memory.settings.hooks.turn_tokens <= 0 or windows.why_silent(memory, project, pauses)
-        known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project.scope)}
+        known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project_scope(project))}
     await run_sync(_write_index, memory, known)  # first: a hook looks nothing up without it
     written = 0
     for project in {file_of(project): project for project in projects.values()}.values():

@@ -40,7 +40,7 @@ from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.ranking import MAX_LINES_COMPARED, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, settled
-from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.files import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.destinations import GENERAL_PAGE, OWN, USER_FILE
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE

@@ -20,7 +20,7 @@ from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import as_shown, links, resolve, sections, split_front_matter
 from mcp_server.text.passages import of_knowledge
-from mcp_server.understanding import changing
+from mcp_server.understanding import cues
 
 LINKED_SHARE = 0.5
 
@@ -94,7 +94,7 @@ def _plain(text: str) -> str:
     return _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…").casefold()
 
 
-overtaken_lines = lru_cache(maxsize=CACHED_PAGES)(changing.overtaken_lines)
+overtaken_lines = lru_cache(maxsize=CACHED_PAGES)(cues.overtaken_lines)
 """Cached, because it compares each line of a page with all others."""
 
 

@@ -47,7 +47,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit, Project, SourceFile
 from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_ahead, find
 from mcp_server.storage import logs
-from mcp_server.storage.templates import is_untouched_template, templates
+from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text
@@ -151,7 +151,7 @@ def _quotes_only(hit: Hit, start: int, is_own: Callable[[str], bool]) -> bool:
 
 def _is_of(memory: Memory, path: str, session: str) -> bool:
     """Returns whether a transcript is one of a session's. Reads its head if its name allows it."""
-    if f"-{file_id(session)}-" not in path:
+    if not session or f"-{file_id(session)}-" not in path:
         return False
     try:
         return memory.transcripts.head(path).session_id == session

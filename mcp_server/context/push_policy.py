@@ -35,8 +35,7 @@ from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
-from mcp_server.understanding.cues import word_list
-from mcp_server.understanding.features import content_stems, subject_stems
+from mcp_server.understanding.cues import content_stems, subject_stems, word_list
 from mcp_server.understanding.model import PromptNeeds
 
 LEAST_BEST = 0.04

@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller, Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
+from mcp_server.model import GLOBAL, PREFIXES, Caller, Project, shown_name, slug_of, slugify
 from mcp_server.text.destinations import link_to_project
 from mcp_server.text.markdown import load, yaml_line
 from mcp_server.text.prose import did_you_mean
@@ -32,6 +32,28 @@ class ListedProject:
     slug: str
     keys: tuple[str, ...]
     sessions: int
+
+
+def argument_key(argument: str) -> str:
+    """The raw key of a project that the caller named: a full key as it is, anything else as a name."""
+    argument = argument.strip()
+    if not argument or argument == "global":
+        return GLOBAL
+    return argument if argument.startswith(PREFIXES) else f"name:{argument}"
+
+
+def known_as(names: tuple[str, ...], keys: Mapping[str, str]) -> str | None:
+    """The slug under which the map knows any of a folder's keys: a later `origin` joins what the root commit named."""
+    return next((keys[name] for name in names if name in keys), None)
+
+
+def free_slug(wanted: str, taken: frozenset[str]) -> str:
+    """`wanted`, or `wanted-2`, `wanted-3` … if another project has it."""
+    slug, number = wanted, 1
+    while slug in taken:
+        number += 1
+        slug = f"{wanted}-{number}"
+    return slug
 
 
 async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:

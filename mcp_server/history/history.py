@@ -27,8 +27,8 @@ from mcp_server.history.committing import commit_changes
 from mcp_server.history.merging import refuse_staged, resolver, retried
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.storage.files import BEGINNING
 from mcp_server.storage.history_values import BlamedLine, Commit, MergePlan
-from mcp_server.storage.templates import BEGINNING
 from mcp_server.storage.values import Change
 from mcp_server.text.dates import moment
 from mcp_server.text.destinations import is_for_own_hand

@@ -18,9 +18,9 @@ from mcp_server.errors import Conflict, ContextManagerError, NotFound, Refused, 
 from mcp_server.history.three_way import merged
 from mcp_server.memory import Memory
 from mcp_server.settings import machine_settings
+from mcp_server.storage.files import SETTINGS
 from mcp_server.storage.history_values import MergePlan, Resolve
 from mcp_server.storage.journal import Pending, Proposal, hash_of
-from mcp_server.storage.templates import SETTINGS
 from mcp_server.storage.values import LOCAL, Change
 from mcp_server.text.destinations import is_for_own_hand
 from mcp_server.text.markdown import difference, load, split_front_matter

@@ -18,8 +18,8 @@ from mcp_server.history.commit_rules import label
 from mcp_server.history.committing import Swept, commit_changes
 from mcp_server.history.merging import TRIES, Joined, join
 from mcp_server.memory import Memory
+from mcp_server.storage.files import SETTINGS as SETTINGS_FILE
 from mcp_server.storage.history_values import MergePlan
-from mcp_server.storage.templates import SETTINGS as SETTINGS_FILE
 from mcp_server.text.prose import counted
 
 

@@ -96,7 +96,7 @@ def begin() -> tuple[Work, str, dict[str, str]]:
 def do(work: Work, opening: AbstractAsyncContextManager[Memory]) -> None:
     import logging
 
-    from mcp_server.garbage import look_seldom
+    from mcp_server import look_seldom
 
     look_seldom()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from mcp_server.text.entries import Entry
@@ -127,19 +126,6 @@ def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
         note, at = entry.get("note"), entry.get("at")
         anchors.append(Anchor(item.strip(), known, str(note or ""), str(at or ""), number - 1))
     return anchors, problems
-
-
-def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
-    """Returns the anchored items' lower-case ids, each with its date; `otherwise` if the file has no date."""
-    return {anchor.item.lower(): _day(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}
-
-
-def _day(text: str) -> datetime | None:
-    try:
-        day = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
 
 
 def names_one_of(text: str, items: Iterable[str]) -> bool:

@@ -49,8 +49,7 @@ from mcp_server.text.prose import clipped, is_injected
 from mcp_server.text.redaction import redact, secrets
 from mcp_server.text.transcript import Transcript
 from mcp_server.text.words import content_words
-from mcp_server.understanding.cues import word_list
-from mcp_server.understanding.features import content_stems
+from mcp_server.understanding.cues import content_stems, word_list
 from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.lines import LONGEST
 from mcp_server.understanding.recognizer import Item, is_real

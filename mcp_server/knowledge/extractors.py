@@ -32,8 +32,8 @@ from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
-from mcp_server.understanding.cues import cues
-from mcp_server.understanding.features import Message, subject_stems
+from mcp_server.understanding.cues import cues, subject_stems
+from mcp_server.understanding.features import Message
 from mcp_server.understanding.judging import ItemKind, clean, is_question
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, is_real

@@ -48,8 +48,7 @@ from mcp_server.text.entries import (
 )
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.text.words import words
-from mcp_server.understanding.cues import word_list
-from mcp_server.understanding.features import content_stems
+from mcp_server.understanding.cues import content_stems, word_list
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
 
 # ---------------------------------------------------------------- merging

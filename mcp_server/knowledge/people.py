@@ -17,7 +17,7 @@ from mcp_server.text.dates import absolute
 from mcp_server.text.entries import LineKind, tidied
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import ENGLISH_STOP_WORDS, stop_words, words
-from mcp_server.understanding.features import subject_stems
+from mcp_server.understanding.cues import subject_stems
 from mcp_server.understanding.judging import clean
 from mcp_server.understanding.sentences import sentences
 

@@ -42,8 +42,7 @@ from mcp_server.text.destinations import (
 )
 from mcp_server.text.entries import Entry
 from mcp_server.text.markdown import split_front_matter
-from mcp_server.understanding.cues import word_list
-from mcp_server.understanding.features import content_stems
+from mcp_server.understanding.cues import content_stems, word_list
 
 LEAST_SHARED, LEAST_SHARE = 2, 0.6
 """Content words without numbers that both lines have, in number and as a share of the words of both."""

@@ -24,7 +24,7 @@ from mcp_server.knowledge.remember import remember
 from mcp_server.memory import Memory
 from mcp_server.page.answer import ME, Page, Routes, mark_of, number_in
 from mcp_server.page.passages import CONVERSATIONS, Passages, Words
-from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.files import is_untouched_template
 from mcp_server.text.destinations import DECISIONS, ENDED, FACTS, GENERAL_PAGE, MEMORY, OPEN, RULES
 from mcp_server.text.entries import Entry, entries, written
 from mcp_server.text.markdown import split_front_matter

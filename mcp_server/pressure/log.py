@@ -26,7 +26,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance.chunks import ColdRecord, Gauges, grows_fast
 from mcp_server.storage import logs
-from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.live_sets import path_of
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.values import LiveSetCounts, Reading
 from mcp_server.text.markdown import second_text

@@ -23,11 +23,10 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import AS_OF, last_visible
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.knowledge.anchor import anchors
-from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
-from mcp_server.relevance.clarity_scores import BlockItem, ItemVerdict, Tracker, block
+from mcp_server.relevance.clarity_scores import BlockItem, ItemVerdict, Tracker, anchored_since, block
 from mcp_server.settings import Settings
 from mcp_server.storage import topics as activations
 from mcp_server.storage.values import Change, SessionRow

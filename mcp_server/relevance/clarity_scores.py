@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mcp_server.knowledge.anchors import Anchor
 from mcp_server.model import Role, Turn
 from mcp_server.settings import Clarity, ClarityScoring
 from mcp_server.text.fencing import neutralise
@@ -354,3 +355,16 @@ def block(
 def _names(items: Sequence[BlockItem]) -> list[str]:
     """Returns the items' ids on one line each, neutralized: anchors are written by hand, too."""
     return [" ".join(neutralise(item.id).split()) for item in items]
+
+
+def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
+    """Returns the anchored items' lower-case ids, each with its date; `otherwise` if the file has no date."""
+    return {anchor.item.lower(): _day(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        day = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)

@@ -54,9 +54,7 @@ from mcp_server.model import Hit, Passage
 from mcp_server.search.query import Query
 from mcp_server.text.entries import Source, sources_of, without_sources
 from mcp_server.text.words import words
-from mcp_server.understanding.changing import changes, supersedes
-from mcp_server.understanding.cues import word_list
-from mcp_server.understanding.features import content_stems
+from mcp_server.understanding.cues import changes, content_stems, supersedes, word_list
 from mcp_server.understanding.settling import Rarity, Statement
 
 if TYPE_CHECKING:

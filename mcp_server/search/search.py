@@ -22,14 +22,14 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage, Project
 from mcp_server.search import gate, ranking
-from mcp_server.search.query import parse_query, period, plain_query
+from mcp_server.search.query import ParsedQuery, parse_query, period, plain_query
 from mcp_server.search.ranking import REACH, newest_first, with_note
 from mcp_server.settings import Settings
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, TurnsNear, with_operators
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexQuery, TurnsNear
 from mcp_server.text.destinations import OWN
 from mcp_server.text.entries import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.passages import is_imported, own_text
+from mcp_server.text.passages import IMPORTED, own_text
 from mcp_server.text.words import words
 
 PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
@@ -244,7 +244,7 @@ def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> t
     for place, passage in enumerate(passages):
         if passage.category == "journal":
             passages[place] = _not_of_a_journal(passage, lines.get(ranked[place].candidate.unit, ()))
-    imported = list(map(is_imported, [passage.path for passage in passages]))
+    imported = [IMPORTED.match(passage.path) is not None for passage in passages]
     hits = [
         Hit(
             passage,
@@ -270,7 +270,7 @@ def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
 async def settled(memory: Memory) -> None:
     """Waits, for at most a second, until files that were just written are indexed: the same files then give the same
     answer."""
-    fresh = memory.changes.fresh
+    fresh = dict(memory.changes.fresh)
     if fresh:
         await memory.index.settle(fresh)
         memory.changes.settled(fresh)
@@ -369,10 +369,28 @@ def _gate(memory: Memory, found: Candidates, message: str) -> GateSignal:
     return asked.decide(seen).signal()
 
 
+def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
+    """Returns the caller's filters combined with the operators in the query; the narrower time wins."""
+    since = max((moment for moment in (filters.since, query.since) if moment), default=None)
+    until = min((moment for moment in (filters.until, query.until) if moment), default=None)
+    return replace(
+        filters,
+        category=filters.category or query.category,
+        since=since,
+        until=until,
+        phrases=query.phrases or filters.phrases,
+        excluded=query.excluded or filters.excluded,
+    )
+
+
+def project_scope(project: Project) -> frozenset[str]:
+    """Returns the values of the field `project` that passages of this project have; global passages have others."""
+    return project.keys | {f"slug:{project.slug}"} if project.slug else frozenset()
+
+
 def _filters(request: SearchRequest, now: datetime) -> Filters:
-    projects = None
-    if request.scope == "project":
-        projects = request.project.scope if request.project else frozenset()
+    own = project_scope(request.project) if request.project else frozenset()
+    projects = own if request.scope == "project" else None
     return Filters(
         projects=projects,
         category=request.category,

@@ -149,8 +149,8 @@ def _number(environ: Mapping[str, str], variable: str, default: int) -> int:
 
 def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookAccess | None:
     """Returns the token and limit for webhooks, or None if the settings do not allow them."""
-    from mcp_server.app import settings_of
     from mcp_server.serve import http
+    from mcp_server.settings_file import settings_of
 
     knobs = settings_of(root, environ).watchers
     if not knobs.webhooks:

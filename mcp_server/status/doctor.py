@@ -26,7 +26,7 @@ from mcp_server.forgetting.target import stored_secrets
 from mcp_server.knowledge.review import waiting_sentence
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import expired_records
-from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.live_sets import path_of
 from mcp_server.storage.sqlite import driver
 from mcp_server.storage.values import FileStat
 from mcp_server.topics import front_matter

@@ -1,15 +1,42 @@
-"""The SQLite library in use, and the stems of words by the tokenizer of its full-text index: both engines use it."""
+"""SQLite: the library in use, the stems of words by the tokenizer of its full-text index, which both engines use, and
+files of SQLite, used from async code without surprises.
+
+    database = await Database.open(path, prepare=schema)
+    rows = await database.read(lambda connection: connection.execute("…").fetchall())
+    await database.write(insert_everything)
+
+`read` and `write` take one synchronous function and run it whole on the connection's own thread, inside one
+transaction. There is no other way in: two tasks that share a connection and `await` between statements commit each
+other's half-done work.
+
+This is the only place that knows aiosqlite. It uses its thread and queue (`_execute`, no public equivalent) rather
+than its statement-by-statement methods, for the reason above.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sqlite3
+import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyio import CancelScope, Lock
+
+from mcp_server.errors import Unavailable
+
+if TYPE_CHECKING:
+    import aiosqlite
+
+    from mcp_server.storage.local.locks import Locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +131,289 @@ class Stems:
             self._known.clear()
         self._known.update(zip(words, (zlib.crc32(stem.encode("utf-8", "replace")) for stem in stems), strict=True))
         return stems
+
+
+T = TypeVar("T")
+Prepare = Callable[[sqlite3.Connection], None]
+
+BUSY_SECONDS = 30.0
+"""Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
+
+
+class DatabaseBroken(Unavailable):
+    """The file is not a database, or is damaged. The caller moves it aside and rebuilds its content."""
+
+
+class Database:
+    """An open SQLite file in WAL mode, with one connection and one thread: for parallel reads open a second."""
+
+    def __init__(self, path: Path, connection: aiosqlite.Connection, durable: bool = True) -> None:
+        self.path = path
+        self._durable = durable
+        self._connection = connection
+        self._open = True
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        prepare: Prepare | None = None,
+        durable: bool = True,
+        using: Driver | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> Database:
+        """Opens (and creates) the file. `prepare(connection)` runs once on its thread, outside a transaction:
+        extensions, functions.
+
+        `durable` says whether a commit waits for the disk (state) or may be lost with the power, never with the
+        process (index). Raises DatabaseBroken for a file that is no database, Unavailable if it cannot be opened
+        here or stays locked.
+        """
+        import aiosqlite
+
+        chosen = using or driver()
+
+        connection = aiosqlite.Connection(
+            lambda: _connect(chosen, path, prepare, durable, busy_seconds), iter_chunk_size=64
+        )
+        # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back
+        # by itself.
+        connection._thread.daemon = True
+        try:
+            with CancelScope(shield=True):  # if cancelled in between, nobody would close it
+                try:
+                    await connection
+                except Exception:  # it could not be opened
+                    connection._thread.join()  # wait while the event loop still runs
+                    raise
+        except chosen.error as error:
+            raise _explained(error, path) or error from error
+        except OSError as error:
+            raise Unavailable(
+                f"cannot open {path}: {error.strerror or error}; check the folder and its permissions"
+            ) from error
+        return cls(path, connection, durable)
+
+    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns `fn(connection)`. Its SELECTs see one snapshot, and its writes are rolled back."""
+        return await self._run("BEGIN", fn, "ROLLBACK")
+
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
+        """Returns `fn(connection)` after its transaction is committed. If it raises, the transaction is rolled back.
+
+        Without `waits` the commit does not wait for the disk: a crash of the process does not lose it, a power cut
+        may, until the next commit that waits.
+        """
+        return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
+
+    async def data_version(self) -> int:
+        """Returns a number that changes with every commit of another connection, but not with own commits."""
+        return await self.outside(lambda raw: int(raw.execute("PRAGMA data_version").fetchone()[0]))
+
+    async def close(self) -> None:
+        """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
+        if self._open:
+            self._open = False
+            with CancelScope(shield=True):  # the thread needs the running event loop
+                await self._connection.close()
+
+    async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str, *, waits: bool = True) -> T:
+        quick = self._durable and not waits
+
+        def transaction(raw: sqlite3.Connection) -> T:
+            if raw.in_transaction:  # left open by a failed `outside`
+                raw.execute("ROLLBACK")
+            if quick:
+                raw.execute("PRAGMA synchronous = NORMAL")
+            try:
+                raw.execute(begin)
+                result = fn(raw)
+                raw.execute(end)
+            except BaseException:
+                if raw.in_transaction:
+                    raw.execute("ROLLBACK")
+                raise
+            finally:
+                if quick:
+                    raw.execute("PRAGMA synchronous = FULL")
+            return result
+
+        return await self.outside(transaction)
+
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
+        if not self._open:
+            raise Unavailable(
+                f"{self.path.name} is closed: the memory is opened anew, or the server shuts down. Repeat the call"
+            )
+        try:
+            result: T = await self._connection._execute(fn, self._connection._conn)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            explained = _explained(error, self.path)
+            if explained is None:
+                raise
+            raise explained from error
+        return result
+
+
+def inode_of(path: Path) -> int:
+    """Returns the inode of a file or folder; 0 if it is gone."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+class ReplaceableDatabase(Database):
+    """A database such as `state.db`, which may be deleted, replaced or damaged while it is open.
+
+    A missing file is created. A damaged one is moved aside under a new name, never deleted, and an empty one replaces
+    it.
+    """
+
+    def __init__(self, database: Database, locks: Locks, tables: Prepare) -> None:
+        super().__init__(database.path, database._connection)
+        self._locks, self._tables, self._inode = locks, tables, inode_of(database.path)
+        self.replaced = 0
+        """How often the file was replaced while it was open."""
+        self._reopening = Lock()
+
+    @classmethod
+    async def create(cls, path: Path, locks: Locks, tables: Prepare) -> ReplaceableDatabase:
+        """Opens or creates the file. `tables(connection)` creates what it lacks, in a transaction."""
+        return cls(await _opened(path, locks, tables), locks, tables)
+
+    def moved_aside(self) -> list[Path]:
+        """Returns the damaged files that any process has moved aside and nobody has deleted since."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
+
+    async def data_version(self) -> int:
+        """Returns a number that changes when another connection commits, or when the file is replaced."""
+        version = await super().data_version()
+        return self._inode << 32 | version
+
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Reopens a file that was replaced or is damaged."""
+        try:
+            is_same = self.path.stat().st_ino == self._inode
+        except OSError:  # it was deleted
+            is_same = False
+        if self._open and not is_same:
+            await self._reopen(self._connection)
+        used = self._connection
+        try:
+            return await super().outside(fn)
+        except DatabaseBroken as error:
+            await self._reopen(used)
+            raise Unavailable(
+                f".local/{self.path.name} was damaged and is replaced; what it knew is read back from transcripts. "
+                "Repeat the call"
+            ) from error
+
+    async def _reopen(self, used: aiosqlite.Connection) -> None:
+        async with self._reopening:
+            if self._connection is not used:  # another task was first
+                return
+            self._locks.check_there()
+            database = await _opened(self.path, self._locks, self._tables)
+            self._connection, self._inode = database._connection, inode_of(self.path)
+            self.replaced += 1
+            with suppress(driver().error), CancelScope(shield=True):
+                await used.close()
+
+
+async def _opened(path: Path, locks: Locks, tables: Prepare) -> Database:
+    try:
+        return await _created(path, tables)
+    except DatabaseBroken:
+        with await locks.wait_for_state():  # only one of several processes moves it aside
+            try:
+                return await _created(path, tables)
+            except DatabaseBroken:
+                _move_aside(path)
+                return await _created(path, tables)
+
+
+def _move_aside(path: Path) -> None:
+    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
+    aside = next(free for free in numbered if not free.exists())
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.rename(aside)
+
+
+async def _created(path: Path, tables: Prepare) -> Database:
+    """Opens the file, and creates it and its tables if they are missing."""
+    with suppress(OSError):  # opening the file reports the problem
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def prepare(raw: sqlite3.Connection) -> None:
+        raw.execute("BEGIN IMMEDIATE")
+        tables(raw)
+        raw.execute("COMMIT")
+
+    return await Database.open(path, prepare=prepare)
+
+
+def _connect(
+    chosen: Driver,
+    path: Path,
+    prepare: Prepare | None,
+    durable: bool,
+    busy_seconds: float,
+) -> sqlite3.Connection:
+    """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
+    # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        # check_same_thread: aiosqlite uses the connection on one thread only, but may finalize it on another.
+        raw: sqlite3.Connection = chosen.module.connect(
+            f"{path.resolve().as_uri()}?mode=rw",
+            timeout=busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
+        try:
+            raw.execute("PRAGMA journal_mode = WAL").fetchone()
+            raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            if durable:  # macOS's fsync leaves data in the drive's cache; no effect elsewhere
+                raw.execute("PRAGMA fullfsync = ON")
+                raw.execute("PRAGMA checkpoint_fullfsync = ON")
+            raw.execute("PRAGMA foreign_keys = ON")
+            raw.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails here if the file is not a database
+            if prepare is not None:
+                prepare(raw)
+            return raw
+        except BaseException as error:
+            raw.close()
+            if _primary_code(error) not in (5, 6) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def _primary_code(error: BaseException) -> int:
+    """Returns SQLite's primary result code (sqlite.org/rescode.html), the low byte of an extended one; 0 if none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _explained(error: Exception, path: Path) -> Unavailable | None:
+    """Returns our error for a problem with the file; None for other errors, such as wrong SQL."""
+    if not isinstance(error, (sqlite3.Error, driver().error)):
+        return None
+    where = f".local/{path.name}" if path.parent.name == ".local" else str(path)
+    match _primary_code(error):
+        case 5 | 6:
+            return Unavailable(f"{where} is busy: another process is holding a long transaction; try again")
+        case 11 | 26:
+            return DatabaseBroken(f"{where} is damaged ({error}); it is rebuilt from the files at the next start")
+        case 13:
+            return Unavailable(f"the disk is full, {where} cannot be written; free some space and try again")
+        case 3 | 8 | 14:
+            return Unavailable(f"{where} cannot be opened for writing ({error}); check the permissions of its folder")
+        case 10:
+            return Unavailable(f"reading or writing {where} failed ({error}); check the disk and its free space")
+        case _:
+            return None

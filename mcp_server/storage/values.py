@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mcp_server.conversations.source_keys import TurnKey
     from mcp_server.model import Delivery, Kind
     from mcp_server.search import query
-    from mcp_server.search.query import ParsedQuery
     from mcp_server.storage.index.scoring import Found
 
 
@@ -182,33 +181,29 @@ MOST_FRESH = 1_000
 class Changes:
     """A fan-out: every listener gets every change that is published after it began to listen.
 
-    `indexed` is True while some process indexes changes; only then is it worth waiting for the index.
+    `indexed` is True while some process indexes changes; only then is it worth waiting for the index. `fresh` are the
+    changed files that searches may not see yet, each with the number that `settled` expects.
     """
 
     indexed: bool = False
     _listeners: set[MemoryObjectSendStream[Change]] = field(default_factory=set)
-    _fresh: dict[str, int] = field(default_factory=dict)
+    fresh: dict[str, int] = field(default_factory=dict)
     _published: int = 0
-
-    @property
-    def fresh(self) -> Mapping[str, int]:
-        """Returns the changed files that searches may not see yet, with the numbers that `settled` expects."""
-        return dict(self._fresh)
 
     def settled(self, seen: Mapping[str, int]) -> None:
         """Removes these files from `fresh`, unless they changed since: searches see them."""
         for path, number in seen.items():
-            if self._fresh.get(path) == number:
-                del self._fresh[path]
+            if self.fresh.get(path) == number:
+                del self.fresh[path]
 
     def publish(self, change: Change) -> None:
         """Sends a change to every listener. Never waits."""
         if change.path is not None and self.indexed:
             self._published += 1
-            self._fresh.pop(change.path, None)
-            self._fresh[change.path] = self._published
-            if len(self._fresh) > MOST_FRESH:
-                del self._fresh[next(iter(self._fresh))]
+            self.fresh.pop(change.path, None)
+            self.fresh[change.path] = self._published
+            if len(self.fresh) > MOST_FRESH:
+                del self.fresh[next(iter(self.fresh))]
         for listener in tuple(self._listeners):
             listener.send_nowait(change)
 
@@ -322,20 +317,6 @@ class IndexQuery:
 
 TurnsNear = Callable[[str, Sequence[Source]], Mapping[Source, Exchange]]
 """Returns how near turns and their neighbors are to a text; nothing for a turn without a vector."""
-
-
-def with_operators(filters: Filters, query: ParsedQuery) -> Filters:
-    """Returns the caller's filters combined with the operators in the query; the narrower time wins."""
-    since = max((moment for moment in (filters.since, query.since) if moment), default=None)
-    until = min((moment for moment in (filters.until, query.until) if moment), default=None)
-    return replace(
-        filters,
-        category=filters.category or query.category,
-        since=since,
-        until=until,
-        phrases=query.phrases or filters.phrases,
-        excluded=query.excluded or filters.excluded,
-    )
 
 
 @dataclass(frozen=True, slots=True)

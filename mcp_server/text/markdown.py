@@ -11,7 +11,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from functools import lru_cache
 from typing import Any
 
@@ -62,6 +62,14 @@ def minute_text(moment: datetime) -> str:
     return f"{to_utc(moment):%Y-%m-%d %H:%M}"
 
 
+def local_day(zone: tzinfo, moment: datetime) -> str:
+    """Returns the date of a moment in a time zone: 2026-02-16."""
+    try:
+        return moment.astimezone(zone).date().isoformat()
+    except OverflowError:  # at an end of the calendar
+        return moment.date().isoformat()
+
+
 def read_moment(value: object) -> datetime | None:
     """Returns a time, given as text or datetime, in UTC; None for anything else."""
     try:
@@ -69,6 +77,13 @@ def read_moment(value: object) -> datetime | None:
         return to_utc(moment) if isinstance(moment, datetime) else None
     except (ValueError, OverflowError):  # OverflowError: its day in UTC lies before the year 1 or after 9999
         return None
+
+
+def moment_of_field(value: object) -> datetime | None:
+    """Returns a date or time of front matter in UTC; None for anything else. A time without a zone is UTC."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return read_moment(value.strip() if isinstance(value, str) else value)
 
 
 def to_utc(moment: datetime) -> datetime:

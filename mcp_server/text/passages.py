@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import datetime
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.text.dates import written
 from mcp_server.text.entries import DERIVED, STATE, is_derived, is_state, without_sources
-from mcp_server.text.markdown import Section, as_shown, read_moment, sections, without_comments
+from mcp_server.text.markdown import Section, as_shown, moment_of_field, sections, without_comments
 from mcp_server.text.transcript import PlacedTurn
 
 PART = 800
@@ -40,6 +40,9 @@ FOLDERS: tuple[tuple[str, Category], ...] = (
 )
 
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+IMPORTED = re.compile(r"knowledge/reference/[^/]*/")
+"""Begins the path of a file that was imported as a document; such files do not age."""
+
 _PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
 
 
@@ -52,11 +55,6 @@ def project_of(path: str) -> str:
     """Returns `slug:NAME` for files in a project's folder (also in the archive), else GLOBAL."""
     found = _PROJECT_FOLDER.search(path) if path.startswith(("knowledge/", "archive/")) else None
     return f"slug:{found[1]}" if found else GLOBAL
-
-
-def is_imported(path: str) -> bool:
-    """Returns whether the file was imported as a document; such files do not age."""
-    return path.startswith("knowledge/reference/") and path.count("/") > 2
 
 
 def indexed_text(passage: Passage) -> str:
@@ -77,13 +75,13 @@ def own_text(passage: Passage) -> str:
 
 def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
     """Returns the passages of a knowledge, topic or archive file; `fields` is its front matter, `body` the rest."""
-    at = moment(fields.get("updated") or fields.get("date") or _date_in_name(path))
+    at = moment_of_field(fields.get("updated") or fields.get("date") or _date_in_name(path))
     name = str(fields.get("title") or fields.get("name") or "")
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
     passages: list[Passage] = []
     ordinal = 0
     # Comments of our own files explain the file to its owner, so they are not indexed.
-    shown = body if is_imported(path) else without_comments(body)
+    shown = body if IMPORTED.match(path) else without_comments(body)
     commented = {
         body_line + place
         for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))
@@ -101,7 +99,7 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
         title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
         whole = partial(Passage, path=path, title=title, category=category_of(path), project=project_of(path))
         for line, text in derived:
-            day = _day_of(text) or moment(_date_in_name(path)) or at
+            day = _day_of(text) or moment_of_field(_date_in_name(path)) or at
             unit = f"{path}#{line}"
             passages.append(whole(unit=unit, part=0, ordinal=ordinal, start=line, end=line, text=text, at=day))
             ordinal += 1
@@ -130,7 +128,7 @@ def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
 def _day_of(line: str) -> datetime | None:
     """Returns the day at the beginning of a derived line."""
     found = DERIVED.match(line)
-    return moment(found[1]) if found and found[1] else None
+    return moment_of_field(found[1]) if found and found[1] else None
 
 
 def of_turns(
@@ -232,13 +230,6 @@ def _cut(text: str, first: int, size: int) -> int:
     if best <= least:
         best = text.rfind(" ", first, last) + 1
     return best if best > least else last
-
-
-def moment(value: object) -> datetime | None:
-    """Returns a date or time of front matter in UTC; None for anything else. A time without a zone is UTC."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return read_moment(value.strip() if isinstance(value, str) else value)
 
 
 def _date_in_name(path: str) -> str | None:

@@ -118,6 +118,30 @@ def _visible(text: str) -> str:
     return ""
 
 
+_INSERTED = re.compile(
+    r"^[ \t]*<(system-reminder|ide_opened_file|ide_selection|user-prompt-submit-hook|hook_context|qwen:[\w-]+)>",
+    re.MULTILINE,
+)
+"""The first line of a block that the client (or our hook) inserts into a user's message."""
+
+
+def without_inserted(text: str) -> str:
+    """Returns `text` without `<system-reminder>…</system-reminder>` and similar blocks; unclosed ones stay."""
+    kept: list[str] = []
+    position, unclosed = 0, set[str]()
+    for opening in _INSERTED.finditer(text):
+        if opening.start() < position or opening[1] in unclosed:
+            continue
+        closing = f"</{opening[1]}>"
+        end = text.find(closing, opening.end())
+        if end < 0:  # searched once a tag, so that many openings do not take quadratic time
+            unclosed.add(opening[1])
+            continue
+        kept.append(text[position : opening.start()])
+        position = end + len(closing)
+    return "".join([*kept, text[position:]])
+
+
 _SENTENCE = re.compile(r"\S.*?(?:(?:(?<![.!?…])[.!?…]++[\"”')\]*]*+|[:;]-?\))(?=\s)|$)")
 """A sentence ends at a mark or at an emoticon."""
 _ABBREVIATION = re.compile(

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mcp_server.errors import Invalid
-from mcp_server.text.markdown import Lines, located, split_front_matter, yaml_line
-from mcp_server.text.passages import moment
+from mcp_server.text.markdown import Lines, located, moment_of_field, split_front_matter, yaml_line
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 TOPICS = "topics/"
 
 
-Moment = Annotated[datetime, BeforeValidator(lambda value: moment(value) or value)]
+Moment = Annotated[datetime, BeforeValidator(lambda value: moment_of_field(value) or value)]
 """People write days where the format has moments: a day means its start."""
 
 

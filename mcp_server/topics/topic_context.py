@@ -16,7 +16,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import SourceFile
 from mcp_server.storage import topics as activations
-from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.files import is_untouched_template
 from mcp_server.storage.topics import PEOPLE, SessionTopics, TopicSet
 from mcp_server.text.markdown import links, resolve, sections, split_front_matter
 from mcp_server.text.prose import extract

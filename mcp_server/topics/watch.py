@@ -194,7 +194,8 @@ async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) ->
         return topics, SessionTopics()
     current = await activations.session_topics(memory.state, session)
     stored = current.active
-    if fingerprint(prompt) in stored.ahead or current.last == ("user", content_sha(prompt)):
+    role, sha = current.last
+    if fingerprint(prompt) in stored.ahead or (role == "user" and sha == content_sha(prompt)):
         return topics, current
     ttl = memory.settings.watchers.topic_ttl
     exchange = 1 + current.exchanges

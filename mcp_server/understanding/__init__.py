@@ -1,5 +1,6 @@
 """Understanding: what a working conversation settles, sentence by sentence.
 
+cues         the words of a text, their stems, and cue words
 sentences    a message becomes sentences, each with its place in the layout
 features     what the models see of a message and of a sentence
 model        two small linear models: dialogue acts of a message, items in a sentence

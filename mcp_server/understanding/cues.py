@@ -1,10 +1,16 @@
-"""The words of a text, and the cue words that tell what a message does: accept, refuse, propose, postpone, …"""
+"""The words of a text, their stems, and cue words: what a message does (accept, refuse, propose, postpone, …), and
+whether a line takes the place of an older one. The patterns for the latter are English."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from sys import intern
+
+from mcp_server.text.entries import DERIVED, sources_of, without_sources
+from mcp_server.text.words import STOP_WORDS, TALK_WORDS, content_words, fold
 
 WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
 
@@ -61,6 +67,43 @@ def word_list(text: str) -> list[str]:
     return [intern(found[0].lower().replace("’", "'")) for found in WORD.finditer(text)]
 
 
+def content_stems(words: Iterable[str]) -> frozenset[str]:
+    """Returns the content words, folded and cut to six letters, which serves as a cheap stem in any language."""
+    return _stems(_folded(words))
+
+
+@lru_cache(maxsize=1024)
+def stems_of_text(text: str) -> frozenset[str]:
+    """Returns the `content_stems` of a text. Lines of a page are compared again and again."""
+    return content_stems(word_list(text))
+
+
+def subject_stems(text: str) -> frozenset[str]:
+    """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
+    return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)
+
+
+AT_ONCE = 10_000
+"""Words that are folded in one call."""
+
+
+def _folded(words: Iterable[str]) -> Iterator[str]:
+    """Yields words without line ends, folded `AT_ONCE` at a time: one call a word would take longer, and one call for
+    all words of a long message would hold each word twice."""
+    left = iter(words)
+    while some := list(islice(left, AT_ONCE)):
+        joined = "\n".join(some)
+        yield from (joined if joined.isascii() else fold(joined)).split("\n")  # the words are in lower case already
+
+
+def _stems(folded: Iterable[str]) -> frozenset[str]:
+    return frozenset(
+        word[:6]
+        for word in folded
+        if (len(word) > 2 and word not in STOP_WORDS) or (not word.isalpha() and any(map(str.isdigit, word)))
+    )
+
+
 def directs(text: str) -> bool:
     """Returns whether a clause of a text plainly says what is to be done ("let's use", "we'll take"), without doubt."""
     return _DIRECTIVE.search(text) is not None and not text.endswith("?") and not _UNSURE.intersection(cues(text))
@@ -70,3 +113,67 @@ def cues(text: str) -> list[str]:
     """Returns the names of the cue word groups that a text has words of."""
     lower = text.lower()
     return [name for name, pattern in _LOWER_CUES.items() if pattern.search(lower)]
+
+
+MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
+"""Begins a line that says that something was moved, changed or postponed."""
+
+_DAY = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?")
+_THING = r"(?:the |a |an |our )?([\w.-]+)"
+_REPLACED = re.compile(
+    rf"\b(?:instead of|rather than|no longer(?: use| on| with)?|(?:switch|mov|chang)(?:ed|e|ing)? from) {_THING}"
+    r"|\bno ([\w.-]+)\b(?=.*\binstead\b)",
+    re.IGNORECASE,
+)
+"""Names what is given up: "30 days instead of 14", "no Redis: Postgres instead"."""
+
+LEAST_SHARED = 2
+"""Words with a subject that both must hold, what is given up among them; a figure that is given up says enough."""
+
+
+def supersedes(newer: str, older: str) -> bool:
+    """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
+    happened to it, and speaks of the same."""
+    if not changes(newer):
+        return False
+    known = _subject(older)
+    shared = len(known & _subject(newer)) >= LEAST_SHARED
+    if MOVED.match(newer):
+        return shared
+    given_up = _given_up(newer) & known
+    return bool(given_up) and (shared or any(word.isdigit() for word in given_up))
+
+
+def changes(line: str) -> bool:
+    """Whether a line may supersede another one: it names what is given up, or begins with what happened to it."""
+    return MOVED.match(line) is not None or bool(_given_up(line))
+
+
+@lru_cache(maxsize=1024)
+def _given_up(text: str) -> frozenset[str]:
+    """Returns the words by which a line names what is given up."""
+    return _subject(" ".join(map(" ".join, _REPLACED.findall(text))))
+
+
+def overtaken(lines: Sequence[str]) -> frozenset[int]:
+    """The places of the lines, of one subject and the oldest first, that a later one supersedes."""
+    changes = [place for place, line in enumerate(lines) if MOVED.match(line) or _REPLACED.search(line)]
+    return frozenset(old for new in changes for old in range(new) if supersedes(lines[new], lines[old]))
+
+
+def overtaken_lines(body: str) -> frozenset[int]:
+    """The places, from 0, of a project file's derived lines of which a later one says that it is so no longer."""
+    lines = body.split("\n")
+    derived = [
+        (found[1] or "", sources_of(line)[0].order, place)
+        for place, line in enumerate(lines)
+        if (found := DERIVED.match(line))
+    ]
+    places = [place for *_, place in sorted(derived)]
+    gone = overtaken([_DAY.sub("", without_sources(lines[place])) for place in places])
+    return frozenset(places[place] for place in gone)
+
+
+@lru_cache(maxsize=1024)
+def _subject(text: str) -> frozenset[str]:
+    return frozenset(content_words(text, TALK_WORDS))

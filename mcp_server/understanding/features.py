@@ -7,15 +7,15 @@ them, so that a person can see why a sentence was taken for a decision.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
-from itertools import islice, pairwise
+from functools import cache, cached_property
+from itertools import pairwise
 from math import log
 from pathlib import Path
 
-from mcp_server.text.words import ENGLISH, STOP_WORDS, TALK_WORDS, fold
-from mcp_server.understanding.cues import CUES, WORD, cues, word_list
+from mcp_server.text.words import ENGLISH, fold
+from mcp_server.understanding.cues import CUES, WORD, content_stems, cues, subject_stems, word_list
 from mcp_server.understanding.sentences import Choice, Sentence, choice_of, sentences
 
 Features = dict[str, float]
@@ -163,43 +163,6 @@ class Message:
                 shares[one.option] = _overlap(content_stems(word_list(one.text)), self.recommendation)
         best = max(shares.values(), default=0.0)
         return next((option for option, share in shares.items() if share == best), 0) if best else 0
-
-
-def content_stems(words: Iterable[str]) -> frozenset[str]:
-    """Returns the content words, folded and cut to six letters, which serves as a cheap stem in any language."""
-    return _stems(_folded(words))
-
-
-@lru_cache(maxsize=1024)
-def stems_of_text(text: str) -> frozenset[str]:
-    """Returns the `content_stems` of a text. Lines of a page are compared again and again."""
-    return content_stems(word_list(text))
-
-
-def subject_stems(text: str) -> frozenset[str]:
-    """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
-    return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)
-
-
-AT_ONCE = 10_000
-"""Words that are folded in one call."""
-
-
-def _folded(words: Iterable[str]) -> Iterator[str]:
-    """Yields words without line ends, folded `AT_ONCE` at a time: one call a word would take longer, and one call for
-    all words of a long message would hold each word twice."""
-    left = iter(words)
-    while some := list(islice(left, AT_ONCE)):
-        joined = "\n".join(some)
-        yield from (joined if joined.isascii() else fold(joined)).split("\n")  # the words are in lower case already
-
-
-def _stems(folded: Iterable[str]) -> frozenset[str]:
-    return frozenset(
-        word[:6]
-        for word in folded
-        if (len(word) > 2 and word not in STOP_WORDS) or (not word.isalpha() and any(map(str.isdigit, word)))
-    )
 
 
 def message_features(message: Message) -> Features:

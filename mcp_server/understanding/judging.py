@@ -10,8 +10,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Literal
 
-from mcp_server.understanding.cues import cues
-from mcp_server.understanding.features import Message, sentence_features, subject_stems
+from mcp_server.understanding.cues import cues, subject_stems
+from mcp_server.understanding.features import Message, sentence_features
 from mcp_server.understanding.model import Logistic
 from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, only_options, options_in
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcp_server.understanding.cues import cues
-from mcp_server.understanding.features import Features, Message, line_features, subject_stems
+from mcp_server.understanding.cues import cues, subject_stems
+from mcp_server.understanding.features import Features, Message, line_features
 from mcp_server.understanding.judging import (
     Found,
     ItemKind,

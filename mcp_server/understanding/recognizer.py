@@ -19,8 +19,8 @@ from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import languages_of
-from mcp_server.understanding.cues import cues, directs, word_list
-from mcp_server.understanding.features import READ, Message, content_stems, message_features, subject_stems
+from mcp_server.understanding.cues import content_stems, cues, directs, subject_stems, word_list
+from mcp_server.understanding.features import READ, Message, message_features
 from mcp_server.understanding.judging import (
     MIN_WORDS,
     ItemKind,

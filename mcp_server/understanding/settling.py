@@ -16,9 +16,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
-from mcp_server.understanding import changing
-from mcp_server.understanding.cues import cues, word_list
-from mcp_server.understanding.features import stems_of_text
+from mcp_server.understanding.cues import changes, cues, stems_of_text, supersedes, word_list
 
 State = Literal["current", "replaced", "closed"]
 
@@ -88,7 +86,7 @@ class Statement:
     @cached_property
     def gives_up(self) -> bool:
         """Whether the text says that something is so no longer."""
-        return changing.changes(self.text)
+        return changes(self.text)
 
     @cached_property
     def units(self) -> frozenset[str]:
@@ -202,7 +200,7 @@ def are_short(old: Statement, new: Statement) -> bool:
 
 def names(new: Statement, old: Statement) -> bool:
     """Returns whether the new statement names what is given up of the old one."""
-    return new.gives_up and changing.supersedes(new.text, old.text)
+    return new.gives_up and supersedes(new.text, old.text)
 
 
 def has_other_value(old: Statement, new: Statement) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.app import open_memory
-from mcp_server.clients.adapters import claude_code
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE
 from mcp_server.clients.importers.claude_code.recording import CURSORS, capture
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.observe import NewTurn, observe
@@ -239,7 +239,7 @@ async def test_only_claude_codes_own_transcripts_are_read(memory: Memory, projec
 
 
 def test_the_projects_folder_moves_with_claude_codes_own_variable(tmp_path: Path) -> None:
-    folder = claude_code.ADAPTER.transcripts_folder
+    folder = CLAUDE_CODE.transcripts_folder
     assert folder({"CLAUDE_CONFIG_DIR": str(tmp_path)}, Path.home()) == tmp_path / "projects"
     assert folder({}, Path.home()) == Path.home() / ".claude" / "projects"
 

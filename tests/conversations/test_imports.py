@@ -27,7 +27,7 @@ from mcp_server.conversations.source_keys import Known, TurnKey, content_sha, co
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Role, Turn
-from mcp_server.storage.templates import BEGINNING
+from mcp_server.storage.files import BEGINNING
 from tests.gitting import git, subjects
 
 pytestmark = pytest.mark.anyio

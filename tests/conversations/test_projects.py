@@ -9,11 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.conversations.observe import NewTurn, observe
-from mcp_server.conversations.projects import list_projects, merge_projects, project_of, rename_project
+from mcp_server.conversations.projects import (
+    argument_key,
+    free_slug,
+    known_as,
+    list_projects,
+    merge_projects,
+    project_of,
+    rename_project,
+)
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, argument_key, free_slug, known_as, origin_key, slug_of, slugify
+from mcp_server.model import Caller, origin_key, slug_of, slugify
 from mcp_server.storage.local.folders import ProjectFolders
 from mcp_server.topics.front_matter import check
 from tests.gitting import git

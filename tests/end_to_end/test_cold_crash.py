@@ -29,7 +29,7 @@ import anyio
 from mcp_server.pressure.cold import recover_chunk
 from mcp_server.conversations.sessions import end_session
 from mcp_server.app import open_memory
-from mcp_server.storage.cold_storage import ColdStorage
+from mcp_server.storage.live_sets import ColdStorage
 from mcp_server.storage.live_sets import LiveSets
 from tests.pressing import hold, limited, talk
 

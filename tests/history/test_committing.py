@@ -22,7 +22,7 @@ from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.status.status import status
-from mcp_server.storage.templates import BEGINNING
+from mcp_server.storage.files import BEGINNING
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import attempt, git, subjects, write

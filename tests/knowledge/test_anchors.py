@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_server.knowledge.anchors import anchored_since, kind_of, names_one_of, read_anchors
+from mcp_server.knowledge.anchors import kind_of, names_one_of, read_anchors
+from mcp_server.relevance.clarity_scores import anchored_since
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mcp_server.knowledge.summaries import (
     renewed,
     shortened,
 )
-from mcp_server.storage.templates import is_untouched_template, templates
+from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.text.entries import Source, without
 
 SRC = "[src: 1](/raw/conversations/2026/02/16/1845-s-talk.md)"

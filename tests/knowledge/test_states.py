@@ -7,7 +7,7 @@ from dataclasses import replace
 from mcp_server.knowledge.pages import merged, reopened, settled
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, LineKind, Source, entry, sources_of
-from mcp_server.understanding.changing import overtaken_lines
+from mcp_server.understanding.cues import overtaken_lines
 
 A, B = "raw/conversations/2026/11/02/0900-s-a.md", "raw/conversations/2026/11/04/0900-s-b.md"
 OLD = "Vault with the AppRole login, one role per service."

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import ColdRecord, read_record
-from mcp_server.storage.cold_storage import ColdStorage
+from mcp_server.storage.live_sets import ColdStorage
 
 pytestmark = pytest.mark.anyio
 

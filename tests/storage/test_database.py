@@ -13,8 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.local.database import Database, DatabaseBroken
-from mcp_server.storage.sqlite import Driver, driver
+from mcp_server.storage.sqlite import Database, DatabaseBroken, Driver, driver
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +22,7 @@ PLAIN = Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, False)
 WRITER = """
 import sys, anyio
 from pathlib import Path
-from mcp_server.storage.local.database import Database
+from mcp_server.storage.sqlite import Database
 async def main():
     database = await Database.open(Path(sys.argv[1]))
     def add(connection):

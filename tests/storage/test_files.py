@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
+from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import create
-from mcp_server.storage.templates import is_untouched_template, templates
 from mcp_server.topics.front_matter import check
 
 

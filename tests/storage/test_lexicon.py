@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.pressure.advisor import scored
-from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band
+from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band, parsed, read_lexicon
 from mcp_server.storage import logs
-from mcp_server.storage.lexicon import parsed, read_lexicon
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.logs import AdvisorFiles, advisor_path
 from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from mcp_server.model import GLOBAL, ToolCall, TranscriptHead, Turn
 from mcp_server.text import transcript
+from mcp_server.text.markdown import moment_of_field
 from mcp_server.text.passages import (
+    IMPORTED,
     PART,
     STRETCH,
     category_of,
     indexed_text,
-    is_imported,
-    moment,
     of_knowledge,
     of_turns,
     project_of,
@@ -117,15 +117,15 @@ def test_the_path_gives_category_and_project() -> None:
     assert project_of("knowledge/projects/apollo/notes.md") == "slug:apollo"
     assert project_of("archive/projects/apollo/notes.md") == "slug:apollo"
     assert project_of("knowledge/projects/_active.md") == GLOBAL
-    assert is_imported("knowledge/reference/rfcs/0001.md")
-    assert not is_imported("knowledge/reference/0001.md")
+    assert IMPORTED.match("knowledge/reference/rfcs/0001.md")
+    assert not IMPORTED.match("knowledge/reference/0001.md")
 
 
 def test_dates_in_front_matter_and_file_names_are_moments() -> None:
-    assert moment("2026-05-08T10:00:00+02:00") == datetime(2026, 5, 8, 8, tzinfo=UTC)
-    assert moment(AT.date()) == datetime(2026, 5, 8, tzinfo=UTC)
-    assert moment("soon") is None
-    assert moment(7) is None
+    assert moment_of_field("2026-05-08T10:00:00+02:00") == datetime(2026, 5, 8, 8, tzinfo=UTC)
+    assert moment_of_field(AT.date()) == datetime(2026, 5, 8, tzinfo=UTC)
+    assert moment_of_field("soon") is None
+    assert moment_of_field(7) is None
     (day,) = of_knowledge("knowledge/journal/2026-05-08.md", "text", 1, {})
     assert day.at == datetime(2026, 5, 8, tzinfo=UTC)
 

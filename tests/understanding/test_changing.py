@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.understanding.changing import overtaken, supersedes
+from mcp_server.understanding.cues import overtaken, supersedes
 
 STREAMS = "Redis streams for the retry queue, on the Redis that ops runs for lantern."
 OAUTH = "The GLS v2 client uses OAuth, and its token lives for 3600 seconds."

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_server import app
 from mcp_server.memory import Memory
 from mcp_server.understanding import model
 from mcp_server.understanding.judging import LEAST, Found, Judged
@@ -369,6 +370,7 @@ async def test_the_model_is_loaded_once_by_calls_that_need_it_at_once(
     real = model.parse
     monkeypatch.setattr(model, "parse", parse)
     model.recognizer.cache_clear()
+    app._recognizer.cache_clear()
     async with anyio.create_task_group() as tasks:
         for _ in range(4):
             tasks.start_soon(anyio.to_thread.run_sync, memory.recognizer)

@@ -1,10 +1,10 @@
-"""Describes the clients with hooks, each in a file of its own."""
+"""Describes the clients with hooks, each but Claude Code in a file of its own."""
 
-from mcp_server.clients.adapters import claude_code, codex, copilot, gemini, opencode
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters import codex, copilot, gemini, opencode
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
 
 ADAPTERS: dict[str, Adapter] = {
     each.client: each
-    for each in (codex.ADAPTER, gemini.ADAPTER, gemini.QWEN, copilot.ADAPTER, opencode.ADAPTER, claude_code.ADAPTER)
+    for each in (codex.ADAPTER, gemini.ADAPTER, gemini.QWEN, copilot.ADAPTER, opencode.ADAPTER, CLAUDE_CODE)
 }
 """Client → its adapter. Claude Code comes last, because other clients write lines that look like its own."""

@@ -131,3 +131,18 @@ SECONDS = {
     "SessionEnd": 2,
 }
 """Our events, and the seconds after which a client may stop the command. It needs 1.5 at most, and 6 for a prompt."""
+
+
+CLAUDE_CODE = Adapter(
+    client="claude-code",
+    title="Claude Code",
+    events={
+        name: (name, {**also, "async": True} if name == "PostToolUse" else also) for name, (_, also) in limits().items()
+    },
+    folder=Folder(".claude", "CLAUDE_CONFIG_DIR"),
+    hooks="settings.json",
+    project_hooks=".claude/settings.local.json",
+    transcripts="projects",
+    is_line=lambda fields: "sessionId" in fields and "type" in fields,
+)
+"""Our events and the form of our transcripts are Claude Code's own."""

@@ -33,11 +33,10 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
-from mcp_server.clients.adapters import ADAPTERS, claude_code
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters import ADAPTERS
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
 from mcp_server.clients.hooks import offline
 from mcp_server.clients.importers import opencode
-from mcp_server.clients.importers.claude_code.messages import without_inserted
 from mcp_server.clients.importers.claude_code.reading import cursor_from
 from mcp_server.clients.importers.claude_code.recording import CURSORS, capture, contents_read, subagent_session
 from mcp_server.clients.importers.imported import time_of_epoch
@@ -52,6 +51,7 @@ from mcp_server.knowledge import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure import advisor
+from mcp_server.text.prose import without_inserted
 from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def read_input(given: Mapping[str, object]) -> Given:
         value = given.get(name)
         return value if isinstance(value, str) and "\0" not in value else ""
 
-    adapter = ADAPTERS.get(text("client"), claude_code.ADAPTER)
+    adapter = ADAPTERS.get(text("client"), CLAUDE_CODE)
     session = text("session_id").strip()
     session = session if len(session) <= LONGEST_ID and session.isprintable() else ""
     printed = given.get("printed")

@@ -28,7 +28,7 @@ from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.sync import take_in
 from mcp_server.memory import Memory
 from mcp_server.settings_file import default_document
-from mcp_server.storage.templates import SETTINGS, is_untouched_template
+from mcp_server.storage.files import SETTINGS, is_untouched_template
 from mcp_server.storage.whole import EXPORT, PART_BYTES, TABLES, MovedFile, MovedHistory
 
 MOST_BYTES = 1 << 30

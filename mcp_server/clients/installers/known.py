@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_server.clients.adapters import claude_code, codex, copilot, gemini, opencode
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters import codex, copilot, gemini, opencode
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
 from mcp_server.errors import NotFound
 
 
@@ -138,7 +138,7 @@ CLIENTS: tuple[Client, ...] = (
         plain=True,
         also={"type": "stdio"},
         programs=("claude",),
-        hooks=claude_code.ADAPTER,
+        hooks=CLAUDE_CODE,
         whole_environment=True,
         afterwards="Sessions that you start from now on have it; /mcp and /hooks in Claude Code show it.",
     ),

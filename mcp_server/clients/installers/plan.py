@@ -13,8 +13,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from mcp_server.clients.adapters import claude_code, opencode
-from mcp_server.clients.adapters.adapter import Adapter, as_mapping
+from mcp_server.clients.adapters import opencode
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter, as_mapping
 from mcp_server.clients.installers import config_file, entries, jsonc, toml_edit
 from mcp_server.clients.installers.config_file import ConfigFile
 from mcp_server.clients.installers.known import Client, Machine
@@ -158,7 +158,7 @@ def plan(client: Client, machine: Machine, launch: Launch, *, project: Path | No
     configuration for a project, Conflict if our names are taken.
     """
     notes = []
-    if client.hooks is claude_code.ADAPTER and (plugin := plugin_of(machine)):
+    if client.hooks is CLAUDE_CODE and (plugin := plugin_of(machine)):
         raise Refused(
             f"the plugin {plugin} is enabled in {client.title} and brings the server and the hooks already; "
             f"keep it, or take it out first: claude plugin disable {plugin}"
@@ -198,7 +198,7 @@ def place(client: Client, machine: Machine, project: Path | None) -> tuple[Path,
         return client.file(machine), client.container
     if client.project is not None:
         return project / client.project, client.container
-    if client.hooks is claude_code.ADAPTER:  # it has private project settings in its own file
+    if client.hooks is CLAUDE_CODE:  # it has private project settings in its own file
         return client.file(machine), ("projects", project.as_posix(), *client.container)
     raise Refused(f"{client.title} has no configuration for a single project; leave out --project")
 
@@ -210,7 +210,7 @@ def hooks_place(adapter: Adapter | None, machine: Machine, project: Path | None)
 
 def plugin_of(machine: Machine) -> str | None:
     """Returns the name of our plugin if Claude Code has it enabled, else None."""
-    adapter = claude_code.ADAPTER
+    adapter = CLAUDE_CODE
     try:
         settings = config_file.read(adapter.folder.of(machine.environ, machine.home) / adapter.hooks)
         enabled = as_mapping(jsonc.read(settings.text, str(settings.path))).get("enabledPlugins")
@@ -237,7 +237,7 @@ def _hooks(
         text = adapter.plugin(*launch.hook("EVENT", client=adapter.client))
         return FileChange(file, text, text.rstrip("\n"))
     text = server.after if server else _readable(client, file)
-    claude = adapter is claude_code.ADAPTER
+    claude = adapter is CLAUDE_CODE
     hook = launch.hook if claude else partial(launch.hook, client=adapter.client)
     handlers = entries.wanted(adapter, hook, shell=not claude or machine.system != "win32")
     after = entries.put_hooks(text, handlers, str(path), adapter.hooks_begin)

@@ -23,8 +23,7 @@ from mcp_server.context.inputs import LeftOff
 from mcp_server.context.sections import NOTHING, SEPARATOR, Considered, Filling, Section, Slot, label, one_line
 from mcp_server.model import Turn
 from mcp_server.tokens import Meter, Room
-from mcp_server.understanding.cues import CUES, word_list
-from mcp_server.understanding.features import content_stems
+from mcp_server.understanding.cues import CUES, content_stems, word_list
 from mcp_server.understanding.sentences import split
 
 EXCHANGES = 8

@@ -1,9 +1,12 @@
 """The plan of a query (its words with their frequencies, and the words that fetch passages), and the scores of the
-candidates: BM25 as in FTS5 of every word, and the exact cosine, however a candidate was found."""
+candidates: BM25 as in FTS5 of every word, and the exact cosine, however a candidate was found. Also the narrow vectors
+of whole numbers, by which the nearest passages are found before the exact comparison."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -333,3 +336,35 @@ def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) 
         for index, cosine in zip(usable, (matrix.astype(np.float32) @ vector).tolist(), strict=True):
             cosines[index] = cosine
     return cosines
+
+
+_importing = threading.Lock()
+numpy_is_there = threading.Event()
+
+
+def import_numpy() -> None:
+    """Imports NumPy, one thread at a time: two first imports at once break it."""
+    with _importing:
+        importlib.import_module("numpy")
+        numpy_is_there.set()
+
+
+ENOUGH = 0.5
+"""If at least this share of the neighbors is in the scope, no more are searched."""
+
+
+SCALE = 254.0
+"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+
+
+def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
+    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
+
+    They are normalized again, so that L2 orders as the cosine does.
+    """
+    import numpy as np
+
+    shown = half[:, :first].astype(np.float32)
+    length = np.linalg.norm(shown, axis=1, keepdims=True)
+    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
+    return whole.clip(-127, 127).astype(np.int8)

@@ -151,14 +151,6 @@ def delete(real: Path) -> None:
     real.unlink()
 
 
-def inode_of(path: Path) -> int:
-    """Returns the inode of a file or folder; 0 if it is gone."""
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
-
-
 def _content(real: Path) -> bytes:
     with opened(real) as stream:
         return stream.read()

@@ -18,6 +18,7 @@ from pathlib import Path
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.storage.files import Files, file_name, is_usable, parts_of
 from mcp_server.storage.local import durable
+from mcp_server.storage.sqlite import inode_of
 from mcp_server.storage.values import LOCAL, FileStat
 
 
@@ -60,7 +61,7 @@ class WorkspaceFiles(Files):
     def __init__(self, root: Path, local: Path | None = None) -> None:
         self.root = Path(os.path.realpath(root))
         self.local = Path(os.path.realpath(local)) if local is not None else self.root / LOCAL
-        self._seen = durable.inode_of(self.root)
+        self._seen = inode_of(self.root)
         self._folders: dict[str, _Listed] = {}
 
     def check_there(self) -> None:
@@ -68,7 +69,7 @@ class WorkspaceFiles(Files):
 
         Another workspace in its place, such as a restored copy, is accepted.
         """
-        now = durable.inode_of(self.root)
+        now = inode_of(self.root)
         if now == self._seen:
             return
         if self._seen and not _holds_more_than_local(self.root):  # the hook command leaves its queue there

@@ -14,10 +14,10 @@ from typing import Literal
 
 from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
 from mcp_server.model import origin_key
+from mcp_server.storage.files import SETTINGS, templates
 from mcp_server.storage.git_process import ask_git
 from mcp_server.storage.local.durable import TEMPORARY
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.templates import SETTINGS, templates
 from mcp_server.storage.values import LOCAL
 
 MARKER = ".context-manager"

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from anyio import sleep
 
-from mcp_server.storage.local.database import ReplaceableDatabase
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.sqlite import driver
+from mcp_server.storage.sqlite import ReplaceableDatabase, driver
 from mcp_server.storage.state import Dialect, State, Transaction
 from mcp_server.storage.values import moment_text
 

@@ -18,15 +18,14 @@ from typing import IO
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Refused, Unavailable
-from mcp_server.storage.files import is_usable, parts_of
-from mcp_server.storage.local.database import Database
+from mcp_server.storage.files import SETTINGS, is_untouched_template, is_usable, parts_of
 from mcp_server.storage.local.durable import TEMPORARY, sync_folder
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.folders import check_may_open, is_workspace
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import SQLITE, LocalState, create
-from mcp_server.storage.templates import SETTINGS, is_untouched_template
+from mcp_server.storage.sqlite import Database
 from mcp_server.storage.values import LOCAL
 from mcp_server.storage.whole import (
     OF_AN_ENGINE,

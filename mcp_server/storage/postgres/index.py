@@ -10,8 +10,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.model import Exchange
 from mcp_server.storage.index.file_reader import plan
-from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
-from mcp_server.storage.index.vectors import import_numpy, numpy_is_there
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of, import_numpy, numpy_is_there
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.indexing import Indexing
 from mcp_server.storage.postgres.searching import TeamSearching

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio.to_thread import run_sync
 
+from mcp_server.embed.providers import Embedding
 from mcp_server.storage.files import Files
 from mcp_server.storage.index.file_reader import (
     FileContent,
@@ -31,8 +32,7 @@ from mcp_server.storage.index.file_reader import (
     signals_of,
     transcripts_last,
 )
-from mcp_server.storage.index.scoring import passage_of
-from mcp_server.storage.index.vectors import Embedding, import_numpy, in_bytes
+from mcp_server.storage.index.scoring import import_numpy, in_bytes, passage_of
 from mcp_server.storage.ports import Progress, Scan
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection, Database

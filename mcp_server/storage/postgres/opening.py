@@ -11,6 +11,7 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server.embed import Embedder
+from mcp_server.storage.files import templates
 from mcp_server.storage.postgres.changes import TeamChanges
 from mcp_server.storage.postgres.connections import parse
 from mcp_server.storage.postgres.database import Database
@@ -21,7 +22,6 @@ from mcp_server.storage.postgres.indexing import MakeScan
 from mcp_server.storage.postgres.locks import TeamLocks
 from mcp_server.storage.postgres.migrate import prepare
 from mcp_server.storage.postgres.state import TeamState
-from mcp_server.storage.templates import templates
 from mcp_server.storage.values import Folder
 
 

@@ -11,9 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.scoring import Fetching, QueryPlan, Scope
+from mcp_server.storage.index.scoring import ENOUGH, Fetching, QueryPlan, Scope, in_bytes
 from mcp_server.storage.index.searching import FIRST_FETCH, SLACK, Searching
-from mcp_server.storage.index.vectors import ENOUGH, in_bytes
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.postings import LINES, SAID

@@ -23,13 +23,13 @@ from typing import Any
 
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.history.commit_rules import refusal
+from mcp_server.storage.files import SETTINGS, is_untouched_template
 from mcp_server.storage.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.git_process import GitFailed
 from mcp_server.storage.postgres.database import Connection, Database
 from mcp_server.storage.postgres.files import TeamFiles, has_history
 from mcp_server.storage.postgres.state import put_entries, read_entries
 from mcp_server.storage.state import storable
-from mcp_server.storage.templates import SETTINGS, is_untouched_template
 from mcp_server.storage.values import LOCAL, is_indexed
 from mcp_server.storage.whole import (
     BRANCH,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server import __version__
-from mcp_server.clients.installers.handshake import handshake
+from mcp_server.clients.installers.chain import handshake
 from tests import preloaded
 from tests.serving import PLAIN
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.adapters import claude_code, opencode
+from mcp_server.clients.adapters import opencode
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE
 from mcp_server.clients.installers import entries as hooks
 from mcp_server.clients.installers.install import install, uninstall
 from mcp_server.clients.installers.known import client_named
@@ -17,7 +18,7 @@ from mcp_server.errors import Refused
 from mcp_server.memory import Memory
 from tests.clients.installers.homes import launch, machine
 
-CLAUDE = claude_code.ADAPTER
+CLAUDE = CLAUDE_CODE
 PLUGIN = Path(__file__).parents[3] / "plugin" / "hooks" / "hooks.json"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.adapters import claude_code
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE
 from mcp_server.clients.installers.known import CLIENTS, client_named
 from mcp_server.clients.installers.plan import project_folder
 from mcp_server.errors import NotFound
@@ -54,7 +54,7 @@ def test_variables_move_them(tmp_path: Path) -> None:
         COPILOT_HOME=str(tmp_path / "co"),
     )
     assert client_named("claude-code").file(moved) == tmp_path / "cc/.claude.json"
-    assert claude_code.ADAPTER.hooks_file(moved.environ, moved.home, None) == tmp_path / "cc/settings.json"
+    assert CLAUDE_CODE.hooks_file(moved.environ, moved.home, None) == tmp_path / "cc/settings.json"
     assert client_named("zed").file(moved) == tmp_path / "xdg/zed/settings.json"
     assert client_named("vscode").file(moved) == tmp_path / "xdg/Code/User/mcp.json"
     assert client_named("codex").file(moved) == tmp_path / "cx/config.toml"

@@ -21,7 +21,7 @@ from mcp_server.search import ranking
 from mcp_server.search.query import plain_query
 from mcp_server.storage import sqlite as stems
 from mcp_server.storage.local.index import writer
-from mcp_server.storage.local.index.vectors import SCHEMA
+from mcp_server.storage.local.index.tables import SCHEMA
 from mcp_server.storage.local.index.writer import write
 from mcp_server.storage.sqlite import Stems
 from tests.searching import candidates_of, passage_of, values_of

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mcp_server.search.query import plain_query
-from mcp_server.storage.local.index import vectors
+from mcp_server.storage.local.index import generations
 from mcp_server.storage.values import Filters, IndexQuery
 from mcp_server.text.entries import Source
 from tests.searching import candidates_of
@@ -70,7 +70,7 @@ async def test_without_sqlite_vec_numpy_finds_the_same(
     await index.rebuild()
     near = Filters(projects=frozenset({"p:1"}), exclude_session="s3")
     with_vec = await paths(index, "word7 word8", near, mode="vector")
-    monkeypatch.setattr(vectors, "load_vectors", lambda connection: False)
+    monkeypatch.setattr(generations, "load_vectors", lambda connection: False)
     without = indexed(embedder())
     assert await paths(without, "word7 word8", near, mode="vector") == with_vec
     status = await without.status()

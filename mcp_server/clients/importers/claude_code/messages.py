@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from mcp_server.clients.adapters.adapter import as_mapping
 from mcp_server.clients.importers.imported import as_text, mappings_in
+from mcp_server.text.prose import without_inserted
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line; a longer one is skipped, so that memory stays bounded."""
@@ -65,12 +66,6 @@ def _fields(raw: bytes) -> tuple[Mapping[str, Any] | None, str]:
 
 
 COMPACTED = "compact_boundary"
-
-_INSERTED = re.compile(
-    r"^[ \t]*<(system-reminder|ide_opened_file|ide_selection|user-prompt-submit-hook|hook_context|qwen:[\w-]+)>",
-    re.MULTILINE,
-)
-"""The first line of a block that the client (or our hook) inserts into a user's message."""
 
 _WRAPPERS: tuple[tuple[str, str], ...] = (
     ("<command-name>", "slash command"),
@@ -173,23 +168,6 @@ def kind_of(fields: Mapping[str, Any]) -> str:
     """Returns the kind under which a line without a message is counted."""
     kind = word(fields.get("type"))
     return f"system: {word(fields.get('subtype'))}" if kind == "system" else f"line of type {kind}"
-
-
-def without_inserted(text: str) -> str:
-    """Returns `text` without `<system-reminder>…</system-reminder>` and similar blocks; unclosed ones stay."""
-    kept: list[str] = []
-    position, unclosed = 0, set[str]()
-    for opening in _INSERTED.finditer(text):
-        if opening.start() < position or opening[1] in unclosed:
-            continue
-        closing = f"</{opening[1]}>"
-        end = text.find(closing, opening.end())
-        if end < 0:  # searched once a tag, so that many openings do not take quadratic time
-            unclosed.add(opening[1])
-            continue
-        kept.append(text[position : opening.start()])
-        position = end + len(closing)
-    return "".join([*kept, text[position:]])
 
 
 def _joined(content: object) -> str:

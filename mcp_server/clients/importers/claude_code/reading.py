@@ -15,8 +15,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from mcp_server.clients.adapters import claude_code
-from mcp_server.clients.adapters.adapter import Adapter
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter
 from mcp_server.clients.importers.claude_code.messages import TORN, lines
 from mcp_server.clients.importers.claude_code.threads import ReadingState, Threads, ThreadTurn
 from mcp_server.clients.importers.imported import Skipped
@@ -30,7 +29,7 @@ _SESSION_ID = re.compile(r"[^\x00-\x20\x7f-\x9f\ud800-\udfff][^\x00-\x1f\x7f-\x9
 _LOOKED_AT = 200  # lines
 
 
-def transcripts(path: Path, adapter: Adapter = claude_code.ADAPTER) -> Iterator[Path | Skipped]:
+def transcripts(path: Path, adapter: Adapter = CLAUDE_CODE) -> Iterator[Path | Skipped]:
     """Yields the transcripts at `path` (a file, a project's folder, or all projects), and skipped links out of it.
 
     They are ordered by the time of their last change, so that a copy comes after its original.
@@ -61,7 +60,7 @@ def subagents(transcript: Path) -> list[Path]:
     return [file for file in found if file.is_file() and file.resolve().is_relative_to(folder.resolve())]
 
 
-def session_of(path: Path, file: BinaryIO, adapter: Adapter = claude_code.ADAPTER) -> str:
+def session_of(path: Path, file: BinaryIO, adapter: Adapter = CLAUDE_CODE) -> str:
     """Returns the session of a file: its name if that is a UUID, else the first session id in its lines."""
     if _UUID.fullmatch(path.stem):
         return path.stem
@@ -157,7 +156,7 @@ def batches(
     cursor: Cursor,
     skipped: Counter[str],
     *,
-    adapter: Adapter = claude_code.ADAPTER,
+    adapter: Adapter = CLAUDE_CODE,
     final: bool,
     only_whole: bool = False,
     most_turns: int | None = None,

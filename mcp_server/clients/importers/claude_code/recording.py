@@ -13,8 +13,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.adapters import claude_code
-from mcp_server.clients.adapters.adapter import Adapter, as_mapping
+from mcp_server.clients.adapters.adapter import CLAUDE_CODE, Adapter, as_mapping
 from mcp_server.clients.importers.claude_code import messages
 from mcp_server.clients.importers.claude_code.reading import (
     Batch,
@@ -103,7 +102,7 @@ async def import_file(
     project: str | None,
     report: ImportReport,
     *,
-    adapter: Adapter = claude_code.ADAPTER,
+    adapter: Adapter = CLAUDE_CODE,
     anew: bool = False,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> None:
@@ -164,7 +163,7 @@ async def capture(
     memory: Memory,
     transcript: Path,
     *,
-    adapter: Adapter = claude_code.ADAPTER,
+    adapter: Adapter = CLAUDE_CODE,
     cwd: str | None = None,
     final: bool = False,
     stopped: bool = False,

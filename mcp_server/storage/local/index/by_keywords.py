@@ -157,7 +157,7 @@ def _overtaken(index: sqlite3.Connection, paths: Collection[str]) -> set[str]:
     gone: set[str] = set()
     for path in paths:
         if path.startswith("knowledge/projects/"):
-            from mcp_server.understanding.changing import overtaken_lines
+            from mcp_server.understanding.cues import overtaken_lines
 
             lines = [text for (text,) in index.execute(_LINES, (path,))]
             gone.update(_without_source(lines[place]) for place in overtaken_lines("\n".join(lines)))

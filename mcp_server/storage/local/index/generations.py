@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.index.vectors import import_numpy
+from mcp_server.storage.index.scoring import import_numpy
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.database import Database, DatabaseBroken
-from mcp_server.storage.local.index import vectors
-from mcp_server.storage.local.index.vectors import SCHEMA, Matrix
+from mcp_server.storage.local.index.searching import Matrix, state
+from mcp_server.storage.local.index.tables import SCHEMA, load_vectors, refill
 from mcp_server.storage.local.locks import Held, Locks
-from mcp_server.storage.sqlite import Stems
+from mcp_server.storage.sqlite import Database, DatabaseBroken, Stems, inode_of
 
 BUSY_SECONDS = 5.0
 """No reader keeps an index locked for long: a file that stays locked is damaged."""
@@ -75,7 +74,7 @@ class Opened:
 
 async def open_reader(generation: Generation) -> Opened:
     """Opens a generation for searching. Raises DatabaseBroken if it is damaged or incomplete."""
-    inode = durable.inode_of(generation.path)
+    inode = inode_of(generation.path)
     words = await connect(generation.path, numpy=False)
     try:
         return Opened(generation, inode, words, await connect(generation.path, numpy=False))
@@ -86,11 +85,11 @@ async def open_reader(generation: Generation) -> Opened:
 
 async def open_writer(generation: Generation) -> Opened:
     """Opens a generation for writing, and fills a stale vector table. Raises DatabaseBroken as `open_reader` does."""
-    inode = durable.inode_of(generation.path)
+    inode = inode_of(generation.path)
     to = await connect(generation.path)
     try:
         if to.loads_vectors:
-            await to.database.write(vectors.refill)
+            await to.database.write(refill)
     except BaseException:  # also if it is cancelled: otherwise nobody would close the connection
         await to.database.close()
         raise
@@ -103,12 +102,12 @@ async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Conne
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
-        if not new and vectors.state(connection).get("complete") != "1":
+        if not new and state(connection).get("complete") != "1":
             raise DatabaseBroken(f"{path.name} was never completed")
         if numpy:
             import_numpy()
         connection.execute("PRAGMA cache_size = -16000")
-        made[:] = [(Stems(connection), vectors.load_vectors(connection))]
+        made[:] = [(Stems(connection), load_vectors(connection))]
 
     if not new and _size(path) == 0:
         raise DatabaseBroken(f"{path.name} is empty")
@@ -170,7 +169,7 @@ class Generations:
     def is_live(self, opened: Opened) -> bool:
         """Returns whether an open generation is still the live one, and its file the same."""
         generation = opened.generation
-        return generation.number == self.current() and durable.inode_of(generation.path) == opened.inode
+        return generation.number == self.current() and inode_of(generation.path) == opened.inode
 
     def serves(self) -> bool:
         """Returns whether the live file begins like a database and was not reported as damaged."""

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio import Lock, current_time, move_on_after, sleep, to_thread
 
 from mcp_server.concurrency import both
+from mcp_server.embed.providers import Embedding
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import FileContent, Row, Signals, plan, signals_of
-from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of
-from mcp_server.storage.index.vectors import Embedding, import_numpy, numpy_is_there
+from mcp_server.storage.index.scoring import EXCHANGE_PARTS, as_candidates, exchanges_of, import_numpy, numpy_is_there
 from mcp_server.storage.local.index.generations import Opened, open_reader
 from mcp_server.storage.local.index.maintenance import SMALL, Counts, Maintenance, count_contents
 from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.searching import LocalSearching
-from mcp_server.storage.local.index.vectors import nearest, state
+from mcp_server.storage.local.index.searching import LocalSearching, nearest, state
 from mcp_server.storage.local.index.writer import read_file
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import driver

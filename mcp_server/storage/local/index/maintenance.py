@@ -11,12 +11,11 @@ from typing import TypeVar
 
 from anyio import CancelScope, Lock, to_thread
 
+from mcp_server.embed.providers import Embedding
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
 from mcp_server.storage.index.scoring import passage_of
-from mcp_server.storage.index.vectors import Embedding
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.index import vectors as schema
 from mcp_server.storage.local.index.generations import (
     Generation,
     Generations,
@@ -25,7 +24,8 @@ from mcp_server.storage.local.index.generations import (
     connect,
     open_writer,
 )
-from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, learn
+from mcp_server.storage.local.index.searching import COLUMNS, FILES, STORED, learn, state
+from mcp_server.storage.local.index.tables import create
 from mcp_server.storage.local.index.writer import UNFINISHED, Indexer, add_vectors, complete, known_files, known_paths
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.ports import Progress
@@ -155,7 +155,7 @@ class Maintenance:
         to = await connect(generation.path, new=True)
         try:
             name, numbers = self._embedding.name, self._embedding.dimensions
-            await to.database.outside(lambda c: schema.create(c, name, numbers, to.loads_vectors))
+            await to.database.outside(lambda c: create(c, name, numbers, to.loads_vectors))
             filling = Indexer(to, self._files, self._embedding)
             await filling.run(paths, {}, progress)
             await to.database.write(complete)
@@ -309,7 +309,7 @@ def count_contents(connection: sqlite3.Connection) -> Counts:
     (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
     problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
     (unfinished,) = connection.execute("SELECT count(*) FROM files WHERE size = ?", (UNFINISHED,)).fetchone()
-    not_embedded = waiting if int(schema.state(connection)["dimensions"]) else 0
+    not_embedded = waiting if int(state(connection)["dimensions"]) else 0
     return Counts(files, passages, not_embedded, tuple(row[0] for row in problems), unfinished)
 
 

@@ -13,10 +13,9 @@ from threading import Lock
 
 from mcp_server.storage.files import Files
 from mcp_server.storage.index.file_reader import FileContent, plan, signals_of
-from mcp_server.storage.index.scoring import as_candidates
-from mcp_server.storage.index.vectors import import_numpy
+from mcp_server.storage.index.scoring import as_candidates, import_numpy
 from mcp_server.storage.local.index.searching import LocalSearching
-from mcp_server.storage.local.index.vectors import create
+from mcp_server.storage.local.index.tables import create
 from mcp_server.storage.local.index.writer import Piece, known_units, write
 from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.values import FOLDERS, USUAL, Candidates, FileStat, IndexQuery, is_indexed

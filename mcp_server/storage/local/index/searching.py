@@ -1,16 +1,24 @@
-"""The statements of a search that only the embedded engine has: its keyword tables, and names by number."""
+"""The statements of a search that only the embedded engine has: its keyword tables, names by number, and neighbors.
+
+Neighbors are found by sqlite-vec if it can be loaded, else with NumPy over the stored vectors."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from mcp_server.storage.index.scoring import Fetching, Scope
+from mcp_server.embed.providers import LEADING
+from mcp_server.storage.index.scoring import ENOUGH, Fetching, Scope, in_bytes
 from mcp_server.storage.index.searching import FIRST_FETCH, Searching
 from mcp_server.storage.state import Dialect
 from mcp_server.text.entries import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 COLUMNS = (
     "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, "
@@ -42,6 +50,10 @@ SQLITE = Dialect(
         "totals": "SELECT passages, words, lines, line_words FROM totals",
     },
 )
+
+
+LINES = -1
+"""The session of derived lines in the vector table, so that searches can exclude them."""
 
 
 class LocalSearching(Searching):
@@ -119,3 +131,115 @@ def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names
                 "SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),)
             )
         )
+
+
+def compared(kept: Mapping[str, str]) -> int:
+    """Returns how many of a vector's numbers are in the vector table; `kept` is the `state`."""
+    dimensions = int(kept["dimensions"])
+    return min(dimensions, LEADING.get(kept["embedder"], dimensions))
+
+
+def state(connection: sqlite3.Connection) -> dict[str, str]:
+    """Returns `index_state` as a dictionary."""
+    return dict(connection.execute("SELECT key, value FROM index_state").fetchall())
+
+
+def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
+    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
+    half = vectors.astype("<f2")
+    # From the rounded vectors, so that the table can be filled again from the stored ones.
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
+
+
+def nearest(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
+    """Returns the passages of the scope nearest to a unit vector, nearest first, by sqlite-vec or, in a small scope,
+    directly."""
+    most = searching.depth.meaning
+    if searching.is_small(scope):
+        return nearest_of(searching, vector, scope)
+    (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(searching.connection)))
+    where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
+    if scope.projects is not None:
+        # The partition key allows IN: sqlite-vec then gives k neighbors of each partition.
+        known = scope.projects or [-1]
+        where += f" AND project IN ({', '.join('?' * len(known))})"
+        values += known
+    if scope.without_session is not None:
+        where += " AND session <> ?"
+        values.append(scope.without_session)
+    if not scope.lines and searching.rows("{totals}")[0][2]:
+        where += " AND session <> ?"
+        values.append(LINES)
+    select = f"SELECT rowid, distance FROM knowledge_vec WHERE {where}"
+    found = _by_distance(searching.rows(select, *values), most)
+    if not scope.other:
+        return found
+    kept = searching.inside(found, scope)
+    if len(found) < most or len(kept) >= ENOUGH * most:
+        return kept
+    select += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
+    return _by_distance(searching.rows(select, *values, *scope.values), most)
+
+
+def _by_distance(rows: Iterable[tuple[Any, ...]], most: int) -> list[int]:
+    return [row[0] for row in sorted(rows, key=lambda row: row[1])[:most]]
+
+
+@dataclass(slots=True)
+class Matrix:
+    """All vectors of an index in memory, about 1 KB each: for machines without sqlite-vec."""
+
+    version: tuple[int, int] | None = None
+    ids: NDArray[np.int64] | None = None
+    rows: NDArray[np.float32] | None = None
+    derived: NDArray[np.bool_] | None = None
+
+    def nearest(self, searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
+        """Returns the passages of the scope nearest to a unit vector, nearest first, by exact cosine."""
+        import numpy as np
+
+        self._fill(searching.connection)
+        if self.ids is None or self.rows is None or self.derived is None or not len(self.ids):
+            return []
+        ids, cosines = self.ids, self.rows @ vector
+        if not scope.lines:
+            cosines[self.derived] = -np.inf
+        if not scope.everything:
+            inside = searching.ids(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", *scope.values)
+            seen = np.isin(ids, np.array(inside, dtype=np.int64))
+            ids, cosines = ids[seen], cosines[seen]
+        best = np.argsort(-cosines, kind="stable")[: searching.depth.meaning]
+        return [int(ids[place]) for place in best if cosines[place] > -np.inf]
+
+    def _fill(self, connection: sqlite3.Connection) -> None:
+        import numpy as np
+
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        (rows,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
+        if self.version == (version, rows):
+            return
+        found = connection.execute(
+            "SELECT p.id, p.vector, m.derived FROM passages p JOIN knowledge_meta m ON m.id = p.id "
+            "WHERE p.vector IS NOT NULL ORDER BY p.id"
+        ).fetchall()
+        self.ids = np.array([row[0] for row in found], dtype=np.int64)
+        self.derived = np.array([row[2] for row in found], dtype=bool)
+        joined = np.frombuffer(b"".join(row[1] for row in found), dtype="<f2")
+        self.rows = joined.reshape(len(found), -1).astype(np.float32) if found else None
+        self.version = (version, rows)
+
+
+def nearest_of(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
+    """Returns the passages of a scope nearest to a unit vector, nearest first, with the same rounding as the vector
+    table."""
+    import numpy as np
+
+    size = 2 * len(vector)
+    rows = [row for row in searching.stored(scope, "vector") if row[1] is not None and len(row[1]) == size]
+    if not rows:
+        return []
+    stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
+    first = compared(state(searching.connection))
+    apart = in_bytes(stored, first).astype(np.int32) - in_bytes(vector.astype("<f2").reshape(1, -1), first)
+    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[: searching.depth.meaning]
+    return [rows[place][0] for place in order]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from mcp_server.concurrency import both
+from mcp_server.embed.providers import Embedding
 from mcp_server.errors import ContextManagerError
 from mcp_server.storage.index.file_reader import (
     RACY_NS,
@@ -29,8 +30,7 @@ from mcp_server.storage.index.file_reader import (
     read_content,
     signals_of,
 )
-from mcp_server.storage.index.vectors import Embedding
-from mcp_server.storage.local.index.vectors import LINES, compared, packed_vectors, state
+from mcp_server.storage.local.index.searching import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import storable

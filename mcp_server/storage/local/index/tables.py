@@ -1,31 +1,25 @@
-"""The SQLite tables of the search index, and its nearest neighbors.
+"""The SQLite tables of the search index.
 
 Everything in the tables can be rebuilt from the workspace's files. `SCHEMA` is part of the file name, so that old and
 new versions of the program can run at the same time. Increase it if you change a table, or how a text is split and
 folded into words.
 
-Neighbors are found by sqlite-vec if it can be loaded, else with NumPy over the stored vectors. A process without
-sqlite-vec marks the vector table as stale when it writes; the next writer with sqlite-vec fills it again.
+A process without sqlite-vec marks the vector table as stale when it writes; the next writer with sqlite-vec fills it
+again.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mcp_server.storage.index.scoring import Scope
-from mcp_server.storage.index.vectors import ENOUGH, LEADING, in_bytes
-from mcp_server.storage.local.index.searching import LocalSearching
+from mcp_server.storage.index.scoring import in_bytes
+from mcp_server.storage.local.index.searching import LINES, compared, state
 
 SCHEMA = 7
 
-
-LINES = -1
-"""The session of derived lines in the vector table, so that searches can exclude them."""
 
 TABLES = """
 -- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could
@@ -178,100 +172,6 @@ def create_vectors(connection: sqlite3.Connection) -> None:
     connection.execute(VECTORS.format(dimensions=compared(state(connection))))
 
 
-def compared(kept: Mapping[str, str]) -> int:
-    """Returns how many of a vector's numbers are in the vector table; `kept` is the `state`."""
-    dimensions = int(kept["dimensions"])
-    return min(dimensions, LEADING.get(kept["embedder"], dimensions))
-
-
-def state(connection: sqlite3.Connection) -> dict[str, str]:
-    """Returns `index_state` as a dictionary."""
-    return dict(connection.execute("SELECT key, value FROM index_state").fetchall())
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-def nearest(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-    """Returns the passages of the scope nearest to a unit vector, nearest first, by sqlite-vec or, in a small scope,
-    directly."""
-    most = searching.depth.meaning
-    if searching.is_small(scope):
-        return nearest_of(searching, vector, scope)
-    (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(searching.connection)))
-    where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
-    if scope.projects is not None:
-        # The partition key allows IN: sqlite-vec then gives k neighbors of each partition.
-        known = scope.projects or [-1]
-        where += f" AND project IN ({', '.join('?' * len(known))})"
-        values += known
-    if scope.without_session is not None:
-        where += " AND session <> ?"
-        values.append(scope.without_session)
-    if not scope.lines and searching.rows("{totals}")[0][2]:
-        where += " AND session <> ?"
-        values.append(LINES)
-    select = f"SELECT rowid, distance FROM knowledge_vec WHERE {where}"
-    found = _by_distance(searching.rows(select, *values), most)
-    if not scope.other:
-        return found
-    kept = searching.inside(found, scope)
-    if len(found) < most or len(kept) >= ENOUGH * most:
-        return kept
-    select += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
-    return _by_distance(searching.rows(select, *values, *scope.values), most)
-
-
-def _by_distance(rows: Iterable[tuple[Any, ...]], most: int) -> list[int]:
-    return [row[0] for row in sorted(rows, key=lambda row: row[1])[:most]]
-
-
-@dataclass(slots=True)
-class Matrix:
-    """All vectors of an index in memory, about 1 KB each: for machines without sqlite-vec."""
-
-    version: tuple[int, int] | None = None
-    ids: NDArray[np.int64] | None = None
-    rows: NDArray[np.float32] | None = None
-    derived: NDArray[np.bool_] | None = None
-
-    def nearest(self, searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-        """Returns the passages of the scope nearest to a unit vector, nearest first, by exact cosine."""
-        import numpy as np
-
-        self._fill(searching.connection)
-        if self.ids is None or self.rows is None or self.derived is None or not len(self.ids):
-            return []
-        ids, cosines = self.ids, self.rows @ vector
-        if not scope.lines:
-            cosines[self.derived] = -np.inf
-        if not scope.everything:
-            inside = searching.ids(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", *scope.values)
-            seen = np.isin(ids, np.array(inside, dtype=np.int64))
-            ids, cosines = ids[seen], cosines[seen]
-        best = np.argsort(-cosines, kind="stable")[: searching.depth.meaning]
-        return [int(ids[place]) for place in best if cosines[place] > -np.inf]
-
-    def _fill(self, connection: sqlite3.Connection) -> None:
-        import numpy as np
-
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
-        (rows,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
-        if self.version == (version, rows):
-            return
-        found = connection.execute(
-            "SELECT p.id, p.vector, m.derived FROM passages p JOIN knowledge_meta m ON m.id = p.id "
-            "WHERE p.vector IS NOT NULL ORDER BY p.id"
-        ).fetchall()
-        self.ids = np.array([row[0] for row in found], dtype=np.int64)
-        self.derived = np.array([row[2] for row in found], dtype=bool)
-        joined = np.frombuffer(b"".join(row[1] for row in found), dtype="<f2")
-        self.rows = joined.reshape(len(found), -1).astype(np.float32) if found else None
-        self.version = (version, rows)
-
-
 def refill(connection: sqlite3.Connection) -> bool:
     """Fills a stale vector table from the stored vectors. Returns True if it was stale."""
     import numpy as np
@@ -292,26 +192,3 @@ def refill(connection: sqlite3.Connection) -> bool:
     )
     connection.execute("UPDATE index_state SET value = '0' WHERE key = 'vectors_stale'")
     return True
-
-
-def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
-    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
-    half = vectors.astype("<f2")
-    # From the rounded vectors, so that the table can be filled again from the stored ones.
-    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
-
-
-def nearest_of(searching: LocalSearching, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-    """Returns the passages of a scope nearest to a unit vector, nearest first, with the same rounding as the vector
-    table."""
-    import numpy as np
-
-    size = 2 * len(vector)
-    rows = [row for row in searching.stored(scope, "vector") if row[1] is not None and len(row[1]) == size]
-    if not rows:
-        return []
-    stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
-    first = compared(state(searching.connection))
-    apart = in_bytes(stored, first).astype(np.int32) - in_bytes(vector.astype("<f2").reshape(1, -1), first)
-    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[: searching.depth.meaning]
-    return [rows[place][0] for place in order]
