@@ -29,7 +29,7 @@ from mcp_server.context.push_policy import LONGEST
 from mcp_server.context.sections import Considered
 from mcp_server.conversations.projects import project_of, slugs_of
 from mcp_server.memory import Memory
-from mcp_server.model import GLOBAL, Caller, Project
+from mcp_server.model import GLOBAL, Caller, Project, SourceFile
 from mcp_server.search.search import project_scope
 
 FOLDER = ".local/brief"
@@ -138,14 +138,13 @@ async def know_folders(memory: Memory, folders: Mapping[str, Project]) -> None:
 async def _inputs(memory: Memory, project: Project) -> CompileInputs:
     now = memory.clock()
     local_date = memory.local_date(now)
-
-    def others() -> frozenset[str]:  # a folder that is not known yet gets the brief of no project
-        return slugs_of(memory) - {project.slug}
-
     never = windows.marks_of(await memory.state.entries(windows.NEVER_PUSHED))
-    files = await run_sync(
-        lambda: tuple(windows.without_lines(one, never) for one in source_files(memory, local_date, project, others()))
-    )
+
+    def read() -> tuple[SourceFile, ...]:
+        others = slugs_of(memory) - {project.slug}  # also without a project: a new folder gets that brief first
+        return tuple(windows.without_lines(one, never) for one in source_files(memory, local_date, project, others))
+
+    files = await run_sync(read)
     return CompileInputs(
         message="",
         budget=memory.settings.hooks.start_tokens,

@@ -106,8 +106,8 @@ def said_above(filling: Filling) -> frozenset[str]:
 
 
 def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
-    """Returns the derived lines (from 0) of a journal under the headings of other projects, and those of MEMORY.md that
-    begin with their links, each with the reason."""
+    """Returns the derived lines (from 0) of a journal under the headings of other projects, and those of MEMORY.md and
+    the index of projects that begin with a link to one, each with the reason."""
     if not others:
         return {}
     rows = body.split("\n")

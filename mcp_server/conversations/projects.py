@@ -3,6 +3,7 @@ merge."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -134,8 +135,9 @@ async def rename_project(memory: Memory, old: str, new: str) -> str:
         if slug in keys.values():
             raise Conflict(f"there is a project {slug!r} already; to join the two: project merge {old} {slug}")
         await run_sync(_move_folder, memory, old, slug)
-        await run_sync(_retitle, memory, old, slug)
         await run_sync(_write_map, memory, {key: slug if value == old else value for key, value in keys.items()})
+        await run_sync(_retitle, memory, old, slug)
+        await run_sync(_relink, memory, old, slug)
     return slug
 
 
@@ -149,6 +151,7 @@ async def merge_projects(memory: Memory, source: str, into: str) -> str:
             raise Invalid("a project cannot be merged into itself; name two different ones (project list)")
         await run_sync(_move_folder, memory, source, into)
         await run_sync(_write_map, memory, {key: into if value == source else value for key, value in keys.items()})
+        await run_sync(_relink, memory, source, into)
     return into
 
 
@@ -229,8 +232,7 @@ def _write_map(memory: Memory, keys: dict[str, str]) -> None:
 
 
 def _move_folder(memory: Memory, old: str, new: str) -> None:
-    """Moves the files of the old slug to the new one, and points the links of all pages there. A file whose name is
-    taken is appended to the other."""
+    """Moves the files of the old slug to the new one. A file whose name is taken is appended to the other."""
     prefix = f"knowledge/projects/{old}/"
     for stat in list(memory.files.walk(prefix)):
         target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"
@@ -243,17 +245,33 @@ def _move_folder(memory: Memory, old: str, new: str) -> None:
         else:
             memory.files.move(stat.path, target)
     memory.files.remove_empty(prefix)
-    for stat in list(memory.files.walk("knowledge/")):
-        text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
-        if text and f"[[{old}/" in text:
-            changed = text.replace(link_to_project(old), link_to_project(new)).replace(f"[[{old}/", f"[[{new}/")
-            memory.files.write_atomic(stat.path, changed, text)
 
 
 def _retitle(memory: Memory, old: str, new: str) -> None:
     """Writes the new name into the front matter and the title of a project's page."""
+    named = re.compile(rf"^(project: |# ){re.escape(old)}$", re.MULTILINE)
     path = f"knowledge/projects/{new}/context.md"
-    text = memory.files.readable(path)
-    if text is not None:
-        named = re.sub(rf"^(project: |# ){re.escape(old)}$", rf"\g<1>{new}", text, flags=re.MULTILINE)
-        memory.files.write_atomic(path, named, text)
+    _rewrite(memory, path, lambda text: named.sub(rf"\g<1>{new}", text, count=2))
+
+
+def _relink(memory: Memory, old: str, new: str) -> None:
+    """Points the links of all pages to the new folder of a project."""
+
+    def pointed(text: str) -> str:
+        return text.replace(link_to_project(old), link_to_project(new)).replace(f"[[{old}/", f"[[{new}/")
+
+    for stat in list(memory.files.walk("knowledge/")):
+        if stat.path.endswith(".md"):
+            _rewrite(memory, stat.path, pointed)
+
+
+def _rewrite(memory: Memory, path: str, change: Callable[[str], str]) -> None:
+    """Writes what `change` makes of a file's text. If somebody edits the file at the same moment, their text is read
+    once more, and after that it stays as they wrote it."""
+    for _ in range(2):
+        text = memory.files.readable(path)
+        if text is None or (changed := change(text)) == text:
+            return
+        with contextlib.suppress(Conflict):
+            memory.files.write_atomic(path, changed, text)
+            return

@@ -33,8 +33,8 @@ LONGEST_PROMPT = 2_000
 
 ASKS, STATED = 0.5, 0.3
 """A message only asks if the probability of a task or a question is at least `ASKS`, and that of each act that states
-something is below `STATED`. Of 851 such turns among the candidates of 1,111 prompts, 5 held what a prompt needed, and
-none of the 87 that were pushed."""
+something is below `STATED`. Of 649 such turns without a number among the candidates of 1,120 prompts, 2 held what a
+prompt needed, and none of the 66 that were pushed."""
 
 STATES = ("fact", "rule", "need", "report", "directive", "revise", "amend", "refuse", "accept")
 
@@ -92,14 +92,18 @@ class Model:
         somebody looks for: "add the bank to the footer: IBAN DE02 …"."""
         if any(map(str.isdigit, message)):
             return False
-        acts = self.user_acts.probabilities(message_features(Message("user", message[:LONGEST_PROMPT])))
+        acts = self.user_acts.probabilities(message_features(_alone(message)))
         return max(acts["task"], acts["question"]) >= ASKS and max(acts[act] for act in STATES) < STATED
 
     def needs(self, prompt: str) -> PromptNeeds:
         """Returns what a prompt probably needs, as its words tell."""
-        said = prompt[:LONGEST_PROMPT]
-        start = Message("user", said, language=languages_of([said])[0])
-        return PromptNeeds(**self.prompts.probabilities(message_features(start)))
+        return PromptNeeds(**self.prompts.probabilities(message_features(_alone(prompt))))
+
+
+def _alone(text: str) -> Message:
+    """Returns the beginning of a text of the user as a message without others around it."""
+    said = text[:LONGEST_PROMPT]
+    return Message("user", said, language=languages_of([said])[0])
 
 
 def dump(model: Model) -> str:

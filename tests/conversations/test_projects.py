@@ -139,6 +139,24 @@ async def test_renaming_moves_the_folder_and_keeps_the_keys(memory: Memory) -> N
     assert (listed.slug, listed.sessions) == ("big-map", 1)
 
 
+async def test_a_page_that_somebody_saves_while_a_project_is_renamed_keeps_their_text(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
+    note, write = "knowledge/reference/notes.md", memory.files.write_atomic
+    memory.files.write_atomic(note, "See [[atlas/context]].\n")
+
+    def saved_before(path: str, text: str, *rest: object) -> None:
+        if path == note:
+            write(note, f"{memory.files.read_text(note)}One more line.\n")
+        write(path, text, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(memory.files, "write_atomic", saved_before)
+    assert await rename_project(memory, "atlas", "map") == "map"
+    assert memory.files.read_text(note) == "See [[atlas/context]].\nOne more line.\nOne more line.\n"
+    assert [one.slug for one in await list_projects(memory)] == ["map"]
+
+
 async def test_after_renaming_the_page_has_the_new_name_and_no_link_leads_nowhere(memory: Memory) -> None:
     await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
     page, journal = "knowledge/projects/atlas/context.md", "knowledge/journal/2026-02-16.md"
