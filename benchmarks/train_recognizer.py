@@ -19,7 +19,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,14 @@ from sklearn.linear_model import LogisticRegression
 from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import content_stems, word_list
-from mcp_server.understanding.features import Features, Message, message_features, sentence_features
+from mcp_server.understanding.encoder import named
+from mcp_server.understanding.features import (
+    Features,
+    Message,
+    features_in_context,
+    message_features,
+    sentence_features,
+)
 from mcp_server.understanding.judging import judging
 from mcp_server.understanding.lines import decision_lines
 from mcp_server.understanding.model import Logistic, Model, dump
@@ -52,7 +59,7 @@ USER_ACTS = (
 AGENT_ACTS = ("propose", "options", "done", "decides", "explain", "ask", "talk")
 KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
 STRENGTH_ACTS, STRENGTH_ITEMS, STRENGTH_LINES, STRENGTH_PROMPTS = 0.3, 0.1, 0.03, 0.3
-STRENGTH_SETTLING, STRENGTH_REPLACEMENT = 0.1, 0.3
+STRENGTH_IN_CONTEXT, STRENGTH_SETTLING, STRENGTH_REPLACEMENT = 0.1, 0.1, 0.3
 """Inverse regularization strengths of the logistic regressions."""
 
 PLACES = ("settled_at", "said_at", "opened_at", "closed_at")
@@ -270,6 +277,70 @@ def give_acts(one: Conversation, user: Logistic, agent: Logistic) -> None:
             message.acts = (user if message.role == "user" else agent).probabilities(message_features(message))
 
 
+def give_estimates(some: Sequence[Conversation], path: Path) -> None:
+    """Gives messages the estimates of encoders that were fitted without their conversations.
+
+    The file has the arrays `outputs` (names), `estimates` (a row for each sentence that was read, and one for each
+    message after its sentences) and `sentences` (how many of each message were read), in the order of conversations.
+    """
+    with np.load(path) as stored:
+        names, rows, counts = list(map(str, stored["outputs"])), stored["estimates"], stored["sentences"]
+    messages = [message for one in some for session in one.messages for message in session]
+    if len(messages) != len(counts):
+        raise SystemExit(f"{path} is for {len(counts)} messages, not {len(messages)}: make it from the same files")
+    at = 0
+    for message, count in zip(messages, counts, strict=True):
+        if count:
+            *found, of_all = rows[at : at + count + 1]
+            message.estimates = [named(names, row) for row in found]
+            message.estimates_of_all = named(names, of_all, message.role)
+            at += count + 1
+
+
+def fit_acts_in_context(some: Sequence[Conversation], role: str, acts: Sequence[str]) -> Logistic:
+    """Fits the combination of the acts that messages have and of the encoder's estimates, and gives messages these."""
+    rows: list[list[Features]] = []
+    wanted: dict[str, list[list[bool]]] = {act: [] for act in acts}
+    read = []
+    for one in some:
+        here = [
+            (message, acts_of(one, s, one.places[s][m]))
+            for s, messages in enumerate(one.messages)
+            for m, message in enumerate(messages)
+            if message.role == role and message.estimates_of_all
+        ]
+        read += [message for message, _ in here]
+        labeled = [(message, said) for message, said in here if said]
+        rows.append([features_in_context(message.acts, message.estimates_of_all) for message, _ in labeled])
+        for act in acts:
+            wanted[act].append([act in said for _, said in labeled])
+    found = fit(rows, wanted, STRENGTH_IN_CONTEXT)
+    for message in read:
+        message.acts = found.probabilities(features_in_context(message.acts, message.estimates_of_all))
+    return found
+
+
+def fit_items_in_context(
+    some: Sequence[Conversation], alone: Sequence[Sequence[Mapping[str, float]]], wanted: dict[str, list[list[bool]]]
+) -> Logistic:
+    """Fits the combination of the probabilities of sentences that other models give (`alone`) and of the encoder's
+    estimates."""
+    rows: list[list[Features]] = []
+    of_read: dict[str, list[list[bool]]] = {kind: [] for kind in wanted}
+    for place, (one, shares) in enumerate(zip(some, alone, strict=True)):
+        estimates = [
+            (message.estimates[k] if k < len(message.estimates) else None, message.role)
+            for messages in one.messages
+            for message in messages
+            for k in range(len(message.sentences))
+        ]
+        read = [at for at, (found, _) in enumerate(estimates) if found is not None]
+        rows.append([features_in_context(shares[at], estimates[at][0] or {}, estimates[at][1]) for at in read])
+        for kind, parts in wanted.items():
+            of_read[kind].append([parts[place][at] for at in read])
+    return fit(rows, of_read, STRENGTH_IN_CONTEXT)
+
+
 def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
     """Returns the model that is fitted on labeled conversations, and the items that models find in each conversation
     that were fitted without it."""
@@ -278,6 +349,8 @@ def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
         for place, one in enumerate(some):
             if _in_fold(place, some, fold):
                 give_acts(one, *acts)
+    user_in_context = fit_acts_in_context(some, "user", USER_ACTS)
+    agent_in_context = fit_acts_in_context(some, "agent", AGENT_ACTS)
     rows: list[list[Features]] = []
     wanted: dict[str, list[list[bool]]] = {kind: [] for kind in (*KINDS, "report", "revise")}
     for one in some:
@@ -292,8 +365,8 @@ def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
         marks = [mark for session in labels(one) for message in session for mark in message]
         for kind, parts in wanted.items():
             parts.append([kind in mark for mark in marks])
-    lines: list[tuple[Features, bool]] = []
     without: list[Logistic] = []
+    alone: list[list[Mapping[str, float]]] = []
     for fold in range(FOLDS):
         left = [place for place in range(len(some)) if not _in_fold(place, some, fold)]
         items = fit(
@@ -301,13 +374,19 @@ def train(some: Sequence[Conversation]) -> tuple[Model, list[list[Statement]]]:
             {kind: [parts[place] for place in left] for kind, parts in wanted.items()},
             STRENGTH_ITEMS,
         )
-        for place, one in enumerate(some):
+        for place in range(len(some)):
             if _in_fold(place, some, fold):
-                lines += lines_of(one, items)
+                alone.append(list(map(items.probabilities, rows[place])))
                 without.append(items)
     user, agent = fit_acts(some)
-    model = Model(user, agent, fit(rows, wanted, STRENGTH_ITEMS), fit_lines(lines), fit_prompts(some))
-    return model, [statements(one, replace(model, items=items)) for one, items in zip(some, without, strict=True)]
+    in_context = user_in_context, agent_in_context, fit_items_in_context(some, alone, wanted)
+    nothing = Logistic(("decision",), (0.0,), {})
+    model = Model(user, agent, fit(rows, wanted, STRENGTH_ITEMS), *in_context, nothing, fit_prompts(some))
+    each = [replace(model, items=items) for items in without]
+    model = replace(
+        model, lines=fit_lines([line for one, its in zip(some, each, strict=True) for line in lines_of(one, its)])
+    )
+    return model, [statements(one, replace(its, lines=model.lines)) for one, its in zip(some, each, strict=True)]
 
 
 def _in_fold(place: int, some: Sequence[Conversation], fold: int) -> bool:
@@ -315,11 +394,11 @@ def _in_fold(place: int, some: Sequence[Conversation], fold: int) -> bool:
     return place * FOLDS // len(some) == fold
 
 
-def lines_of(one: Conversation, items: Logistic) -> list[tuple[Features, bool]]:
+def lines_of(one: Conversation, model: Model) -> list[tuple[Features, bool]]:
     """Returns the features of each line that could be a decision, and whether it has all keywords of a labeled one."""
     found = []
     for messages in one.messages:
-        of = judging(messages, items)
+        of = judging(messages, model)
         for place in range(len(messages)):
             if "decision" in of(place).found:
                 for line, features in decision_lines(messages, place, of):
@@ -332,7 +411,7 @@ def statements(one: Conversation, model: Model) -> list[Statement]:
     found = []
     for number, (messages, places) in enumerate(zip(one.messages, one.places, strict=True)):
         turns = [one.turns[number][place] for place in places]
-        of = judging(messages, model.items)
+        of = judging(messages, model)
         for place in range(len(messages)):
             for item in recognizer.items_of(turns, messages, place, of, model):
                 order = (item.at, f"{number:03}", item.turn)
@@ -460,9 +539,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument(
+        "--estimates", type=Path, help="the file that benchmarks/train_encoder.py writes", required=True
+    )
     parser.add_argument("--settling", action="store_true")
     options = parser.parse_args()
     some = [one for path in options.files for one in load(path)]
+    give_estimates(some, options.estimates)
     model, said = train(some)
     text = dump(model)
     options.out.write_bytes(lzma.compress(text.encode()))

@@ -22,8 +22,7 @@ from benchmarks.datasets import talks
 from mcp_server.conversations.imports import ImportedSession
 from mcp_server.errors import Invalid
 from mcp_server.model import ToolCall, Turn
-from mcp_server.understanding import recognizer
-from mcp_server.understanding.features import message_features
+from mcp_server.understanding import encoder, recognizer
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.settling import Statement, settle
 
@@ -242,7 +241,8 @@ def listed(path: Path, model: Model) -> Iterator[tuple[str, list[Statement], fro
         for place, told in enumerate(one["statements"]):
             turn = Turn(place + 1, "user", told["text"], start + place * apart)
             (message,) = recognizer.linked([turn])
-            changes = model.user_acts.probabilities(message_features(message))["revise"]
+            encoder.read([message])
+            changes = model.acts(message)["revise"]
             said.append(Statement(told["kind"], told["text"], (turn.at, "", turn.number), changes))
         gone = frozenset(old for told in one["statements"] for old in told["replaces"])
         yield one["world"], said, gone

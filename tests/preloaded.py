@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mcp_server.tokens import TokenCounter
+from mcp_server.understanding import encoder
 from mcp_server.understanding.model import recognizer
 
 _ROOT = Path(__file__).parent.parent
@@ -159,6 +160,8 @@ def _preload(address: str) -> None:
             importlib.import_module(name)
     TokenCounter().count("This loads the vocabulary of tokens.")
     recognizer()
+    encoder.network()
+    encoder.tokenizer()
     sys.executable = str(Path(address).with_name("python"))  # what a forked process starts has its imports done too
     gc.freeze()  # no forked process looks through all this for garbage
 

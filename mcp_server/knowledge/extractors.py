@@ -115,7 +115,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 15
+VERSION = 16
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""

@@ -68,6 +68,10 @@ class Message:
     next: Message | None = None
     acts: Mapping[str, float] = field(default_factory=dict)
     language: str = ENGLISH
+    estimates: Sequence[Features] = ()
+    """The logits that the encoder estimates for each sentence that it read."""
+    estimates_of_all: Features = field(default_factory=dict)
+    """Those for the message as a whole."""
 
     @cached_property
     def sentences(self) -> list[Sentence]:
@@ -300,6 +304,14 @@ def _recommended(found: Features, message: Message, place: int) -> None:
     later = message.next.next if message.next is not None else None
     if later is not None and later.role == "agent":
         found["n2ov"] = _overlap(stems, later.stems)
+
+
+def features_in_context(alone: Mapping[str, float], estimates: Features, role: str = "") -> Features:
+    """Returns the features of a sentence or message that the encoder has read: the logits of the probabilities that
+    other models give (`alone`), and the encoder's `estimates`, each also with the speaker's letter, if one is given."""
+    found = {"": 1.0} | {f"alone={name}": _logit(share) for name, share in alone.items()}
+    found.update((f"encoder={name}", value) for name, value in estimates.items())
+    return found | {f"{role[0]}:{name}": value for name, value in found.items()} if role else found
 
 
 def line_features(

@@ -11,21 +11,17 @@ from itertools import pairwise
 from typing import Literal
 
 from mcp_server.understanding.cues import cues, subject_stems
-from mcp_server.understanding.features import Message, sentence_features
-from mcp_server.understanding.model import Logistic
+from mcp_server.understanding.features import Message
+from mcp_server.understanding.model import Model
 from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, only_options, options_in
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
-LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.2, "fact": 0.12, "open": 0.3, "report": 0.02}
+LEAST: Mapping[ItemKind, float] = {"decision": 0.05, "rule": 0.2, "fact": 0.12, "open": 0.38, "report": 0.02}
 """The least probability of a sentence that states an item, by kind (`benchmarks understand`, left-out writers).
 
 It is low for decisions and reports, which are judged once more: decisions as a line, reports with the open item that
 they may close."""
-
-LEAST_OPEN_OF_AGENT = 0.4
-"""The least probability of an open item that the agent states. Below it the agent mostly explains what such a case
-demands: two of ten such lines were right (conversations that the weights had not seen)."""
 
 NEIGHBOR: Mapping[ItemKind, float] = {"decision": 0.5, "rule": 0.2, "fact": 0.2, "open": 0.25, "report": 0.2}
 """A sentence next to one that counts joins it from this share of the least probability on."""
@@ -34,7 +30,7 @@ PROGRAM = 0.2
 """The probability from which on a message of the user is taken for a program's and skipped. In held-out conversations
 it finds 27 of 31 that no mark gives away and takes none of 1,602 of people for one; .5 finds 22."""
 
-SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.35, "open": 0.7, "report": 0.15}
+SECOND: Mapping[ItemKind, float] = {"decision": 0.3, "rule": 0.5, "fact": 0.35, "open": 0.5, "report": 0.15}
 """A sentence counts for its likeliest kind, and for others from this share of that probability on."""
 
 MIN_WORDS = 2
@@ -91,20 +87,20 @@ class Judged:
     rejected: Sequence[bool] = ()
 
 
-def judging(messages: Sequence[Message], items: Logistic) -> Callable[[int], Judged]:
+def judging(messages: Sequence[Message], model: Model) -> Callable[[int], Judged]:
     """Returns a function that judges the sentences of a message, given its place; it judges each message once."""
 
     @cache
     def of(place: int) -> Judged:
-        return _judged(messages[place], items)
+        return _judged(messages[place], model)
 
     return of
 
 
-def _judged(message: Message, items: Logistic) -> Judged:
+def _judged(message: Message, model: Model) -> Judged:
     if message.acts.get("program", 0.0) >= PROGRAM:
         return Judged((), {})
-    shares = [items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
+    shares = model.shares(message)
     labels = [_labeled(sentence, message.role == "user") for sentence in message.sentences]
     clauses = {place: _clauses_after(message, place) for place, label in enumerate(labels) if label}
     labeled = {at for places in clauses.values() for at in places}
@@ -112,8 +108,6 @@ def _judged(message: Message, items: Logistic) -> Judged:
     rejected = [bool(chosen) and _option(message, one) not in (0, *chosen) for one in message.sentences]
     found: _ByKind = {}
     for kind, least in LEAST.items():
-        if kind == "open" and message.role == "agent":
-            least = LEAST_OPEN_OF_AGENT
         left = [
             share[kind] if _may_state(kind, message, sentence, share, out) else 0.0
             for share, sentence, out in zip(shares, message.sentences, rejected, strict=True)

@@ -1,7 +1,8 @@
 """The weights of the recognizer: sets of logistic models over named features.
 
 `user_acts` and `agent_acts` give the probability of each dialogue act of a message; `items` that of each kind of item
-in a sentence; `lines` that the quoted sentences of an exchange together state a decision; `prompts` that a prompt needs
+in a sentence; the same names with `_in_context` combine these with the estimates of the encoder (`encoder.py`); `lines`
+gives the probability that the quoted sentences of an exchange together state a decision; `prompts` that a prompt needs
 something of the memory, rather than general knowledge or what is in the window. The file is text, so that a person can
 read what counts: one feature a line, then its weight for each output in the order of the header.
 `benchmarks/train_recognizer.py` writes it.
@@ -18,12 +19,22 @@ from operator import add
 from pathlib import Path
 
 from mcp_server.text.words import languages_of
-from mcp_server.understanding.features import Features, Message, message_features
+from mcp_server.understanding.features import (
+    Features,
+    Message,
+    features_in_context,
+    message_features,
+    sentence_features,
+)
 
 SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
 
 
-SECTIONS = ("user_acts", "agent_acts", "items", "lines", "prompts")
+SECTIONS = (
+    "user_acts", "agent_acts", "items",
+    "user_acts_in_context", "agent_acts_in_context", "items_in_context",
+    "lines", "prompts",
+)  # fmt: skip
 """The sections of a weights file, which are the fields of `Model`."""
 
 
@@ -84,8 +95,28 @@ class Model:
     user_acts: Logistic
     agent_acts: Logistic
     items: Logistic
+    user_acts_in_context: Logistic
+    agent_acts_in_context: Logistic
+    items_in_context: Logistic
     lines: Logistic
     prompts: Logistic
+
+    def acts(self, message: Message) -> dict[str, float]:
+        """Returns the probability of each dialogue act of a message."""
+        by_user = message.role == "user"
+        found = (self.user_acts if by_user else self.agent_acts).probabilities(message_features(message))
+        if not message.estimates_of_all:
+            return found
+        of_role = self.user_acts_in_context if by_user else self.agent_acts_in_context
+        return of_role.probabilities(features_in_context(found, message.estimates_of_all))
+
+    def shares(self, message: Message) -> list[dict[str, float]]:
+        """Returns for each sentence of a message, which has its acts, the probability of each kind of item."""
+        places = range(len(message.sentences))
+        found = [self.items.probabilities(sentence_features(message, place)) for place in places]
+        for place, (alone, estimates) in enumerate(zip(found, message.estimates, strict=False)):
+            found[place] = self.items_in_context.probabilities(features_in_context(alone, estimates, message.role))
+        return found
 
     def only_asks(self, message: str) -> bool:
         """Returns whether a message of the user is a task or a question that states nothing. A number may be what

@@ -340,7 +340,7 @@ def test_a_list_keeps_its_points_apart() -> None:
         "their codes\n\nAll three come from one SQL query a minute, exported as Prometheus gauges from `/metrics`."
     )
     asked = "Which alerts do we need for parcelhook?"
-    (line,) = by("decisions", talk(("user", asked), ("agent", answer), ("user", "Good, take these three alerts.")))
+    (line,) = by("decisions", talk(("user", asked), ("agent", answer), ("user", "Yes, let's take these three alerts.")))
     assert "Postgres is broken; no event from a courier for six hours: their side is broken; share of" in line.text
     assert "their codes. All three" in line.text
 
