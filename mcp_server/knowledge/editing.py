@@ -11,10 +11,10 @@ from typing import TypeVar
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
 from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
-from mcp_server.knowledge.summaries import with_state
+from mcp_server.knowledge.summaries import with_state, within_the_day
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, GENERAL_PAGE, MEMORY, Place, archived_path, is_page
+from mcp_server.text.destinations import ARCHIVE, GENERAL_PAGE, JOURNALS, MEMORY, Place, archived_path, is_page
 from mcp_server.text.entries import Source
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.topics import front_matter
@@ -112,6 +112,8 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
         body = _without_old(body, old, today) if old and old.path == place.path else body
         body = without_repeats(body, fact.content)
     body, notes, action = _edited(fact, place, body, today)
+    if place.path.startswith(JOURNALS):
+        body = within_the_day(body)
     if body == start.body and exists:
         return Edit(before, text, "kept", notes)
     action = "edited" if action == "kept" else action
@@ -262,7 +264,7 @@ def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
     text = front_matter.with_field(text, "updated", now.replace(microsecond=0))
     if path == MEMORY:
         text = front_matter.with_field(text, "line_count", text.count("\n"))
-    if path.startswith("knowledge/journal/") and session:
+    if path.startswith(JOURNALS) and session:
         known = [str(name) for name in fields.get("sessions") or ()]
         if session not in known:
             text = front_matter.with_field(text, "sessions", [*known, session])

@@ -521,6 +521,11 @@ def without_empty(body: str, headings: Collection[str]) -> str:
     return without_lines(body, {number for one in leaving for number in range(one.start, one.end + 1)})
 
 
+def without_emptied(before: str, after: str) -> str:
+    """Returns the body `after` a change without the headings that had derived lines before it and have no text now."""
+    return without_empty(after, {one.section for one in entries.derived(before)})
+
+
 def holds_nothing(body: str) -> bool:
     """Returns whether a body has no text except headings."""
     return all(map(_is_bare, sections(body)))

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
-from mcp_server.knowledge.pages import KINDS, stripped, with_entry, without_empty, without_state
+from mcp_server.knowledge.pages import KINDS, stripped, with_entry, without_emptied, without_empty, without_state
 from mcp_server.model import slugify
 from mcp_server.text import entries
 from mcp_server.text.destinations import (
@@ -31,6 +31,7 @@ from mcp_server.text.entries import (
     OPENING,
     STATE,
     Entry,
+    LineKind,
     Source,
     apart,
     entry,
@@ -215,6 +216,51 @@ def _says(text: str, telling: Container[str] = ()) -> tuple[bool, int]:
     told = [part for part in sentences(text) if any(cue in telling for cue in cues(part))]
     words = set(content_words(text))
     return " | " not in text, len(words) + (TELLS - 1) * len(words.intersection(content_words(" ".join(told))))
+
+
+JOURNAL_LINES, LEAST_DERIVED = 10, 3
+"""Lines of a day's journal, and the derived ones among them that lines of people and agents leave room for."""
+
+PREFIXES: Mapping[LineKind, str] = {
+    "decision": "Decided: ",
+    "report": "Done: ",
+    "open": "Open: ",
+    "lesson": "Learned: ",
+    "rule": "Rule: ",
+    "procedure": "How to: ",
+}
+"""The beginning of a journal line by kind. Facts and what people say of themselves have none."""
+
+_WORTH = (
+    ("Decided: ", "Decision: "),
+    ("Done: ",),
+    ("Open: ", "To-do: "),
+    ("Learned: ", "Lesson: "),
+    ("Rule: ",),
+    ("How to: ",),
+)
+"""The beginnings of journal lines in their order of worth, with those that are written before a text leaves the context
+(`flush.py`)."""
+
+
+def within_the_day(body: str) -> str:
+    """Returns the body of a journal with at most JOURNAL_LINES lines: without the derived lines of least worth, and
+    without headings under which none is left. Lines that people and agents wrote stay.
+
+    The newest line of each kind under a heading comes before the second newest. Among these, decisions and reports come
+    first, then newer lines; facts come last. A line that leaves would also leave if more lines came: the journal is the
+    same whether conversations are read one by one or together."""
+    found = entries.entries(body)
+    derived = sorted((one for one in found if one.sources), key=lambda one: (one.sources[0].order, one.text))
+    most = max(LEAST_DERIVED, JOURNAL_LINES - (len(found) - len(derived)))
+    newer: Counter[tuple[str, int]] = Counter()
+    ranked: list[tuple[bool, int, int, Entry]] = []
+    for one in reversed(derived):
+        kind = next((place for place, some in enumerate(_WORTH) if one.said.startswith(some)), len(_WORTH))
+        ranked.append((kind == len(_WORTH), newer[one.section, kind], kind, one))
+        newer[one.section, kind] += 1
+    leaving = [one for *_, one in sorted(ranked, key=lambda rank: rank[:3])[most:]]
+    return without_emptied(body, entries.without(body, leaving)) if leaving else body
 
 
 ABOUT_USER, PROJECTS, LESSONS = "About the user", "Projects", "Lessons Learned"
