@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
-from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
+from mcp_server.knowledge.pages import current_entries, superseded, with_entry, without_emptied, without_repeats
 from mcp_server.knowledge.summaries import with_state, within_the_day
 from mcp_server.memory import Memory
 from mcp_server.text import entries
@@ -114,6 +114,8 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
     body, notes, action = _edited(fact, place, body, today)
     if place.path.startswith(JOURNALS):
         body = within_the_day(body)
+    if fact.action == "append":
+        body = without_emptied(start.body, body)
     if body == start.body and exists:
         return Edit(before, text, "kept", notes)
     action = "edited" if action == "kept" else action
@@ -149,12 +151,12 @@ def replace_old(memory: Memory, old: Old) -> str:
     if there is None:
         return ""
     if is_page(old.path):
-        body = _replaced(start.body, there, today, old)
+        body = without_emptied(start.body, _replaced(start.body, there, today, old))
     else:
         first, *rest = there.text.split("\n")
         archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)
         rows = start.body.split("\n")
-        body = "\n".join([*rows[: there.start - 1], *rows[there.end :]])
+        body = without_emptied(start.body, "\n".join([*rows[: there.start - 1], *rows[there.end :]]))
     shown = start.head + body
     memory.files.write_atomic(old.path, stamped(old.path, shown, memory.clock(), None), before)
     return difference(before, shown, old.path)
@@ -175,7 +177,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
                 return _merged(body, like, entry)
             beside = None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_like)
             notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
-            return entries.appended(body, place.section, entry), notes, "appended"
+            return with_entry(body, place.section, entry), notes, "appended"
         case "edit":
             old = fact.old_text or ""
             count = body.count(old)

@@ -522,8 +522,11 @@ def without_empty(body: str, headings: Collection[str]) -> str:
 
 
 def without_emptied(before: str, after: str) -> str:
-    """Returns the body `after` a change without the headings that had derived lines before it and have no text now."""
-    return without_empty(after, {one.section for one in entries.derived(before)})
+    """Returns the body `after` a change without those headings of the program that have no text: the headings of items,
+    and those that had derived lines `before`. The title stays."""
+    made = {*KINDS, *HOMES, *(one.section for one in entries.derived(before))}
+    rest = without_empty(after, made - {one.title for one in sections(after) if one.level == 1})
+    return after if rest == after else rest.rstrip("\n") + "\n"
 
 
 def holds_nothing(body: str) -> bool:

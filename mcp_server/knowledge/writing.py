@@ -450,9 +450,10 @@ def rewritten(
     start = split_front_matter(text)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
-        body = without_emptied(start.body, within_the_day(body))
+        body = within_the_day(body)
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
+    body = without_emptied(start.body, body)
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)
     if body == start.body and before is not None:

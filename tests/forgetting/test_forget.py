@@ -271,7 +271,11 @@ async def test_a_turn_is_forgotten_with_what_was_derived_from_it(memory: Memory)
         f"# Lessons\n\n- 2026-02-10: It is in the drawer. [src: {path}#2]\n- Another one. [src: {path}#3]\n"
         f"- In the drawer, it is. [src: 2](/{path})\n- One more. [src: 3](/{path})\n",
     )
+    memory.files.write_atomic(
+        "knowledge/people/bo.md", f"# Bo\n\n## Plans\n\n- In the drawer. [src: 2](/{path})\n\n## About\n\n- Tall.\n"
+    )
     receipt = await forget(memory, ForgetTarget(turn="old#2"))
+    assert memory.files.read_text("knowledge/people/bo.md") == "# Bo\n\n## About\n\n- Tall.\n"
     turns = await sessions.session_turns(memory, "old")
     assert turns[1].content == "[forgotten]\n\n[forgotten]"
     assert "ZEPHYR" in turns[0].content
