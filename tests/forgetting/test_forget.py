@@ -7,6 +7,7 @@ import logging
 import re
 import sqlite3
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.forgetting.forget import finish, forget, plan_forget, unfinished_sentences
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.forgetting.words import as_text
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall
@@ -165,6 +167,20 @@ async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memo
     assert receipt.state_rows > 0
     assert receipt.history.commits or not isinstance(place, Path)
     assert receipt.as_dict()["done"] is False
+
+
+async def test_conversations_and_pages_are_listed_before_copies_also_if_there_are_many(memory: Memory) -> None:
+    await filled(memory)
+    for number in range(50):
+        memory.files.write_atomic(f".local/cold-storage/x/{number}.md", f"{FACT}\n")
+    shown = as_text(await plan_forget(memory, ForgetTarget(text=FACT)))
+    listed = [row.split("`")[1] for row in shown.splitlines() if row.startswith("- `")]
+    folders = [path.partition("/")[0] for path in listed]
+    order = [folder for folder, _ in groupby(folders) if folder in ("raw", "knowledge", "topics", "archive", ".local")]
+    assert order[:2] == ["raw", "knowledge"]
+    assert order[-1] == ".local"
+    assert len(order) == len(set(order)), "each folder's files are together"
+    assert "more files" in shown
 
 
 async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, place: Path | str) -> None:
