@@ -92,10 +92,10 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
 
     @mcp.resource("context://checkpoints", name="checkpoints", title="Checkpoints", mime_type=MARKDOWN)
     async def checkpoints() -> str:
-        """The checkpoints that are kept, the newest first: id, time, session, why it was made."""
-        from mcp_server.checkpoints.stored import listed, listed_text
+        """The checkpoints that are kept, the newest first: time, subject, next step, session, id."""
+        from mcp_server.checkpoints.stored import listed_text
 
-        return listed_text(await listed(await connection.memory()))
+        return await listed_text(await connection.memory())
 
     @mcp.resource("context://checkpoint/{id}", name="checkpoint", title="Checkpoint", mime_type=MARKDOWN)
     async def checkpoint(id: str) -> str:  # noqa: A002 - the name in the URI

@@ -99,7 +99,7 @@ async def test_no_tool_that_only_shows_changes_a_byte(
             await call(client, "observe", role="user", content=errand(number), session="s1", delivery="replace")
         await call(client, "remember", content="The ladder has nine rungs.", session="s1")
         listed = await call(client, "recover")
-        chunk = re.findall(r"^- (c[0-9a-f]{11})", listed, re.MULTILINE)[0]
+        chunk = re.findall(r" · (c[0-9a-f]{11})$", listed, re.MULTILINE)[0]
         looks: list[tuple[str, dict[str, str]]] = [
             *(("prune", {"strategy": strategy, "session": "s1"}) for strategy in STRATEGIES),
             ("recover", {}),

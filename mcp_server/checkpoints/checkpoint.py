@@ -241,6 +241,7 @@ def summary_text(made: Checkpoint) -> str:
     return neutralise("\n".join(lines))
 
 
+BEGAN_WITH = "Began with: "
 LEAST_WORDS = 2
 """Content words that a message with a subject has at least."""
 MAX_READ = 20_000
@@ -268,7 +269,7 @@ def summary(turns: Sequence[Turn]) -> str:
         return ""
     about = [turn for turn in said if turn.important or len(content_words(turn.content)) >= LEAST_WORDS] or said
     first, last = about[0], about[-1]
-    lines = [f"Began with: {clipped(first.content, LONGEST_SUMMARY_PART)}"]
+    lines = [f"{BEGAN_WITH}{clipped(first.content, LONGEST_SUMMARY_PART)}"]
     if last is not first:
         lines.append(f"Last asked: {clipped(last.content, LONGEST_SUMMARY_PART)}")
     return "\n".join(lines)

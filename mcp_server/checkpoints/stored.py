@@ -7,14 +7,14 @@ and no lock is held during the call. Without an answer the checkpoint does not c
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
 from contextlib import suppress
 from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import enrichment
-from mcp_server.checkpoints.checkpoint import ENRICHING, of_notes
+from mcp_server.checkpoints.checkpoint import BEGAN_WITH, ENRICHING, of_notes
 from mcp_server.checkpoints.document import Checkpoint, page, without_counts
 from mcp_server.checkpoints.enrichment import Enrichment
 from mcp_server.conversations import sessions
@@ -27,6 +27,7 @@ from mcp_server.storage.checkpoint_files import CheckpointFiles, Head
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import minute_text
+from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 
 
@@ -36,9 +37,12 @@ async def read(memory: Memory, number: str) -> Checkpoint:
     return await run_sync(lambda: files.read(files.find(number.strip())))
 
 
-async def listed(memory: Memory, session: str | None = None) -> list[Head]:
-    """Returns the checkpoints of a session, or of all sessions, newest first."""
-    return await run_sync(CheckpointFiles(memory.files).heads, session)
+async def listed(memory: Memory, session: str | None = None, limit: int | None = None) -> list[Head]:
+    """Returns the checkpoints of a session, or of all sessions, newest first. With a `limit`, only so many, with what
+    they are about."""
+    files = CheckpointFiles(memory.files)
+    heads = await run_sync(files.heads, session)
+    return heads if limit is None else await run_sync(lambda: [files.described(head) for head in heads[:limit]])
 
 
 async def latest(memory: Memory, session: str) -> Checkpoint | None:
@@ -106,17 +110,30 @@ WHY: dict[str, str] = {
 }
 
 LISTED = 50
+LONGEST_PART = 70
+"""Characters of what a checkpoint is about, and of its next step, in a list."""
+
+_NEXT = re.compile(r"^next(?: steps?)?:\s+", re.IGNORECASE)
 
 
-def listed_text(heads: Sequence[Head]) -> str:
+async def listed_text(memory: Memory) -> str:
     """Returns the list for a resource."""
+    heads = await listed(memory, limit=LISTED)
     if not heads:
         return "No checkpoints yet. The tool `checkpoint` makes one; compactions and ended sessions make them too."
     rows = [
-        f"- `{head.id}` {minute_text(head.at)}, session {head.session}, {reason_text(head)}" for head in heads[:LISTED]
+        f"- {minute_text(head.at)} UTC: {described_text(head)}; session {head.session}; `{head.id}`" for head in heads
     ]
-    rest = [f"- and {len(heads) - LISTED:,} older ones"] if len(heads) > LISTED else []
+    older = len(await listed(memory)) - len(heads)
+    rest = [f"- and {older:,} older ones"] if older else []
     return neutralise("\n".join(["# Checkpoints", "", *rows, *rest]))
+
+
+def described_text(head: Head) -> str:
+    """Returns what a checkpoint is about, its next step, and why it was made, on one line."""
+    about = head.thread.partition("\n")[0].removeprefix(BEGAN_WITH) or f"session {head.session}"
+    step = f"; next: {clipped(_NEXT.sub('', head.next_step), LONGEST_PART)}" if head.next_step else ""
+    return f"{clipped(about, LONGEST_PART)}{step} ({why_text(head)})"
 
 
 def shown_text(checkpoint: Checkpoint) -> str:
@@ -126,8 +143,12 @@ def shown_text(checkpoint: Checkpoint) -> str:
 
 def reason_text(head: Head) -> str:
     """Returns the last turn and the reason of a checkpoint."""
-    why = WHY.get(head.reason, head.reason)
-    return f"after turn {head.turn}, {why}" + (f": {head.note}" if head.note else "")
+    return f"after turn {head.turn}, {why_text(head)}"
+
+
+def why_text(head: Head) -> str:
+    """Returns the reason of a checkpoint, with its note."""
+    return WHY.get(head.reason, head.reason) + (f": {head.note}" if head.note else "")
 
 
 TEMPLATE = "enrich_checkpoint"

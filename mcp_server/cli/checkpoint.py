@@ -10,7 +10,7 @@ import click
 from mcp_server.checkpoints.checkpoint import make, summary_text
 from mcp_server.checkpoints.document import Checkpoint
 from mcp_server.checkpoints.restore import diff_text
-from mcp_server.checkpoints.stored import enrich_all, listed, read, reason_text, shown_text
+from mcp_server.checkpoints.stored import described_text, enrich_all, listed, read, shown_text
 from mcp_server.cli import shell
 from mcp_server.memory import Memory
 from mcp_server.recovery.recover import Recovery, recover
@@ -44,12 +44,12 @@ def create(session: str | None, note: str) -> None:
 @click.option("--session", help="Of this conversation (default: of all).")
 @shell.limit_option(50, "How many, newest first.")
 def list_(session: str | None, limit: int) -> None:
-    """List the checkpoints, newest first."""
+    """List the checkpoints, newest first: what each is about, its next step, and its ID."""
     shell.print_list(
-        shell.with_memory(lambda memory: listed(memory, session))[:limit],
+        shell.with_memory(lambda memory: listed(memory, session, limit)),
         "No checkpoints yet. Make one: context-manager checkpoint create",
-        ("id", "made (UTC)", "what"),
-        lambda one: (one.id, minute_text(one.at), f"{reason_text(one)} · session {one.session}"),
+        ("made (UTC)", "what", "id"),
+        lambda one: (minute_text(one.at), described_text(one), one.id),
         whole=("id",),
     )
 
@@ -100,8 +100,8 @@ def recover_command(what: str | None, knowledge: bool | None, query: str | None,
         shell.print_list(
             shell.with_memory(lambda memory: recoverable(memory, query, limit), fresh=bool(query)),
             "Nothing to recover: nothing went cold or was archived, and no committed file was changed since.",
-            ("id", "kind", "written", "what"),
-            lambda one: (one.id, one.kind, one.at[:16].replace("T", " "), one.summary),
+            ("written (UTC)", "kind", "what", "id"),
+            lambda one: (one.written, one.kind, one.summary, one.id),
             whole=("id",),
         )
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import groupby
+from shlex import quote
 
 import click
 
@@ -82,13 +83,19 @@ def show(commit: str) -> None:
 
 @history_command.command("revert")
 @click.argument("commit")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @shell.apply_option
-def revert(commit: str, apply: bool) -> None:
-    """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
-    done = shell.with_memory(lambda memory: action.revert(memory, commit, shell.caller(), apply=apply))
+def revert(commit: str, paths: tuple[str, ...], apply: bool) -> None:
+    """Revert a commit's changes of the knowledge with a new commit. Later changes stay.
+
+    A commit can have changes of several projects. PATH reverts only those of a file or folder.
+    """
+    done = shell.with_memory(lambda memory: action.revert(memory, commit, shell.caller(), apply=apply, only=paths))
     shell.print_result(done, done.markdown)
     if done.paths and not done.commit:
-        shell.say_not_applied(f"history revert {commit}")
+        shell.say_not_applied(" ".join(("history revert", commit, *map(quote, paths))))
+        if len(done.paths) > 1:
+            shell.hint(f"Only some of these files: context-manager history revert {commit} PATH…")
 
 
 def _print_origins(found: list[Origin]) -> None:

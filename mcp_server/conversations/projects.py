@@ -219,7 +219,10 @@ def _read_map(memory: Memory) -> dict[str, str]:
 @functools.lru_cache(maxsize=4)  # every call asks, and parsing fifty lines of YAML takes 15 ms
 def _keys_in(text: str) -> Mapping[str, str]:
     """Returns the keys in the map's text with their slugs. Raises Invalid."""
-    document = load(text, MAP)
+    try:
+        document = load(text, MAP)
+    except Invalid as error:
+        raise Invalid(f"{error}; mend it by hand or from git") from error
     keys = document.get("keys") or {}
     if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
         raise Invalid(f"{MAP}: `keys:` must map project keys to lower-case names; mend it by hand or from git")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.knowledge.pages import reopened
+from mcp_server.knowledge.pages import reopened, without_emptied
 from mcp_server.model import KnowledgeChange, TranscriptHead
 from mcp_server.text import entries
 from mcp_server.text.destinations import MEMORY
@@ -170,6 +170,8 @@ def _markdown(path: str, text: str, request: Forgotten) -> str:
     head = start.head
     fresh_head = _front_matter(head, start.raw, path, request) if start.raw else head
     body = _body(start.body, request)
+    if body != start.body and path.startswith(("knowledge/", "archive/")):
+        body = without_emptied(start.body, body)
     if body == start.body:
         return fresh_head + body
     fresh = fresh_head + body

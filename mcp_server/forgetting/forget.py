@@ -190,7 +190,18 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
     request = replace(request, renames=tuple(longest_first))
     if stems:
         found = list(copies.find(request))
-    return request, tuple(replace(copy, new_path=renames.get(copy.path)) for copy in found)
+    return request, tuple(replace(copy, new_path=renames.get(copy.path)) for copy in sorted(found, key=_by_kind))
+
+
+KNOWN_FIRST, KNOWN_LAST = ("raw/", "knowledge/", "topics/"), ("archive/", "attachments/", "checkpoints/", ".local/")
+"""Folders whose files are listed first and last: people know their conversations and pages better than copies."""
+
+
+def _by_kind(copy: Copy) -> tuple[int, str]:
+    """Sorts conversations and pages before other files, and copies last."""
+    places = [*KNOWN_FIRST, "", *KNOWN_LAST]
+    folder = next((one for one in (*KNOWN_FIRST, *KNOWN_LAST) if copy.path.startswith(one)), "")
+    return places.index(folder), copy.path
 
 
 # ---------------------------------------------------------------- doing

@@ -34,6 +34,7 @@ from mcp_server.text.dates import moment
 from mcp_server.text.destinations import is_for_own_hand
 from mcp_server.text.entries import sources_of
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.prose import counted
 
 KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
 """The folders and files that history covers."""
@@ -302,26 +303,31 @@ class Reverted:
         if not self.paths:
             return neutralise(f"nothing to do: what {head} changed in knowledge is gone already, or was no knowledge")
         done = f"taken back: {head}; undo: revert {self.commit[:10]}" if self.commit else f"would take back {head}"
-        return neutralise("\n".join([done, "```diff", self.diff, "```"]))
+        files = [f"{counted(len(self.paths), 'file')}:", *(f"- {path}" for path in self.paths)]
+        return neutralise("\n".join([done, *files, "```diff", self.diff, "```"]))
 
 
-async def revert(memory: Memory, commit: str, caller: Caller, *, apply: bool = False) -> Reverted:
-    """Returns what reverting a commit would change; with `apply` does it.
+async def revert(
+    memory: Memory, commit: str, caller: Caller, *, apply: bool = False, only: Sequence[str] = ()
+) -> Reverted:
+    """Returns what reverting a commit would change; with `apply` does it. `only` are the files and folders to revert;
+    without any, all are.
 
     Raises:
-        NotFound: no such commit.
+        NotFound: no such commit, or it changed nothing in `only`.
         Refused: a merge; the same lines were changed since; files that only the user may change; staged changes.
         Unavailable: git is missing or busy.
     """
     if apply:  # later changes get a commit of their own, so that the revert has only its own change
         await commit_changes(memory, ask=False)
-    done = await retried(memory, lambda: _reverted(memory, commit, caller, apply))
+    paths = [memory.files.relative(path.rstrip("/")) for path in only]
+    done = await retried(memory, lambda: _reverted(memory, commit, caller, apply, paths))
     for path in done.paths if done.commit else ():
         memory.changes.publish(Change("file", path))
     return done
 
 
-def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Reverted | None:
+def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool, only: Sequence[str] = ()) -> Reverted | None:
     git, merger = memory.git, memory.git.merging
     git.check_free()
     commit = git.past.commit(revision)
@@ -334,7 +340,17 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
     contested: set[str] = set()
     resolve = resolver(memory, head, commit.id, contested)
     parent = parents[0] if parents else git.past.empty_tree()
-    plan = merger.plan(head, commit.id, parent, resolve, keep=lambda path: not path.startswith(KNOWLEDGE))
+
+    def is_kept(path: str) -> bool:
+        wanted = not only or any(path == one or path.startswith(f"{one}/") for one in only)
+        return not (wanted and path.startswith(KNOWLEDGE))
+
+    plan = merger.plan(head, commit.id, parent, resolve, keep=is_kept)
+    if only and not plan.changed:
+        places = ", ".join(only)
+        raise NotFound(
+            f"{commit.id[:10]} changed nothing in {places} that can be reverted; without a path, all is shown"
+        )
     if contested.intersection(plan.changed):
         names = ", ".join(sorted(contested.intersection(plan.changed))[:3])
         raise Refused(
@@ -347,7 +363,8 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
     if not apply or not plan.changed:
         return reverted
     refuse_staged(memory, plan)
-    message = f'maintenance: revert "{commit.subject}"\n\nThis reverts commit {commit.id}.'
+    limit = f"\n\nOnly in {', '.join(only)}." if only else ""
+    message = f'maintenance: revert "{commit.subject}"\n\nThis reverts commit {commit.id}.{limit}'
     merger.apply(plan, resolve)
     made = merger.commit(plan, [head], message)
     return None if made is None else replace(reverted, commit=made)

@@ -186,5 +186,8 @@ def _text(memory: Memory) -> str:
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> tuple[tuple[Anchor, ...], tuple[str, ...]]:
     """Returns the anchors of a file's text, and its problems. Raises Invalid if the text is no YAML."""
-    found, wrong = read_anchors(load(text, FILE)) if text else ([], [])
+    try:
+        found, wrong = read_anchors(load(text, FILE)) if text else ([], [])
+    except Invalid as error:
+        raise Invalid(f"{error}; mend it by hand or from git") from error
     return tuple(found), tuple(wrong)

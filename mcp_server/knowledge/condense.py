@@ -18,6 +18,7 @@ from anyio.to_thread import run_sync
 from mcp_server.knowledge import summaries
 from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.pages import without_emptied
 from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, prune_memory
 from mcp_server.knowledge.writing import ChangedFile, edit_body, renew, write_changes
 from mcp_server.memory import Memory
@@ -115,7 +116,7 @@ def _outdated(memory: Memory, dry_run: bool) -> list[ChangedFile]:
             if leaving:
                 cold, title = archived_path(stat.path), stat.path.rsplit("/", 1)[-1].removesuffix(".md")
                 changed += _edit(memory, cold, partial(_with, added=leaving), dry_run, f"# Archived: {title}\n")
-                changed += _edit(memory, stat.path, partial(entries.without, leaving=leaving), dry_run)
+                changed += _edit(memory, stat.path, partial(_without, leaving=leaving), dry_run)
     return changed
 
 
@@ -123,6 +124,10 @@ def _edit(
     memory: Memory, path: str, change: Callable[[str], str], dry_run: bool, template: str = ""
 ) -> list[ChangedFile]:
     return despite_editors(partial(edit_body, memory, path, change, dry_run, template))
+
+
+def _without(body: str, leaving: Sequence[entries.Entry]) -> str:
+    return without_emptied(body, entries.without(body, leaving))
 
 
 def _with(body: str, added: Sequence[entries.Entry]) -> str:

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.knowledge.duplicates import is_duplicate, is_like
-from mcp_server.knowledge.pages import current_entries, superseded, without_repeats
-from mcp_server.knowledge.summaries import with_state
+from mcp_server.knowledge.pages import current_entries, superseded, with_entry, without_emptied, without_repeats
+from mcp_server.knowledge.summaries import with_state, within_the_day
 from mcp_server.memory import Memory
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, GENERAL_PAGE, MEMORY, Place, archived_path, is_page
+from mcp_server.text.destinations import ARCHIVE, GENERAL_PAGE, JOURNALS, MEMORY, Place, archived_path, is_page
 from mcp_server.text.entries import Source
 from mcp_server.text.markdown import difference, split_front_matter
 from mcp_server.topics import front_matter
@@ -112,6 +112,10 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old
         body = _without_old(body, old, today) if old and old.path == place.path else body
         body = without_repeats(body, fact.content)
     body, notes, action = _edited(fact, place, body, today)
+    if place.path.startswith(JOURNALS):
+        body = within_the_day(body)
+    if fact.action == "append":
+        body = without_emptied(start.body, body)
     if body == start.body and exists:
         return Edit(before, text, "kept", notes)
     action = "edited" if action == "kept" else action
@@ -147,12 +151,12 @@ def replace_old(memory: Memory, old: Old) -> str:
     if there is None:
         return ""
     if is_page(old.path):
-        body = _replaced(start.body, there, today, old)
+        body = without_emptied(start.body, _replaced(start.body, there, today, old))
     else:
         first, *rest = there.text.split("\n")
         archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)
         rows = start.body.split("\n")
-        body = "\n".join([*rows[: there.start - 1], *rows[there.end :]])
+        body = without_emptied(start.body, "\n".join([*rows[: there.start - 1], *rows[there.end :]]))
     shown = start.head + body
     memory.files.write_atomic(old.path, stamped(old.path, shown, memory.clock(), None), before)
     return difference(before, shown, old.path)
@@ -173,7 +177,7 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
                 return _merged(body, like, entry)
             beside = None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_like)
             notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
-            return entries.appended(body, place.section, entry), notes, "appended"
+            return with_entry(body, place.section, entry), notes, "appended"
         case "edit":
             old = fact.old_text or ""
             count = body.count(old)
@@ -262,7 +266,7 @@ def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
     text = front_matter.with_field(text, "updated", now.replace(microsecond=0))
     if path == MEMORY:
         text = front_matter.with_field(text, "line_count", text.count("\n"))
-    if path.startswith("knowledge/journal/") and session:
+    if path.startswith(JOURNALS) and session:
         known = [str(name) for name in fields.get("sessions") or ()]
         if session not in known:
             text = front_matter.with_field(text, "sessions", [*known, session])

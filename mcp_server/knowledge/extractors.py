@@ -23,14 +23,12 @@ from mcp_server.knowledge.duplicates import is_duplicate, keywords
 from mcp_server.knowledge.flush import lines_of
 from mcp_server.knowledge.people import LONGEST as LONGEST_OF_SELF
 from mcp_server.knowledge.people import of_self, statements
-from mcp_server.knowledge.summaries import QUOTED, shortened
+from mcp_server.knowledge.summaries import JOURNAL_LINES, PREFIXES, QUOTED, shortened
 from mcp_server.model import Turn
-from mcp_server.text import entries
 from mcp_server.text.destinations import link_to
-from mcp_server.text.entries import OPENING, Entry, Line, LineKind, tidied
+from mcp_server.text.entries import OPENING, Line, LineKind, tidied
 from mcp_server.text.forgotten import MARK
 from mcp_server.text.prose import bare, clipped, prose, sentences
-from mcp_server.text.words import content_words
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.features import Message
@@ -443,9 +441,6 @@ PROCEDURES = Extractor("procedures", 2, _procedures, ("procedure",))
 
 # ---------------------------------------------------------------- the journal
 
-JOURNAL_LINES = 10
-"""Derived lines of a day."""
-
 MOST_OF_A_KIND = 5
 """Lines of one kind in a conversation's part of a day, if others want the rest of the `JOURNAL_LINES`."""
 
@@ -454,16 +449,6 @@ MOST_TOLD = 3
 
 LONGEST = 160
 """Characters of a journal line without its link."""
-
-PREFIXES: dict[LineKind, str] = {
-    "decision": "Decided: ",
-    "lesson": "Learned: ",
-    "report": "Done: ",
-    "open": "Open: ",
-    "rule": "Rule: ",
-    "procedure": "How to: ",
-}
-"""The beginning of a journal line by kind. Facts and what people say of themselves have none."""
 
 LEAST_REPORT = 0.7
 """The probability from which on a report of finished work is certain enough for the journal."""
@@ -516,18 +501,7 @@ def _short(line: Line, project: str | None) -> Line:
     return replace(line, text=text, day="", file="journal", project=project)
 
 
-def beyond_the_day(body: str) -> list[Entry]:
-    """Returns the derived lines that leave a journal so that JOURNAL_LINES stay: first those that state nothing
-    settled, then those with the fewest content words."""
-    prefixes = tuple(f"- {prefix}" for prefix in PREFIXES.values())
-
-    def worth(one: Entry) -> tuple[bool, int, str]:
-        return one.text.startswith(prefixes), len(content_words(one.text)), one.text
-
-    return sorted(entries.derived(body), key=worth, reverse=True)[JOURNAL_LINES:]
-
-
-JOURNAL = Extractor("journal", 13, _journal)
+JOURNAL = Extractor("journal", 14, _journal)
 
 REGISTRY: Mapping[str, Extractor] = {one.name: one for one in (*ITEMS, LESSONS, PEOPLE, PROCEDURES, JOURNAL)}
 ENTRY_POINTS = "context_manager.extractors"

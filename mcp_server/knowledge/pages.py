@@ -521,6 +521,14 @@ def without_empty(body: str, headings: Collection[str]) -> str:
     return without_lines(body, {number for one in leaving for number in range(one.start, one.end + 1)})
 
 
+def without_emptied(before: str, after: str) -> str:
+    """Returns the body `after` a change without those headings of the program that have no text: the headings of items,
+    and those that had derived lines `before`. The title stays."""
+    made = {*KINDS, *HOMES, *(one.section for one in entries.derived(before))}
+    rest = without_empty(after, made - {one.title for one in sections(after) if one.level == 1})
+    return after if rest == after else rest.rstrip("\n") + "\n"
+
+
 def holds_nothing(body: str) -> bool:
     """Returns whether a body has no text except headings."""
     return all(map(_is_bare, sections(body)))

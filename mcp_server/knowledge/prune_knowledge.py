@@ -27,7 +27,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.journal import KeptCopies
 from mcp_server.storage.values import Change
 from mcp_server.text import entries
-from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path
+from mcp_server.text.destinations import ARCHIVE, JOURNALS, MEMORY, archived_path
 from mcp_server.text.entries import entry_id, sources_of
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import linked, links, split_front_matter
@@ -209,7 +209,6 @@ def never(path: str) -> str:
 
 _PATH = re.compile(r"[\w./-]+\.md\b")
 
-JOURNALS = "knowledge/journal/"
 COMMITS = 100_000
 """Commits in which the last one of each file is searched."""
 

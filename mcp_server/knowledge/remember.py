@@ -17,7 +17,14 @@ from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
-from mcp_server.knowledge.pages import closest, current_entries, matching, settled_section, without_repeats
+from mcp_server.knowledge.pages import (
+    closest,
+    current_entries,
+    matching,
+    settled_section,
+    without_emptied,
+    without_repeats,
+)
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange, Project
 from mcp_server.storage.journal import Pending, Proposal, hash_of
@@ -328,7 +335,7 @@ def _say_once(memory: Memory, path: str, content: str) -> str:
     if before is None:
         return ""
     start = split_front_matter(before)
-    after = start.head + without_repeats(start.body, content)
+    after = start.head + without_emptied(start.body, without_repeats(start.body, content))
     if after == before:
         return ""
     memory.files.write_atomic(path, after, before)

@@ -21,7 +21,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history import merging
 from mcp_server.knowledge.duplicates import NEGATIONS
 from mcp_server.knowledge.editing import NewFact, despite_editors, edited, stamped
-from mcp_server.knowledge.pages import ITEMS, with_entry
+from mcp_server.knowledge.pages import ITEMS, with_entry, without_emptied
 from mcp_server.knowledge.remember import Remembered, checked, remember, write
 from mcp_server.knowledge.summaries import shortened
 from mcp_server.memory import Memory
@@ -306,6 +306,7 @@ async def move(memory: Memory, line: Unreviewed, section: str) -> None:
         there = _found(split.body, line)
         body = entries.without(split.body, [there])
         body = with_entry(body, section, entries.written(there.said, there.date or None))
+        body = without_emptied(split.body, body)
         memory.files.write_atomic(line.path, stamped(line.path, split.head + body, memory.clock(), None), before)
 
     async with memory.locks.files():

@@ -20,9 +20,8 @@ from mcp_server.errors import Conflict
 from mcp_server.knowledge.derive import Derived
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
-from mcp_server.knowledge.extractors import beyond_the_day
 from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
-from mcp_server.knowledge.pages import merged, settled, standing, without_empty
+from mcp_server.knowledge.pages import merged, settled, standing, without_emptied
 from mcp_server.knowledge.summaries import (
     PEOPLE_INDEX,
     PROJECT_INDEX,
@@ -30,12 +29,14 @@ from mcp_server.knowledge.summaries import (
     relinked,
     renewed,
     with_state,
+    within_the_day,
 )
 from mcp_server.memory import Memory
 from mcp_server.storage.files import Files
 from mcp_server.storage.values import Change
 from mcp_server.text.destinations import (
     GENERAL_PAGE,
+    JOURNALS,
     MEMORY,
     USER_FILE,
     Place,
@@ -45,10 +46,9 @@ from mcp_server.text.destinations import (
     place_for,
     place_of,
 )
-from mcp_server.text.entries import Line, entries, is_derived, is_state, without, without_sources
+from mcp_server.text.entries import Line, entries, is_derived, is_state, without_sources
 from mcp_server.text.markdown import difference, split_front_matter
 
-JOURNALS = "knowledge/journal/"
 LINKED = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/")
 """Folders of the pages that link to each other."""
 
@@ -450,11 +450,10 @@ def rewritten(
     start = split_front_matter(text)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
-        beyond = beyond_the_day(body)
-        left = {one.section for one in (*entries(start.body), *beyond) if one.sources}
-        body = without_empty(without(body, beyond), left)
+        body = within_the_day(body)
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports), of_one_subject=path != GENERAL_PAGE)
+    body = without_emptied(start.body, body)
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)
     if body == start.body and before is not None:

@@ -9,6 +9,7 @@ from itertools import islice
 
 from anyio.to_thread import run_sync
 
+from mcp_server.checkpoints.stored import described_text
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.history import reverted_commits
 from mcp_server.memory import Memory
@@ -20,6 +21,7 @@ from mcp_server.storage.journal import KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id
+from mcp_server.text.markdown import minute_text, read_moment
 from mcp_server.text.words import content_words, fold, words
 
 
@@ -69,6 +71,12 @@ class Recoverable:
     summary: str
     matched: int = 0
 
+    @property
+    def written(self) -> str:
+        """Returns the day and the minute of `at` in UTC; an archived entry has only a day, or nothing."""
+        moment = read_moment(self.at) if "T" in self.at else None
+        return minute_text(moment) if moment else self.at
+
 
 async def recoverable(memory: Memory, query: str | None = None, limit: int = 20) -> list[Recoverable]:
     """Returns what can be recovered, at most `limit` of each kind: the newest first, or the best matches of `query`."""
@@ -102,8 +110,8 @@ def as_text(found: list[Recoverable], query: str | None = None) -> str:
     about = f" that has to do with {query!r}" if query else ""
     if not found:
         return f"There is nothing to recover{about}."
-    lines = [f"- {one.id} ({one.kind}, {one.at[:10] or one.path}): {one.summary}" for one in found]
-    return "\n".join([f"Can be recovered{about}, by id:", *lines])
+    lines = [f"- {one.written or one.path}, {one.kind}: {one.summary} · {one.id}" for one in found]
+    return "\n".join([f"Can be recovered{about}, by the id at the end of the line (times in UTC):", *lines])
 
 
 async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
@@ -131,10 +139,9 @@ def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recovera
 
     def found() -> Iterator[_Listed]:
         for head in files.heads():
-            why = f": {head.note}" if head.note else ""
-            summary = f"the state of session {head.session} after turn {head.turn} ({head.reason}{why})"
             lines = [head.note, *_said(files, head.path)] if query else []
-            yield Recoverable(head.id, "checkpoint", head.path, head.at.isoformat(), _short(summary)), lines
+            summary = described_text(files.described(head))
+            yield Recoverable(head.id, "checkpoint", head.path, head.at.isoformat(), summary), lines
 
     return list(islice(_ranked(found(), query), limit))
 

@@ -16,7 +16,7 @@ import logging
 import lzma
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from secrets import token_hex
 
@@ -245,7 +245,7 @@ _HEAD = 8_192  # bytes in which a front matter of ours always ends
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The front matter of a checkpoint; see `Checkpoint`."""
+    """The front matter of a checkpoint; see `Checkpoint`. `described` adds the thread and the next step."""
 
     id: str
     session: str
@@ -254,6 +254,8 @@ class Head:
     turn: int
     note: str
     path: str
+    thread: str = ""
+    next_step: str = ""
 
 
 def new_id() -> str:
@@ -337,6 +339,14 @@ class CheckpointFiles:
             except ContextManagerError:
                 continue
         return [head for _, head in sorted(found, key=lambda one: one[0], reverse=True)]
+
+    def described(self, head: Head) -> Head:
+        """Returns the front matter with the thread and the next step of the checkpoint's page, if that can be read."""
+        try:
+            shown = parse(self._files.read_text(head.path), head.path)
+        except ContextManagerError:
+            return head
+        return replace(head, thread=shown.thread, next_step=shown.next_step)
 
     def remove(self, path: str) -> None:
         self._files.remove(path)

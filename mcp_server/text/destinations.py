@@ -100,6 +100,9 @@ def is_page(path: str) -> bool:
     return path == GENERAL_PAGE or (path.startswith("knowledge/projects/") and path.endswith("/context.md"))
 
 
+JOURNALS = "knowledge/journal/"
+
+
 def archived_path(path: str) -> str:
     """Returns the path of a knowledge file in the archive: knowledge/people/ana.md becomes archive/people/ana.md."""
     return "archive/" + path.removeprefix("knowledge/")
@@ -122,7 +125,7 @@ def _general(section: str) -> Place:
 
 def _journal(day: str, section: str) -> Place:
     head = f"---\ntype: journal\ntags: [journal]\ndate: {day}\nsessions: []\n---\n\n# {day}\n"
-    return Place(f"knowledge/journal/{day}.md", section, head)
+    return Place(f"{JOURNALS}{day}.md", section, head)
 
 
 def _person(slug: str, name: str, title: str, section: str) -> Place:

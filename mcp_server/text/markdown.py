@@ -153,7 +153,8 @@ def _parsed(text: str, where: str, first_line: int) -> tuple[dict[str, Any], Lin
     if value is None:
         return {}, {}
     if not isinstance(value, dict):
-        raise Invalid(f"{where}: line {first_line}: must be `name: value` lines, not a {type(value).__name__}")
+        held = "a list" if isinstance(value, list) else "plain text" if isinstance(value, str) else repr(value)
+        raise Invalid(f"{where}: line {first_line}: must be `name: value` lines, not {held}")
     lines: dict[tuple[Step, ...], int] = {}
     _note_lines(node, (), first_line, lines)
     return {str(key): entry for key, entry in value.items()}, lines

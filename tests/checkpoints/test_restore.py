@@ -316,7 +316,7 @@ async def test_checkpoints_are_listed_among_what_can_be_recovered(memory: Memory
     made = await two_states(memory)
     found = {one.id: one for one in await recoverable(memory)}
     assert found[made.id].kind == "checkpoint"
-    assert found[made.id].summary == "the state of session s after turn 2 (asked: before the journey)"
+    assert found[made.id].summary == "ClaraCore pays for the berth. (asked for: before the journey)"
     assert [one.id for one in await recoverable(memory, "hull") if one.kind == "checkpoint"] == [made.id]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from mcp_server.text.markdown import minute_text
 from tests.cli.test_commands import pipe
 from tests.conftest import Run
 
@@ -52,6 +54,19 @@ def test_what_is_hidden_since_a_recovery_is_not_shown_and_can_be(run: Run) -> No
     assert "turn 2 is hidden" in whole
     run("observe", "CSV it is", "--session", "s1")
     assert "hidden" not in run("session", "show", "s1")
+
+
+def test_a_checkpoint_is_listed_with_its_time_subject_and_next_step_and_its_id_last(run: Run) -> None:
+    run("observe", "Which store should the ledger of the harbor have?", "--session", "s1")
+    run("observe", "SQLite it is. Next step: move the old invoices.", "--session", "s1")
+    made = json.loads(run("checkpoint", "create", "--session", "s1", "--note", "before SQLite", "--json"))
+    about = "Which store should the ledger of the harbor have?; next: move the old invoices."
+    for command in (("checkpoint", "list"), ("recover",)):
+        (line,) = [line for line in run(*command).splitlines() if made["id"] in line]
+        assert line.strip().startswith(minute_text(datetime.fromisoformat(made["at"])))
+        assert about in line
+        assert "(asked for: before SQLite)" in line
+        assert line.rstrip().endswith(made["id"])
 
 
 def test_the_place_of_an_option_is_said_where_somebody_puts_it_elsewhere(run: Run) -> None:

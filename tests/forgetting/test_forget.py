@@ -7,6 +7,7 @@ import logging
 import re
 import sqlite3
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.forgetting.forget import finish, forget, plan_forget, unfinished_sentences
 from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.forgetting.words import as_text
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall
@@ -167,6 +169,20 @@ async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memo
     assert receipt.as_dict()["done"] is False
 
 
+async def test_conversations_and_pages_are_listed_before_copies_also_if_there_are_many(memory: Memory) -> None:
+    await filled(memory)
+    for number in range(50):
+        memory.files.write_atomic(f".local/cold-storage/x/{number}.md", f"{FACT}\n")
+    shown = as_text(await plan_forget(memory, ForgetTarget(text=FACT)))
+    listed = [row.split("`")[1] for row in shown.splitlines() if row.startswith("- `")]
+    folders = [path.partition("/")[0] for path in listed]
+    order = [folder for folder, _ in groupby(folders) if folder in ("raw", "knowledge", "topics", "archive", ".local")]
+    assert order[:2] == ["raw", "knowledge"]
+    assert order[-1] == ".local"
+    assert len(order) == len(set(order)), "each folder's files are together"
+    assert "more files" in shown
+
+
 async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, place: Path | str) -> None:
     call = ToolCall("bash", f"echo {FACT}", f"{FACT} → ok", ("notes/the vault's code is 47-11 zephyr.txt",))
     turn = ImportedTurn("agent", "Done", AT, "u1", tool_calls=(call,))
@@ -271,7 +287,11 @@ async def test_a_turn_is_forgotten_with_what_was_derived_from_it(memory: Memory)
         f"# Lessons\n\n- 2026-02-10: It is in the drawer. [src: {path}#2]\n- Another one. [src: {path}#3]\n"
         f"- In the drawer, it is. [src: 2](/{path})\n- One more. [src: 3](/{path})\n",
     )
+    memory.files.write_atomic(
+        "knowledge/people/bo.md", f"# Bo\n\n## Plans\n\n- In the drawer. [src: 2](/{path})\n\n## About\n\n- Tall.\n"
+    )
     receipt = await forget(memory, ForgetTarget(turn="old#2"))
+    assert memory.files.read_text("knowledge/people/bo.md") == "# Bo\n\n## About\n\n- Tall.\n"
     turns = await sessions.session_turns(memory, "old")
     assert turns[1].content == "[forgotten]\n\n[forgotten]"
     assert "ZEPHYR" in turns[0].content

@@ -210,6 +210,32 @@ async def test_a_bad_change_is_taken_back_and_what_came_after_stays(memory: Memo
     assert (await revert(memory, done.commit, TESTS)).paths == ()
 
 
+async def test_a_revert_names_its_files_and_can_be_limited_to_one_project(memory: Memory, workspace: Path) -> None:
+    pages = [f"knowledge/projects/{name}/context.md" for name in ("atlas", "bakery")]
+    for page in pages:
+        write(workspace, page, "# Page\n\n- the first line\n")
+    await commit_changes(memory)
+    for page in pages:
+        write(workspace, page, "# Page\n\n- the first line\n- a wrong line\n")
+    (batch,) = (await commit_changes(memory)).commits
+
+    assert (
+        "2 files:\n- knowledge/projects/atlas/context.md\n- knowledge/projects/bakery/"
+        in (await revert(memory, batch, USER)).markdown
+    )
+    assert (await revert(memory, batch, USER, only=["knowledge/projects/atlas/"])).paths == (pages[0],)
+    with pytest.raises(NotFound, match="changed nothing in knowledge/people"):
+        await revert(memory, batch, USER, only=["knowledge/people"])
+    done = await revert(memory, batch, USER, apply=True, only=[pages[1]])
+
+    assert done.paths == (pages[1],)
+    assert "a wrong line" in (workspace / pages[0]).read_text()
+    assert "a wrong line" not in (workspace / pages[1]).read_text()
+    assert git(workspace, "log", "-1", "--format=%b").strip().endswith(f"Only in {pages[1]}.")
+    await recover(memory, batch, USER, apply=True)
+    assert "a wrong line" in (workspace / pages[1]).read_text()
+
+
 async def test_a_revert_refuses_what_it_must_not_do(memory: Memory, workspace: Path) -> None:
     await learned(memory, ANA, "# Ana\n\n- lives in Basel\n")
     identity = await learned(memory, "knowledge/identity/USER.md", "# User\n\nI am Ana\n")

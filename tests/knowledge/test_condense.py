@@ -3,37 +3,78 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_server.knowledge import summaries
-from mcp_server.knowledge.extractors import JOURNAL_LINES, beyond_the_day
+from mcp_server.knowledge.pages import with_entry
 from mcp_server.knowledge.summaries import (
+    JOURNAL_LINES,
+    LEAST_DERIVED,
     MOST,
     Summary,
     derived_lines,
     outdated,
     renewed,
     shortened,
+    within_the_day,
 )
 from mcp_server.storage.files import is_untouched_template, templates
-from mcp_server.text.entries import Source, without
+from mcp_server.text.entries import Source, entries
 
 SRC = "[src: 1](/raw/conversations/2026/02/16/1845-s-talk.md)"
 LATER = SRC.replace("#1", "#9")
 DAY = "2026-02-16"
 
 
-def journal(*lines: str) -> str:
-    return f"## {DAY}\n\n### Atlas\n" + "".join(f"- {line} {SRC}\n" for line in lines) + "- by hand, all of it\n"
+def journal(**lines: list[str]) -> str:
+    """Returns a journal with derived lines by heading. The lines of a heading were said one after another."""
+    parts = [f"# {DAY}\n"]
+    for minute, (heading, texts) in enumerate(lines.items(), start=10):
+        path = f"raw/conversations/2026/02/16/18{minute}-s-{heading}.md"
+        rows = [f"- {text} {Source(path, turn).mark}" for turn, text in enumerate(texts, start=1)]
+        parts.append("\n".join([f"## {heading}", "", *rows, ""]))
+    return "\n".join(parts)
 
 
-def test_a_day_keeps_its_settled_lines_and_every_line_by_hand() -> None:
+def said_in(body: str) -> list[str]:
+    return [one.said for one in entries(body)]
+
+
+def test_a_full_day_keeps_decisions_and_finished_work_before_facts() -> None:
     walks = [f"Ana walked to harbor number {number}." for number in range(JOURNAL_LINES)]
-    body = journal(*walks, "Decided: keep Postgres 15.")
-    left = without(body, beyond_the_day(body))
-    assert left.count("[src: ") == JOURNAL_LINES
-    assert "Postgres 15" in left
-    assert "by hand" in left
-    assert beyond_the_day(left) == []
+    left = said_in(within_the_day(journal(Atlas=["Decided: keep Postgres 15.", *walks, "Done: the copy ran."])))
+    assert len(left) == JOURNAL_LINES
+    assert (left[0], left[-1]) == ("Decided: keep Postgres 15.", "Done: the copy ran.")
+    assert left[1] == walks[2], "the oldest facts leave"
+
+
+def test_many_decisions_of_a_day_hide_neither_open_items_nor_other_projects() -> None:
+    decisions = [f"Decided: rule number {number}." for number in range(20)]
+    body = journal(Atlas=["Open: call the mason.", *decisions], Bakery=["Decided: rye only."], Harbor=["Ana waved."])
+    left = within_the_day(body)
+    assert said_in(left) == ["Open: call the mason.", *decisions[-8:], "Decided: rye only."]
+    assert "## Harbor" not in left, "a heading without lines leaves"
+    assert within_the_day(left) == left
+
+
+def test_lines_by_people_count_and_never_leave_a_journal() -> None:
+    own = "".join(f"- by hand {number}\n" for number in range(JOURNAL_LINES + 2))
+    body = journal(Atlas=[f"Decided: rule number {number}." for number in range(JOURNAL_LINES)])
+    one_own = within_the_day(f"{body}\n## Mine\n\n- by hand\n")
+    assert len(said_in(one_own)) == JOURNAL_LINES
+    many = within_the_day(f"{body}\n## Mine\n\n{own}")
+    assert many.endswith(f"## Mine\n\n{own}")
+    assert len(said_in(many)) == JOURNAL_LINES + 2 + LEAST_DERIVED
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from(["Decided: ", "Done: ", "Open: ", ""])), max_size=40))
+def test_a_journal_is_the_same_whether_its_lines_come_one_by_one_or_together(lines: list[tuple[str, str]]) -> None:
+    at_once = by_steps = f"# {DAY}\n"
+    for turn, (heading, prefix) in enumerate(lines):
+        row = f"- {prefix}{turn} loaves. {Source('raw/conversations/2026/02/16/1810-s-x.md', turn).mark}"
+        at_once, by_steps = with_entry(at_once, heading, row), within_the_day(with_entry(by_steps, heading, row))
+    assert sorted(said_in(within_the_day(at_once))) == sorted(said_in(by_steps))
 
 
 def test_a_short_form_is_the_sentences_that_say_most() -> None:

@@ -12,6 +12,7 @@ from mcp_server.errors import NotFound, Refused
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.prune_knowledge import archive_files, archive_journals, prune_memory
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
@@ -234,17 +235,47 @@ yogurt zipper anchor basket copper dragon engine fabric
 """
 
 
-async def test_the_journal_of_a_day_with_many_conversations_has_at_most_ten_lines(memory: Memory, clock: Clock) -> None:
+async def talked(memory: Memory, clock: Clock, number: int, project: str) -> None:
+    """Records a conversation with six decisions."""
     words = NOUNS.split()
+    pairs = [words[12 * number + 2 * place :][:2] for place in range(6)]
+    texts = [f"Decision: the {one} goes with the {other}." for one, other in pairs]
+    await said(memory, clock, *texts, session=f"talk-{number}", project=project)
+
+
+async def test_the_journal_of_a_day_with_many_conversations_has_at_most_ten_lines(memory: Memory, clock: Clock) -> None:
     for number in range(5):
-        pairs = [words[12 * number + 2 * place :][:2] for place in range(6)]
-        texts = [f"Decision: the {one} goes with the {other}." for one, other in pairs]
-        await said(memory, clock, *texts, session=f"talk-{number}", project="Atlas")
+        await talked(memory, clock, number, "Atlas")
     memory.files.write_atomic(JOURNAL, "## 2026-02-14\n\n- by hand\n")
     await extract(memory)
     text = memory.files.read_text(JOURNAL)
-    assert text.count("[src: ") == 10
+    assert text.count("\n- ") == 10
     assert "by hand" in text
+    assert memory.files.read_text("knowledge/projects/atlas/context.md").count("\n- ") == 30, "nothing is lost"
+    assert (await extract(memory, anew=True)).files == {}
+
+
+async def test_the_journal_of_a_full_day_is_the_same_after_it_is_rebuilt(memory: Memory, clock: Clock) -> None:
+    for number, project in enumerate(("Atlas", "Bakery", "Atlas", "Harbor", "Bakery")):
+        await talked(memory, clock, number, project)
+        await extract(memory)
+    before = snapshot(memory)
+    assert before[JOURNAL].count(b"\n- ") == 10
+    assert all(f"|{project}]]".encode() in before[JOURNAL] for project in ("atlas", "bakery", "harbor"))
+    await extract(memory)
+    assert (await extract(memory, anew=True)).files == {}
+    assert snapshot(memory) == before
+
+
+async def test_a_line_that_an_agent_remembers_takes_a_place_in_a_full_day(memory: Memory, clock: Clock) -> None:
+    for number in range(2):
+        await talked(memory, clock, number, "Atlas")
+    await extract(memory)
+    clock.forward(days=-2)
+    await remember(memory, NewFact("The oven was repaired", "journal"), Caller())
+    text = memory.files.read_text(JOURNAL)
+    assert text.count("\n- ") == 10
+    assert "- The oven was repaired" in text
     assert (await extract(memory, anew=True)).files == {}
 
 

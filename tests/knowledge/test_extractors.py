@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.knowledge.extractors import JOURNAL_LINES, REGISTRY, Context, context_of, is_worth_a_line
+from mcp_server.knowledge.extractors import REGISTRY, Context, context_of, is_worth_a_line
+from mcp_server.knowledge.summaries import JOURNAL_LINES
 from mcp_server.model import Role, Turn
 from mcp_server.text.destinations import place_of
 from mcp_server.text.entries import Line, tidied

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
+from mcp_server.knowledge.pages import holds_nothing, stripped, without_emptied, without_empty
 from mcp_server.knowledge.reconstruct import delta
-from mcp_server.text.entries import is_derived
+from mcp_server.text.entries import derived, is_derived, without
 
 SRC = "[src: raw/conversations/2026/02/16/1845-s-a.md#3]"
 BODY = f"""# Ana
@@ -42,6 +42,19 @@ def test_a_heading_goes_only_if_it_was_emptied_and_stayed_so() -> None:
     refilled = found.body.replace("## Plans\n", f"## Plans\n- 2026-03-01: Ana moves to Split. {SRC}\n")
     assert without_empty(refilled, found.emptied) == refilled
     assert "## Empty since ever" in without_empty("## Empty since ever\n\n## Plans\n", {"Plans"})
+
+
+def test_the_programs_empty_headings_leave_a_page_and_those_with_text_of_a_person_stay() -> None:
+    before = (
+        f"# Atlas\n\n## Ideas\n\n## Facts\n\n- The oven is old. {SRC}\n\n## Ours\n\n- Rye. {SRC}\n\n"
+        f"## Notes\n\nSee the wall.\n\n- Water. {SRC}\n\n## Open items\n\n### Of Ana\n\nAsk her.\n\n"
+        f"## Rules\n\n- Salt last. {SRC}\n"
+    )
+    after = without(before, derived(before))
+    assert without_emptied(before, after) == (
+        "# Atlas\n\n## Ideas\n\n## Notes\n\nSee the wall.\n\n## Open items\n\n### Of Ana\n\nAsk her.\n"
+    )
+    assert without_emptied(f"# Atlas\n\n- Rye. {SRC}\n", "# Atlas\n") == "# Atlas\n"
 
 
 def test_a_file_of_headings_alone_holds_nothing() -> None:

@@ -91,6 +91,20 @@ async def test_a_rule_takes_the_place_of_a_recognized_one(memory: Memory, clock:
     assert f"- {RULE}" not in text.partition("Rules:")[2].partition("<!--")[0]
 
 
+async def test_a_heading_leaves_with_its_last_line_and_comes_back_in_its_place(memory: Memory) -> None:
+    def headings() -> list[str]:
+        return [row for row in memory.files.read_text(PAGE).splitlines() if row.startswith("## ")]
+
+    await remember(memory, new("Flour is ordered on Mondays.", "decision"), CALLER)
+    await remember(memory, new("Call the mason about the crack.", "open"), CALLER)
+    await remember(memory, new("The mason came.", "fact", "Call the mason about the crack."), CALLER)
+    text = memory.files.read_text(PAGE)
+    memory.files.write_atomic(PAGE, f"{text}\n## Mine\n\nThe oven smokes.\n", text)
+    assert headings() == ["## Key Decisions", "## Facts", "## Closed items", "## Mine"]
+    await remember(memory, new("Call the mason about the roof.", "open"), CALLER)
+    assert headings() == ["## Key Decisions", "## Facts", "## Open items", "## Closed items", "## Mine"]
+
+
 async def test_a_superseded_fact_moves_from_memory_to_the_archive(memory: Memory) -> None:
     await remember(memory, NewFact("Ana lives in Zurich", "fact", project="global"), CALLER)
     moved = NewFact("Ana moved to Lisbon", "fact", project="global", supersedes="Ana lives in Zurich")

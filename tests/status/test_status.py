@@ -15,6 +15,7 @@ from mcp_server.app import catch_up, open_memory
 from mcp_server.context.windows import pause, pauses
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.projects import MAP
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
@@ -78,6 +79,21 @@ async def test_a_config_that_is_no_yaml_leaves_every_setting_at_its_default(work
     async with open_memory(workspace, KEYWORDS_ONLY) as again:
         assert again.settings.context_compiler == memory.settings.context_compiler
         assert any("memory-config.yaml cannot be read" in problem for problem in again.problems())
+
+
+@pytest.mark.parametrize("path", ["memory-config.yaml", ".local/settings.yaml", "anchors.yaml", MAP])
+@pytest.mark.parametrize(
+    ("text", "held"), [("- search\n", "a list"), ("search is off\n", "plain text"), ("42\n", "42")]
+)
+async def test_status_names_a_configuration_file_that_holds_no_names_and_values(
+    workspace: Path, memory: Memory, path: str, text: str, held: str
+) -> None:
+    (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+    (workspace / path).write_text(text, "utf-8")
+    async with open_memory(workspace, KEYWORDS_ONLY) as again:
+        (problem,) = [one for one in (await status(again)).problems if one.startswith(path)]
+    assert f"line 1: must be `name: value` lines, not {held}" in problem
+    assert "until you correct it" in problem or "mend it by hand or from git" in problem
 
 
 async def test_the_instructions_are_short_and_true(memory: Memory) -> None:

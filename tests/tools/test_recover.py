@@ -26,7 +26,7 @@ async def converse(client: Client, delivery: str = "replace") -> None:
 
 
 def ids(text: str) -> list[str]:
-    return re.findall(r"^- (c[0-9a-f]{11})", text, re.MULTILINE)
+    return re.findall(r" · (c[0-9a-f]{11})$", text, re.MULTILINE)
 
 
 async def test_a_chunk_is_listed_shown_brought_back_and_sent_away_again(tmp_path: Path) -> None:
