@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.pages import KINDS, stripped, with_entry, without_emptied, without_empty, without_state
@@ -294,9 +294,7 @@ class Summary:
 def of_project(bodies: Iterable[str]) -> Summary | None:
     """Returns what a project is, its last decision and its next step, as far as its pages have derived lines of them;
     None if they have no derived decision or open item."""
-    bodies = list(bodies)
-    name = next(filter(None, map(_title, bodies)), "")
-    purpose, decided, still_open = _state([one for body in bodies for one in entries.derived(body)], name)
+    purpose, decided, still_open = _state([one for body in bodies for one in entries.derived(body)])
     newest = _newest(one for one in (decided, still_open) if one is not None)
     if newest is None:
         return None
@@ -310,7 +308,7 @@ def with_state(body: str) -> str:
     next step. The lines of the state name the sources of the lines that they shorten."""
     bare = without_state(body)
     title = next((one for one in sections(bare, 1) if one.level == 1), None)
-    purpose, decided, still_open = _state(entries.derived(bare), title.title if title else "")
+    purpose, decided, still_open = _state(entries.derived(bare))
     linked = [row for row in body.split("\n") if row.startswith(LINKED_FROM)][:1]
     if title is None or (decided is None and still_open is None):
         return _headed(bare, linked)
@@ -346,54 +344,27 @@ def _said(one: Entry, longest: int, slack: float = SLACK) -> str:
     return _NEXT.sub("", shortened(opening or one.said, longest, kind, slack=slack))
 
 
-def _state(lines: Sequence[Entry], name: str) -> tuple[Entry | None, Entry | None, Entry | None]:
-    """Returns the lines of a project's page that say what the project of this name is, its last decision, and its next
-    step."""
+def _state(lines: Sequence[Entry]) -> tuple[Entry | None, Entry | None, Entry | None]:
+    """Returns the lines of a project's page that say what the project is, its last decision, and its next step."""
     newest = [_newest(one for one in lines if one.section == section) for section in (DECISIONS, OPEN)]
-    return _purpose(lines, name), newest[0], newest[1]
+    return _purpose(lines), newest[0], newest[1]
 
 
 _NEXT = re.compile(r"^(?:next(?: steps?)?|to-?do|open):\s+", re.IGNORECASE)
-_UNDERTAKING = re.compile(
-    r"(?<!before )(?<!when )(?<!what )(?<!how )(?<!if )\b(?:I|we)(?:"
-    r"(?:['’]m|['’]re| am| are|['’]ve been| have been) (?:\w+ly |now |just )?"
-    r"(?:building|writing(?! to\b)|making|starting(?! to\b)|planning|preparing|developing|designing|running|maintaining"
-    r"|migrating|moving|rebuilding|rewriting|revising|replacing|splitting|organi[sz]ing|opening|renovating|translating"
-    r"|creating|launching|working on|setting up|responsible for|in charge of|charged with|asked to|engaged"
-    r"|instructed to)"
-    r"|(?:['’]d like to| would like to| want to| wanna| need to| have to| am to| are to) (?:\w+ly )?"
-    r"(?:build|write|make|plan|prepare|develop|design|migrate|move|rebuild|rewrite|replace|split|organi[sz]e|renovate"
-    r"|translate|create|launch)"
-    r"|(?:['’]ve| have)? (?:just )?(?:inherited|taken over)"
-    r"|(?: \w+ly)? (?:build|maintain|develop|organi[sz]e|look after|coordinate))\b(?! (?:it|this|that|them)\b)",
-    re.IGNORECASE,
-)
-"""Words in which a user says what the work is ("I'm building …", "We have to rewrite …"). Of 313 first conversations,
-75 have such a fact or one that names the project; all but four say what it is. A fact with "I" or "my" was in 200, but
-one in ten was about something else (read by hand, on the conversations that the pattern was written with, 2026-11)."""
+_OWN = re.compile(r"\b(?:I|we|my|our)\b", re.IGNORECASE)
 
 
 def _newest(lines: Iterable[Entry]) -> Entry | None:
     return max(lines, key=lambda one: (one.date, *one.sources[0].order), default=None)
 
 
-def _purpose(lines: Iterable[Entry], name: str) -> Entry | None:
-    """Returns the fact that opens the first conversation about a project and says what it is, from the sentence that
-    names the project, or else in which the user says what the work is; None if no sentence does."""
+def _purpose(lines: Iterable[Entry]) -> Entry | None:
+    """Returns the fact that opens the first conversation about a project, in which the user says what it is ("I'm
+    starting a service …"); None if it opens with something else."""
     ordered = sorted(lines, key=lambda one: one.sources[0].order)
     first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
-    facts = [one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS]
-    letters = re.sub(r"[\W_]+", "", name)
-    spelled = r"[\W_]*".join(letters)
-    named = re.compile(rf"(?<!\w){spelled}(?!\w)", re.IGNORECASE)
-    for pattern in (named, _UNDERTAKING) if len(letters) >= SHORTEST else (_UNDERTAKING,):
-        for one in facts:
-            parts = sentences(one.said)
-            for place, part in enumerate(parts):
-                is_long = len(set(content_words(part))) >= LEAST_OPENING
-                if is_long and pattern.search(part) and not part.rstrip().endswith("?"):
-                    return replace(one, said=" ".join(parts[place:]))
-    return None
+    facts = (one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS)
+    return next((one for one in facts if _OWN.search(one.said)), None)
 
 
 def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
