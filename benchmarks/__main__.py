@@ -29,7 +29,7 @@ from benchmarks.topics import (
 )
 from benchmarks.understand import Share, UnderstandReport, measure_understanding
 from benchmarks.workbench import Workbench, mean
-from mcp_server import look_seldom
+from mcp_server import set_up_process
 from mcp_server.cli.shell import plain, print_table, progress
 from mcp_server.errors import ContextManagerError
 from mcp_server.understanding.model import SHIPPED, recognizer
@@ -133,7 +133,7 @@ def push(files: tuple[Path, ...], show: bool, json_file: Path | None) -> None:
 @to_json
 def speed(passages: int, json_file: Path | None) -> None:
     """Measure start, observe, search, compile, the page, indexing, memory and hooks on made-up conversations."""
-    look_seldom()  # as the server does, whose speed this is
+    set_up_process()  # as the server does, whose speed this is
     report = _run("Measuring", lambda bench: measure_speed(bench, passages))
     _deliver(report, json_file, lambda: _print_speed(report))
 

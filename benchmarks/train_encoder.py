@@ -43,7 +43,7 @@ LONGEST = 512
 FROZEN = 3
 """Lower layers that keep their weights."""
 
-ROUNDS, TOKENS, RATE, RATE_OF_OUTPUTS, DROPOUT, DECAY = 2, 2_048, 4e-4, 2e-3, 0.1, 0.01
+ROUNDS, TOKENS, RATE, RATE_OF_OUTPUTS, DROPOUT, DECAY = 2, 2_048, 5e-4, 2e-3, 0.1, 0.01
 """Rounds over the windows, tokens of a batch, learning rates of layers and outputs, dropout, and weight decay."""
 
 WEIGHT_OF_ACTS = 3.0

@@ -9,9 +9,9 @@ from pathlib import Path
 
 def main() -> None:
     """Serves, and exits with a code."""
-    from mcp_server import look_seldom
+    from mcp_server import set_up_process
 
-    look_seldom()  # first of all: what is imported makes hundreds of thousands of objects, and none is garbage
+    set_up_process()  # first of all: what is imported makes hundreds of thousands of objects, and none is garbage
     from mcp_server.serve import main as serve
 
     sys.exit(serve(sys.argv[1:], os.environ))

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from mcp_server import __version__, look_seldom
+from mcp_server import __version__, set_up_process
 from mcp_server.errors import ContextManagerError
 from mcp_server.home import workspace_option
 
@@ -143,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code. An error is one line on stderr; with `--json` it is JSON."""
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
-    look_seldom()
+    set_up_process()
     for name in ("mcp_server", "mcp"):  # a command says what went wrong itself, in a line
         logging.getLogger(name).addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):

@@ -96,9 +96,9 @@ def begin() -> tuple[Work, str, dict[str, str]]:
 def do(work: Work, opening: AbstractAsyncContextManager[Memory]) -> None:
     import logging
 
-    from mcp_server import look_seldom
+    from mcp_server import set_up_process
 
-    look_seldom()
+    set_up_process()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     anyio.run(_do, work, opening)
 

@@ -13,7 +13,6 @@ read.
 from __future__ import annotations
 
 import lzma
-import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,10 +58,6 @@ SPEAKERS = {"user": (5310, 1024), "agent": (4005, 1024)}
 
 HEADS, GELU = 12, 0.7978846
 """Attention heads, and the factor of the tanh form of the activation GELU (Hendrycks and Gimpel 2016): √(2/π)."""
-
-
-_ONE = threading.Lock()
-"""One window is estimated at a time, so that many conversations do not take all cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +184,7 @@ def tokenizer() -> Tokenizer:
 @lru_cache(maxsize=WINDOWS_CACHED)
 def _estimates(window: Window) -> NDArray[np.float32]:
     """Returns what `Network.estimates` returns, in hundredths: computers differ in the last digits."""
-    with _ONE:
-        return network().estimates(window).round(2)
+    return network().estimates(window).round(2)
 
 
 def named(outputs: Sequence[str], row: Sequence[float], role: str = "") -> dict[str, float]:

@@ -53,8 +53,8 @@ LEAST_PLAIN = 0.15
 """`LEAST_LINE` for a proposal that the user plainly accepts: "yes, go with that"."""
 
 LEAST_DIRECTED = 0.02
-"""`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". In 147 left-out conversations .1 finds
-as many decisions, but "Let's go with the blue logo" at the beginning of a conversation has less."""
+"""`LEAST_LINE` for what the user plainly directs: "let's take the electric oven". In 147 left-out conversations .1
+finds as many decisions, but "Let's go with the blue logo" at the beginning of a conversation has less."""
 
 LEAST_SHORT, SHORT_MESSAGE = 0.3, 14
 """`LEAST_LINE` for what the user says in a message of so many words at most: "We use PostgreSQL for the backend.". In

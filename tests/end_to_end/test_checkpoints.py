@@ -75,7 +75,7 @@ async def talk(server: Served, first: int, last: int) -> None:
     for number in range(first, last + 1):
         said = f"Question {number}: what does ClaraCore pay for winter berth {number} in Kotor?"
         await server.call("observe", role="user", content=said, session="s", delivery="replace")
-        answer = f"Answer {number}: berth {number} costs {number * 10} euros a month, says the harbour master."
+        answer = f"Answer {number}: I looked at the page of the harbour master about berth {number}."
         await server.call("observe", role="agent", content=answer, session="s", tool_calls=[{"name": f"look_{number}"}])
 
 
