@@ -47,7 +47,7 @@ ROUNDS, TOKENS, RATE, RATE_OF_OUTPUTS, DROPOUT, DECAY = 2, 2_048, 5e-4, 2e-3, 0.
 """Rounds over the windows, tokens of a batch, learning rates of layers and outputs, dropout, and weight decay."""
 
 WEIGHT_OF_ACTS = 3.0
-"""What the loss of the acts of a message counts beside that of its sentences."""
+"""The factor of the loss for the acts of messages. The loss for the items of sentences has the factor 1."""
 
 PREDICTED = 8_192
 """Tokens of a batch that is only estimated."""

@@ -71,7 +71,7 @@ class Message:
     estimates: Sequence[Features] = ()
     """The logits that the encoder estimates for each sentence that it read."""
     estimates_of_all: Features = field(default_factory=dict)
-    """Those for the message as a whole."""
+    """The logits that the encoder estimates for the whole message."""
 
     @cached_property
     def sentences(self) -> list[Sentence]:
