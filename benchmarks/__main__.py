@@ -54,6 +54,7 @@ to_json = click.option(
 def cli() -> None:
     """Measure pushed context, retrieval, the gate, topics, understanding and speed in temporary workspaces. Settings
     are read from CONTEXT_MANAGER_… variables; benchmarks/README.md describes the files."""
+    set_up_process()  # as programs do
 
 
 @cli.command()
@@ -133,7 +134,6 @@ def push(files: tuple[Path, ...], show: bool, json_file: Path | None) -> None:
 @to_json
 def speed(passages: int, json_file: Path | None) -> None:
     """Measure start, observe, search, compile, the page, indexing, memory and hooks on made-up conversations."""
-    set_up_process()  # as the server does, whose speed this is
     report = _run("Measuring", lambda bench: measure_speed(bench, passages))
     _deliver(report, json_file, lambda: _print_speed(report))
 

@@ -1,12 +1,13 @@
 """Fits the encoder of the recognizer and writes `mcp_server/data/encoder.npz`.
 
     pip install -e '.[train]'
-    python -m benchmarks.train_encoder benchmarks/conversations/{train,talk}/*.json --estimates FILE
+    python -m benchmarks.train_encoder benchmarks/conversations/{train,talk}/*.json --estimates FILE --halves FOLDER
 
 It begins with the weights of all-MiniLM-L6-v2 and fits its upper layers on windows of labeled conversations
 (`mcp_server/understanding/encoder.py`), for the kinds of items of each sentence and the dialogue acts of each message.
 This is done three times: on each half of the writers, to estimate the conversations of the other half for
-`benchmarks/train_recognizer.py`, and on all of them, for the program. Each takes up to half an hour on two cores.
+`benchmarks/train_recognizer.py`, and on all of them, for the program. The folder gets the networks of the halves;
+`benchmarks/train_statements.py` adds the layers that compare statements. Each takes up to half an hour on two cores.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import argparse
 import random
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.train_recognizer import AGENT_ACTS, KINDS, USER_ACTS, Conversation, acts_of, labels, load
+from benchmarks.train_recognizer import AGENT_ACTS, KINDS, USER_ACTS, Conversation, acts_of, halves, labels, load
 from mcp_server.understanding import encoder
 from mcp_server.understanding.encoder import Window
 
@@ -72,8 +73,8 @@ class Layer(nn.Module):  # type: ignore[misc]
         return self.norms[1](x + functional.dropout(self.contract(wide), dropout, self.training))
 
 
-class Network(nn.Module):  # type: ignore[misc]
-    """The encoder with the outputs `OUTPUTS`; `encoder.Network` is the same without torch."""
+class Layers(nn.Module):  # type: ignore[misc]
+    """The embeddings and layers of all-MiniLM-L6-v2. Only the upper layers are fitted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,28 +101,44 @@ class Network(nn.Module):  # type: ignore[misc]
                 named[f"contract.{end}"] = own[f"output.dense.{end}"]
                 named[f"norms.1.{end}"] = own[f"output.LayerNorm.{end}"]
             layer.load_state_dict(named)
-        self.outputs = nn.Linear(SIZE, len(OUTPUTS))
-        nn.init.normal_(self.outputs.weight, std=0.02)
-        nn.init.constant_(self.outputs.bias, -3.0)
         for name, one in self.named_parameters():
             layer = re.match(r"layers\.(\d+)", name)
-            one.requires_grad = name.startswith("outputs") or (layer is not None and int(layer[1]) >= FROZEN)
+            one.requires_grad = layer is not None and int(layer[1]) >= FROZEN
 
-    def forward(self, examples: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns the logits of the sentences and of the windows as a whole."""
-        length = max(len(one.window.ids) for one in examples)
-        tokens = torch.tensor([[*one.window.ids, *[0] * (length - len(one.window.ids))] for one in examples])
-        spans = [(row, *span) for row, one in enumerate(examples) for span in one.window.spans]
-        spans += [(row, one.window.spans[0][0], one.window.spans[-1][1]) for row, one in enumerate(examples)]
+    def rows(self, texts: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Returns a row of numbers for each token of each text, zeros behind shorter texts."""
+        length = max(map(len, texts))
+        tokens = torch.tensor([[*text, *[0] * (length - len(text))] for text in texts])
         known = (tokens != 0)[:, None, None, :]
         with torch.autocast("cpu", torch.bfloat16):
             x = self.norm(self.words(tokens) + self.places[:length])
             for layer in self.layers:
                 x = layer(x, known, DROPOUT)
-        sums = functional.pad(x.float().cumsum(1), (0, 0, 1, 0))
-        rows, first, last = torch.tensor(spans).unbind(1)
-        means = (sums[rows, last] - sums[rows, first]) / (last - first)[:, None]
-        logits = self.outputs(means)
+        return x.float()
+
+
+def means(rows: torch.Tensor, spans: Sequence[tuple[int, int, int]]) -> torch.Tensor:
+    """Returns the mean of the tokens of each span: its text, its first token, and the one after its last."""
+    sums = functional.pad(rows.cumsum(1), (0, 0, 1, 0))
+    texts, first, last = torch.tensor(spans).unbind(1)
+    found: torch.Tensor = (sums[texts, last] - sums[texts, first]) / (last - first)[:, None]
+    return found
+
+
+class Network(Layers):
+    """The encoder with the outputs `OUTPUTS`; `encoder.Network` is the same without torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs = nn.Linear(SIZE, len(OUTPUTS))
+        nn.init.normal_(self.outputs.weight, std=0.02)
+        nn.init.constant_(self.outputs.bias, -3.0)
+
+    def forward(self, examples: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the logits of the sentences and of the windows as a whole."""
+        spans = [(row, *span) for row, one in enumerate(examples) for span in one.window.spans]
+        spans += [(row, one.window.spans[0][0], one.window.spans[-1][1]) for row, one in enumerate(examples)]
+        logits = self.outputs(means(self.rows([one.window.ids for one in examples]), spans))
         return logits[: -len(examples)], logits[-len(examples) :]
 
 
@@ -174,34 +191,44 @@ def fitted(examples: Sequence[Example]) -> Network:
     torch.manual_seed(1)
     chance = random.Random(1)
     network = Network()
-    plan = [batch for _ in range(ROUNDS) for batch in batches(examples, TOKENS, chance)]
-    learned = {name: one for name, one in network.named_parameters() if one.requires_grad}
-    groups = [
-        {"params": [one for name, one in learned.items() if not name.startswith("outputs")], "rate": RATE},
-        {"params": list(network.outputs.parameters()), "rate": RATE_OF_OUTPUTS, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, weight_decay=DECAY)
     entropy = functional.binary_cross_entropy_with_logits
-    network.train()
-    for step, batch in enumerate(plan):
-        share = min(1.0, 20 * (step + 1) / len(plan)) * max(0.02, 1 - step / len(plan))
-        for group in optimizer.param_groups:
-            group["lr"] = group["rate"] * share
+
+    def loss(batch: Sequence[Example]) -> torch.Tensor:
         sentences, whole = network(batch)
         items = torch.from_numpy(np.concatenate([one.items for one in batch])).float()
         acts = torch.from_numpy(np.stack([one.acts for one in batch]))
         labeled = acts >= 0
         of_items = entropy(sentences[:, : len(ITEMS)], items, reduction="sum") / len(items)
         of_acts = (entropy(whole, acts.clamp(min=0), reduction="none") * labeled).sum() / max(1, int(labeled.sum()))
-        loss = of_items + WEIGHT_OF_ACTS * of_acts
+        return of_items + WEIGHT_OF_ACTS * of_acts
+
+    fit(network, [batch for _ in range(ROUNDS) for batch in batches(examples, TOKENS, chance)], loss, RATE)
+    return network
+
+
+def fit(network: Layers, plan: Sequence[Any], loss: Callable[[Any], torch.Tensor], rate: float) -> None:
+    """Fits a network's upper layers and outputs, a step for each batch of the plan."""
+    learned = {name: one for name, one in network.named_parameters() if one.requires_grad}
+    of_layers = [one for name, one in learned.items() if not name.startswith("outputs")]
+    of_outputs = [one for name, one in learned.items() if name.startswith("outputs")]
+    groups = [
+        {"params": of_layers, "rate": rate},
+        {"params": of_outputs, "rate": RATE_OF_OUTPUTS, "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=DECAY)
+    network.train()
+    for step, batch in enumerate(plan):
+        share = min(1.0, 20 * (step + 1) / len(plan)) * max(0.02, 1 - step / len(plan))
+        for group in optimizer.param_groups:
+            group["lr"] = group["rate"] * share
+        lost = loss(batch)
         optimizer.zero_grad()
-        loss.backward()
+        lost.backward()
         torch.nn.utils.clip_grad_norm_(learned.values(), 1.0)
         optimizer.step()
         if step % 100 == 0:
-            print(f"step {step} of {len(plan)}, loss {loss.item():.3f}", file=sys.stderr, flush=True)
+            print(f"step {step} of {len(plan)}, loss {lost.item():.3f}", file=sys.stderr, flush=True)
     network.eval()
-    return network
 
 
 def estimates(network: Network, messages: Sequence[Sequence[Example]]) -> list[Any]:
@@ -222,31 +249,28 @@ def estimates(network: Network, messages: Sequence[Sequence[Example]]) -> list[A
     return [np.concatenate([*(part for part, _ in some), some[0][1][None]]) if some else [] for some in found]
 
 
-def halves(paths: Sequence[Path], counts: Sequence[int]) -> list[int]:
-    """Returns the half of each conversation. Files whose names begin with the same letters have one writer."""
-    writers = sorted({re.sub(r"\d+$", "", path.stem) for path in paths})
-    found = []
-    for path, count in zip(paths, counts, strict=True):
-        writer = re.sub(r"\d+$", "", path.stem)
-        found += [writers.index(writer) % 2] * count
-    return found
-
-
 def stored(network: Network) -> dict[str, Any]:
     """Returns the arrays of a weights file: matrices as 8-bit integers with a scale for each column."""
     with torch.no_grad():
-        found: dict[str, Any] = {"outputs": np.array(OUTPUTS), "places": network.places.numpy()}
         words, scales = _in_8_bits(network.words.weight.numpy().T)
+        norm = np.stack([network.norm.weight.numpy(), network.norm.bias.numpy()])
+        found = {"outputs": np.array(OUTPUTS), "places": network.places.numpy(), "norms": norm[None]}
         found |= {"words": words.T.copy(), "words_scale": scales}
-        norms = [network.norm, *(norm for layer in network.layers for norm in layer.norms)]
-        found["norms"] = np.stack([np.stack([norm.weight.numpy(), norm.bias.numpy()]) for norm in norms])
-        for name in ("attend", "project", "expand", "contract"):
-            parts = [getattr(layer, name) for layer in network.layers]
-            matrices, scales = zip(*(_in_8_bits(part.weight.numpy().T) for part in parts), strict=True)
-            found |= {name: np.stack(matrices), f"{name}_scale": np.stack(scales)}
-            found[f"{name}_bias"] = np.stack([part.bias.numpy() for part in parts])
         found |= {"estimate": network.outputs.weight.numpy().T, "estimate_bias": network.outputs.bias.numpy()}
-    return found
+    return with_layers(found, network, 0)
+
+
+def with_layers(arrays: dict[str, Any], network: Layers, first: int = FROZEN) -> dict[str, Any]:
+    """Returns the arrays of a weights file with those of a network's layers from number `first` on added."""
+    with torch.no_grad():
+        norms = [norm for layer in network.layers[first:] for norm in layer.norms]
+        more = {"norms": np.stack([np.stack([norm.weight.numpy(), norm.bias.numpy()]) for norm in norms])}
+        for name in ("attend", "project", "expand", "contract"):
+            parts = [getattr(layer, name) for layer in network.layers[first:]]
+            matrices, scales = zip(*(_in_8_bits(part.weight.numpy().T) for part in parts), strict=True)
+            more |= {name: np.stack(matrices), f"{name}_scale": np.stack(scales)}
+            more[f"{name}_bias"] = np.stack([part.bias.numpy() for part in parts])
+    return arrays | {name: np.concatenate([*filter(len, [arrays.get(name, ())]), one]) for name, one in more.items()}
 
 
 def _in_8_bits(matrix: Any) -> tuple[Any, Any]:
@@ -259,6 +283,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, default=encoder.WEIGHTS)
     parser.add_argument("--estimates", type=Path, required=True)
+    parser.add_argument("--halves", type=Path, required=True)
     options = parser.parse_args()
     loaded = [load(path) for path in options.files]
     some = [one for part in loaded for one in part]
@@ -269,6 +294,8 @@ def main() -> None:
     for own, half in zip(examples, half_of, strict=True):
         of_half[half].extend(window for part in own for window in part)
     networks = list(map(fitted, of_half))
+    for half, network in enumerate(networks):
+        np.savez(options.halves / f"{half}.npz", **stored(network))
     found = [row for own, half in zip(examples, half_of, strict=True) for row in estimates(networks[1 - half], own)]
     np.savez(
         options.estimates,

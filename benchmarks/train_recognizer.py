@@ -118,6 +118,16 @@ def load(path: Path) -> list[Conversation]:
     return [prepared(label) for label in (*found, *map(divided, divided_too))]
 
 
+def halves(paths: Sequence[Path], counts: Sequence[int]) -> list[int]:
+    """Returns the half of each conversation. Files whose names begin with the same letters have one writer."""
+    writers = sorted({re.sub(r"\d+$", "", path.stem) for path in paths})
+    found = []
+    for path, count in zip(paths, counts, strict=True):
+        writer = re.sub(r"\d+$", "", path.stem)
+        found += [writers.index(writer) % 2] * count
+    return found
+
+
 def divided(label: dict[str, Any]) -> dict[str, Any]:
     """Returns a copy of a labeled conversation in which a session begins every few turns, where a message does not
     answer the one before: the first message of a conversation may state something, too."""
@@ -425,22 +435,31 @@ def fit_closing(some: Sequence[Conversation], said: Sequence[Sequence[Statement]
     rows, right = [], []
     for place, (one, own) in enumerate(zip(some, said, strict=True)):
         others = [said[(place + step * len(some) // (FOLLOWING + 1)) % len(some)] for step in range(1, FOLLOWING + 1)]
-        for foreign in (False, True):
-            ordered = sorted(own, key=lambda line: line.order)
-            for other in others if foreign else ():
-                ordered += sorted(other, key=lambda line: line.order)
-            rarity = Rarity(ordered)
-            for at, new in enumerate(ordered):
-                if new.kind != "report" or foreign != (at >= len(own)):
-                    continue
-                olds = [(was, old) for was, old in enumerate(ordered[: min(at, len(own))]) if old.kind == "open"]
-                weights = [rarity.of(old.stems & new.stems) for _, old in olds]
-                for (was, old), weight in zip(olds, weights, strict=True):
-                    if weight and (foreign or old.order < new.order):
-                        is_nearest = weight == max(weights)
-                        rows.append(closing_features(old, new, rarity, weight, is_nearest, at - was))
-                        right.append(not foreign and _closes(one, old, new))
+        for following in ((), others):
+            for _, _, features, closes in closable(one, own, following):
+                rows.append(features)
+                right.append(closes)
     return fitted(rows, right, STRENGTH_SETTLING)
+
+
+def closable(
+    one: Conversation, own: Sequence[Statement], following: Sequence[Sequence[Statement]] = ()
+) -> Iterator[tuple[Statement, Statement, tuple[float, ...], bool]]:
+    """Yields an open item of a conversation, a later report that shares a word with it, the features of both, and
+    whether the report closes it. With `following` conversations the reports are theirs, which close nothing."""
+    ordered = sorted(own, key=lambda line: line.order)
+    for other in following:
+        ordered += sorted(other, key=lambda line: line.order)
+    rarity = Rarity(ordered)
+    for at, new in enumerate(ordered):
+        if new.kind != "report" or bool(following) != (at >= len(own)):
+            continue
+        olds = [(was, old) for was, old in enumerate(ordered[: min(at, len(own))]) if old.kind == "open"]
+        weights = [rarity.of(old.stems & new.stems) for _, old in olds]
+        for (was, old), weight in zip(olds, weights, strict=True):
+            if weight and (following or old.order < new.order):
+                features = closing_features(old, new, rarity, weight, weight == max(weights), at - was)
+                yield old, new, features, not following and _closes(one, old, new)
 
 
 def _closes(one: Conversation, old: Statement, new: Statement) -> bool:
@@ -465,7 +484,7 @@ def fit_replacement(
     for one, own in zip(some, said, strict=True):
         labels = {item["id"]: item for key in CHANGEABLE_KEYS for item in one.label[key]}
         replaced = [(item, labels[item["superseded_by"]]) for item in labels.values() if item.get("superseded_by")]
-        for old, new, features in _pairs(own):
+        for old, new, features in replaceable(own):
             example = features, any(holds(a, old.text) and holds(b, new.text) for a, b in replaced)
             rest.append(example)
             if are_short(old, new):
@@ -474,9 +493,9 @@ def fit_replacement(
     for line in REPLACEMENTS.read_text("utf-8").splitlines():
         listed = json.loads(line)["statements"]
         apart = timedelta(days=chance.choice(DAYS_APART), minutes=1)
-        told = [_listed(one, number * apart, model, chance) for number, one in enumerate(listed)]
-        for old, new, features in _pairs(told):
-            short.append((features, told.index(old) in listed[told.index(new)]["replaces"]))
+        some_told = [told(one, number * apart, model, chance) for number, one in enumerate(listed)]
+        for old, new, features in replaceable(some_told):
+            short.append((features, some_told.index(old) in listed[some_told.index(new)]["replaces"]))
     of_short, of_long = (
         fitted([features for features, _ in examples], [is_right for _, is_right in examples], STRENGTH_REPLACEMENT)
         for examples in (short, rest)
@@ -484,7 +503,7 @@ def fit_replacement(
     return of_short, of_long
 
 
-def _listed(one: dict[str, Any], later: timedelta, model: Model, chance: random.Random) -> Statement:
+def told(one: dict[str, Any], later: timedelta, model: Model, chance: random.Random) -> Statement:
     """Returns a statement of a list as it would be recognized: some with another kind, half without a sign of a
     revision. `later` is the time since the first statement."""
     acts = model.user_acts.probabilities(message_features(Message("user", one["text"], False, None)))
@@ -493,7 +512,7 @@ def _listed(one: dict[str, Any], later: timedelta, model: Model, chance: random.
     return Statement(kind, one["text"], (at, str(at), 1), chance.choice((acts["revise"], UNSEEN_REVISION)))
 
 
-def _pairs(said: Sequence[Statement]) -> Iterator[tuple[Statement, Statement, tuple[float, ...]]]:
+def replaceable(said: Sequence[Statement]) -> Iterator[tuple[Statement, Statement, tuple[float, ...]]]:
     """Yields an older statement, a newer one that may replace it, and the features of both."""
     ordered = sorted((one for one in said if one.kind in CHANGEABLE), key=lambda one: one.order)
     rarity = Rarity(ordered)

@@ -5,6 +5,7 @@
                    for a first prompt such as "continue", the end of the previous conversation
     count_printed  stores as sent what the hook printed without a server
     take_back      stores as not sent what the hook did not wait for
+    read_ahead     reads the lines of pages, so that a prompt need not wait for it
 
 Every decision, also to push nothing, is one line of the log `injection`, with the exact text and the reason.
 """
@@ -49,18 +50,23 @@ from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_
 from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
-from mcp_server.text.entries import sources_of
+from mcp_server.text.destinations import is_page
+from mcp_server.text.entries import derived, sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.text.transcript_head import file_id
 from mcp_server.topics import watch
 from mcp_server.topics.topic_context import InContext, active_context
 from mcp_server.topics.watch import Seen
+from mcp_server.understanding.encoder import vector
 
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 """Half the work of a search: a prompt waits, and few passages are pushed."""
 
 MORE = 20
 """Hits beyond those that are judged, because lines of the page are among them."""
+
+MOST_PAGES = 8
+"""Pages whose lines are read ahead."""
 
 IN_WINDOW = "quotes this conversation, and the window holds it"
 
@@ -157,6 +163,18 @@ def _is_of(memory: Memory, path: str, session: str) -> bool:
         return memory.transcripts.head(path).session_id == session
     except ContextManagerError:
         return False
+
+
+async def read_ahead(memory: Memory) -> None:
+    """Computes the vectors of the lines of the pages that changed last, so that no prompt waits for them."""
+
+    def read() -> None:
+        pages = [one for one in memory.files.walk("knowledge") if is_page(one.path)]
+        for page in sorted(pages, key=lambda one: -one.mtime_ns)[:MOST_PAGES]:
+            for entry in derived(memory.files.readable(page.path) or ""):
+                vector(entry.said)
+
+    await run_sync(read, abandon_on_cancel=True)
 
 
 async def offered_topics(memory: Memory, prompt: _Prompt, seen: Seen) -> InContext:

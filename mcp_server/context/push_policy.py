@@ -13,9 +13,9 @@ candidate is likely, further ones cost little: a missing fact is a wrong answer,
 Excluded whatever their estimate are lines that the window holds, notes of the system, identity and topics (which have
 slots of their own), and passages that say no more than the prompt.
 
-`benchmarks/fit_push.py` fits WEIGHTS on 47 labeled working conversations, the development half of LoCoMo and three
-chats of BEAM: 6,549 prompts, most of which need nothing that the memory holds. AUC on conversations left out of the
-fitting, in five folds: .87 (working conversations), .91 (LoCoMo), .90 (BEAM).
+`benchmarks/fit_push.py` fits WEIGHTS on 28 labeled working conversations, the development half of LoCoMo and five
+chats of BEAM: 5,098 prompts, most of which need nothing that the memory holds. AUC on conversations left out of the
+fitting, in five folds: .89 (working conversations), .91 (LoCoMo), .93 (BEAM).
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import ENDED, OPEN
-from mcp_server.text.entries import is_derived
+from mcp_server.text.entries import is_derived, statement
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
+from mcp_server.understanding.encoder import vector
 from mcp_server.understanding.model import PromptNeeds
 
-LEAST_BEST = 0.04
+LEAST_BEST = 0.06
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
 PRICE, FRAME = 0.00011, 40
@@ -87,34 +88,39 @@ LONGEST = 9_500
 SENT_BEFORE = "sent before: this window has it"
 
 WEIGHTS: Mapping[str, float] = {
-    "around": 1.39,
-    "asks": -0.59,
-    "best cosine": -1.39,
-    "best coverage": -1.88,
-    "bias": -1.43,
-    "exchange": -1.43,
-    "exchange best": 1.32,
-    "exchange mean": 1.15,
-    "exchange turn": 0.56,
-    "gate": 4.10,
-    "line": -3.06,
-    "line above usual": 4.10,
-    "line cosine": 1.77,
-    "line coverage": 3.02,
-    "line rank": -0.13,
-    "line score": 1.31,
-    "needs memory": 0.15,
-    "open item asked for": 4.0,
-    "passage": -3.62,
-    "passage above usual": 1.79,
-    "passage cosine": -1.98,
-    "passage coverage": 1.79,
-    "passage rank": -0.59,
-    "passage score": 6.29,
-    "repeats": 0.58,
-    "shared words": 0.25,
-    "shares a word": -0.28,
-    "unknown words": -0.15,
+    "around": 1.18,
+    "asks": -0.31,
+    "best cosine": -1.57,
+    "best coverage": -1.82,
+    "best meaning": 0.51,
+    "bias": -1.16,
+    "exchange": -1.16,
+    "exchange best": 1.11,
+    "exchange mean": 1.92,
+    "exchange turn": -0.14,
+    "gate": 5.53,
+    "line": -1.35,
+    "line above usual": 6.15,
+    "line cosine": -4.49,
+    "line coverage": 1.90,
+    "line rank": -0.32,
+    "line score": -3.06,
+    "meaning": 6.22,
+    "meaning if needed": 0.53,
+    "meaning known": -1.17,
+    "meaning rank": -0.40,
+    "needs memory": 0.07,
+    "open item asked for": 4.00,
+    "passage": -3.99,
+    "passage above usual": 2.01,
+    "passage cosine": -1.83,
+    "passage coverage": 1.71,
+    "passage rank": -0.73,
+    "passage score": 4.56,
+    "repeats": 0.47,
+    "shared words": 0.27,
+    "shares a word": -0.19,
+    "unknown words": -0.09,
 }
 """Weights of the features that `candidates` names. That of open items that are asked for is set by hand: such prompts
 are one in twenty, and share no words with the items ("what is left before I leave?")."""
@@ -294,14 +300,17 @@ def candidates(
     asked = subject_stems(read) - content_stems(no_subject)
     known = asked & frozenset().union(*stems)
     usual = median([hit.cosine or 0.0 for hit in others[:MAX_PASSAGES]] or [0.0])
+    wanted = math.log(needs.memory / (1 - needs.memory))
+    meanings = _meanings(read, wanted, texts[:of_page])
     asks_for_open = needs.open_items >= ASKS_FOR_OPEN
     prompt = {
         "bias": 1.0,
         "gate": gate.value,
-        "needs memory": math.log(needs.memory / (1 - needs.memory)),
+        "needs memory": wanted,
         "unknown words": float(min(5, len(asked) - len(known))),
         "best cosine": max((hit.cosine or 0.0 for hit in hits), default=0.0),
         "best coverage": max(map(_coverage, hits), default=0.0),
+        "best meaning": max((one.get("meaning", 0.0) for one in meanings), default=0.0),
     }
     found = []
     for place, hit in enumerate(hits):
@@ -317,6 +326,7 @@ def candidates(
             f"{kind} cosine": cosine,
             f"{kind} above usual": cosine - usual,
             f"{kind} coverage": _coverage(hit),
+            **(meanings[place] if place < of_page else {}),
             **_exchange(hit),
             "around": hit.terms.get("around", 0.0) / WEIGHTS_OF_SEARCH.around,
             "shares a word": float(shared > 0),
@@ -334,6 +344,28 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str], bool]:
     """Returns a candidate's content words, their stems, and whether it ends with a question."""
     stems = content_stems(word_list(text[:LONGEST_READ]))
     return frozenset(content_words(text)), stems, ends_with_question(text)
+
+
+def _meanings(message: str, wanted: float, lines: Sequence[str]) -> list[dict[str, float]]:
+    """Returns for each line how near its meaning is to the message, alone and times `wanted`, the logit that such a
+    message needs a memory, and how many lines are nearer; nothing if one of them is not in English."""
+    asked = vector(message) if lines else None
+    if asked is None:
+        return [{}] * len(lines)
+    said = [vector(statement(line)) for line in lines]
+    near = [None if one is None else round(float(asked @ one), 3) for one in said]
+    ordered = sorted((one for one in near if one is not None), reverse=True)
+    return [
+        {}
+        if one is None
+        else {
+            "meaning": one,
+            "meaning known": 1.0,
+            "meaning if needed": one * wanted,
+            "meaning rank": math.log(ordered.index(one) + 1),
+        }
+        for one in near
+    ]
 
 
 def _exchange(hit: Hit) -> dict[str, float]:

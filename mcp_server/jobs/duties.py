@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, restore
 from mcp_server.checkpoints.stored import enrich_all
-from mcp_server.context import briefs, windows
+from mcp_server.context import briefs, push, windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting import forget
@@ -94,10 +94,11 @@ async def keep_house(memory: Memory) -> None:
 
 
 async def keep_briefs(memory: Memory) -> None:
-    """Rewrites the briefs shortly after their sources changed."""
+    """Rewrites the briefs shortly after their sources changed, and reads the lines of the changed pages."""
     async with memory.changes.listen() as changes:
         while True:
             await attempt("writing the briefs", lambda: _ready_for(memory, briefs.refresh))
+            await attempt("reading the lines of pages", lambda: push.read_ahead(memory))
             with anyio.move_on_after(BRIEFS_SECONDS):
                 await _next_burst(changes, concerns_briefs, BRIEFS_BURST_SECONDS)
 

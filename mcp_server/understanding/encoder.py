@@ -1,9 +1,11 @@
-"""A small neural network that reads the sentences of a message in their context and estimates what each one states.
+"""A small neural network that reads the sentences of a message in their context and estimates what each one states,
+whether a statement replaces or closes an older one, and what a prompt or a line is about, as a vector.
 
 The network is the sentence encoder all-MiniLM-L6-v2 (Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation";
-Apache License 2.0), fitted on the labeled conversations by `benchmarks/train_encoder.py`. Its estimates are combined
-with those of the linear models (`model.py`). It runs with NumPy alone. It knows English; of eight other languages
-it reads the common words in English (`features.common_words`).
+Apache License 2.0), fitted on the labeled conversations by `benchmarks/train_encoder.py`, with further upper layers
+by `benchmarks/train_statements.py`. Its estimates are combined with those of the linear models (`model.py`,
+`settling.py`). It runs with NumPy alone. It knows English; of messages in eight other languages it reads the common
+words in English (`features.common_words`).
 
 A window is a message, or a part of a long one, with the end of what was said before it and the beginning of what was
 said after it. The estimates of a window depend on nothing else, so that a message has the same ones whenever it is
@@ -19,9 +21,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mcp_server.text.words import ENGLISH
+from mcp_server.text.words import ENGLISH, language_of, words
 from mcp_server.understanding.features import Message, common_words
 
 if TYPE_CHECKING:
@@ -58,6 +60,22 @@ SPEAKERS = {"user": (5310, 1024), "agent": (4005, 1024)}
 
 HEADS, GELU = 12, 0.7978846
 """Attention heads, and the factor of the tanh form of the activation GELU (Hendrycks and Gimpel 2016): √(2/π)."""
+
+
+OF_SENTENCES, OF_PAIRS, OF_TEXTS = (0, 1, 2, 3, 4, 5), (0, 1, 2, 6, 7, 8), (0, 1, 2, 9, 10, 11)
+"""The layers that read a window, a pair of statements, and a prompt or a line of a page."""
+
+PAIRS_CACHED = 8192
+"""Pairs of statements whose estimates are cached: they are settled again whenever a statement is added."""
+
+TEXTS_CACHED = 8192
+"""Prompts and lines of pages whose vectors are cached."""
+
+LONGEST_STATEMENT = 96
+"""Tokens of a statement, a prompt, or a line that are read."""
+
+NAMES = {"open": "task"}
+"""How the network is told a kind of statement, if not by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +132,26 @@ def _parts(sentences: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
 
 
 class Network:
-    """The network's weights. Matrices are stored as 8-bit integers with a scale for each column."""
+    """The network's weights. Matrices are stored as 8-bit integers with a scale for each column.
+
+    The lower layers are shared; the upper ones are fitted for sentences in their context (`OF_SENTENCES`), for pairs of
+    statements (`OF_PAIRS`), or for prompts and lines (`OF_TEXTS`).
+    """
 
     def __init__(self, path: Path = WEIGHTS) -> None:
         import numpy as np
 
         with np.load(path) as stored:
             self._words, self._word_scales = stored["words"], stored["words_scale"]
-            self._places, self._norms = stored["places"], stored["norms"]
-            self._layers = [
-                [
-                    (stored[name][at].astype(np.float32) * stored[f"{name}_scale"][at], stored[f"{name}_bias"][at])
-                    for name in ("attend", "project", "expand", "contract")
-                ]
-                for at in range(len(stored["attend"]))
+            self._places, (self._first_norm, *norms) = stored["places"], stored["norms"]
+            parts = [
+                list(zip(stored[name], stored[f"{name}_scale"], stored[f"{name}_bias"], strict=True))
+                for name in ("attend", "project", "expand", "contract")
             ]
+            matrices = list(zip(*parts, strict=True))
+            self._layers = list(zip(matrices, norms[::2], norms[1::2], strict=True))
             self._estimate = stored["estimate"], stored["estimate_bias"]
+            self._of_pair = stored["pair"], stored["pair_bias"]
             self.outputs = tuple(map(str, stored["outputs"]))
             """The kinds of items, and each act after the role that it belongs to: "decision", "user accept"."""
 
@@ -137,25 +159,64 @@ class Network:
         """Returns the logits of all outputs, a row for each sentence of a window and a last one for all of them."""
         import numpy as np
 
-        tokens = np.frombuffer(window.tokens, np.uint16)
-        count = len(tokens)
-        norms = iter(self._norms)
-        x = self._words[tokens] * self._word_scales[tokens, None] + self._places[:count]
-        x = _normed(x, next(norms))
-        for (attend, attend_bias), project, (expand, expand_bias), contract in self._layers:
-            query, key, value = (x @ attend + attend_bias).reshape(count, 3, HEADS, -1).transpose(1, 2, 0, 3)
+        start, end = window.spans[0][0], window.spans[-1][1]
+        rows = self._rows(np.frombuffer(window.tokens, np.uint16), OF_SENTENCES, start, end)
+        spans = [(first - start, last - start) for first, last in (*window.spans, (start, end))]
+        means = np.stack([rows[first:last].mean(axis=0) for first, last in spans])
+        found: NDArray[np.float32] = means @ self._estimate[0] + self._estimate[1]
+        return found
+
+    def of_pair(self, old: Sequence[int], new: Sequence[int]) -> tuple[float, float]:
+        """Returns the logits that a statement replaces, and that it closes, an older one. Both are tokens."""
+        import numpy as np
+
+        tokens = np.array([START, *old, SEPARATOR, *new, SEPARATOR])
+        rows = self._rows(tokens, OF_PAIRS, 0, len(tokens))
+        one, other = rows[: len(old) + 1].mean(axis=0), rows[len(old) + 2 : -1].mean(axis=0)
+        replaces, closes = np.concatenate([one, other, np.abs(one - other)]) @ self._of_pair[0] + self._of_pair[1]
+        return float(replaces), float(closes)
+
+    def of_text(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Returns the vector of a text, of length 1. A prompt and a line that it needs have a large cosine."""
+        import numpy as np
+
+        said = np.array([START, *tokens, SEPARATOR])
+        vector: NDArray[np.float32] = self._rows(said, OF_TEXTS, 0, len(said)).mean(axis=0)
+        return vector / np.linalg.norm(vector)
+
+    def _rows(self, tokens: NDArray[Any], layers: Sequence[int], start: int, end: int) -> NDArray[np.float32]:
+        """Returns the rows `start` to `end`, one for each token, after these layers."""
+        import numpy as np
+
+        x = self._words[tokens] * self._word_scales[tokens, None] + self._places[: len(tokens)]
+        x = _normed(x, self._first_norm)
+        for layer in layers:
+            (attend, project, expand, contract), norm, last_norm = self._layers[layer]
+            query, key, value = _linear(x, attend).reshape(len(x), 3, HEADS, -1).transpose(1, 2, 0, 3)
+            if layer == layers[-1]:  # the other rows are not used after it
+                x, query = x[start:end], query[:, start:end]
             shares = query @ key.swapaxes(1, 2) / np.sqrt(np.float32(query.shape[-1]))
             shares = np.exp(shares - shares.max(-1, keepdims=True))
             shares /= shares.sum(-1, keepdims=True)
-            mixed = (shares @ value).swapaxes(0, 1).reshape(count, -1)
-            x = _normed(x + mixed @ project[0] + project[1], next(norms))
-            wide = x @ expand + expand_bias
+            mixed = (shares @ value).swapaxes(0, 1).reshape(len(x), -1)
+            x = _normed(x + _linear(mixed, project), norm)
+            wide = _linear(x, expand)
             wide *= 0.5 + 0.5 * np.tanh(GELU * wide * (1 + 0.044715 * wide * wide))
-            x = _normed(x + wide @ contract[0] + contract[1], next(norms))
-        ends = [*window.spans, (window.spans[0][0], window.spans[-1][1])]
-        means = np.stack([x[first:last].mean(axis=0) for first, last in ends])
-        found: NDArray[np.float32] = means @ self._estimate[0] + self._estimate[1]
+            x = _normed(x + _linear(wide, contract), last_norm)
+        found: NDArray[np.float32] = x
         return found
+
+
+def _linear(x: NDArray[np.float32], layer: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]) -> NDArray[np.float32]:
+    """Returns the rows times a matrix of 8-bit integers, times the scale of each column, plus the bias. The integers
+    are converted at each use: this takes a thirtieth of the time, and the memory of all matrices is a quarter."""
+    import numpy as np
+
+    matrix, scale, bias = layer
+    found: NDArray[np.float32] = x @ matrix.astype(np.float32)
+    found *= scale
+    found += bias
+    return found
 
 
 def _normed(x: NDArray[np.float32], norm: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -169,7 +230,7 @@ def _normed(x: NDArray[np.float32], norm: NDArray[np.float32]) -> NDArray[np.flo
 
 @cache
 def network() -> Network:
-    """Returns the shipped network. Loading takes about 0.1 s and 45 MB: call it in a worker thread the first time."""
+    """Returns the shipped network. Loading takes about 0.1 s and 40 MB: call it in a worker thread the first time."""
     return Network()
 
 
@@ -185,6 +246,35 @@ def tokenizer() -> Tokenizer:
 def _estimates(window: Window) -> NDArray[np.float32]:
     """Returns what `Network.estimates` returns, in hundredths: computers differ in the last digits."""
     return network().estimates(window).round(2)
+
+
+@lru_cache(maxsize=PAIRS_CACHED)
+def pair(kind: str, text: str, new_kind: str, new_text: str) -> tuple[float, float]:
+    """Returns the logits that a statement replaces, and that it closes, an older one, in hundredths. `kind` and `text`
+    are those of the older one."""
+    replaces, closes = network().of_pair(statement_tokens(kind, text), statement_tokens(new_kind, new_text))
+    return round(replaces, 2), round(closes, 2)
+
+
+@lru_cache(maxsize=TEXTS_CACHED)
+def vector(text: str) -> NDArray[np.float32] | None:
+    """Returns the vector of a prompt or of a line of a page, of length 1, None if it is not in English. It takes about
+    8 ms if it is not cached."""
+    if language_of(words(text)) not in (ENGLISH, ""):
+        return None
+    return network().of_text(text_tokens(text))
+
+
+def text_tokens(text: str) -> list[int]:
+    """Returns the first tokens of a text."""
+    said = tokenizer().encode(text[:LONGEST_TEXT].encode("utf-8", "replace").decode(), add_special_tokens=False)
+    tokens: list[int] = said.ids[:LONGEST_STATEMENT]
+    return tokens
+
+
+def statement_tokens(kind: str, text: str) -> list[int]:
+    """Returns the tokens of a statement, after those of its kind."""
+    return text_tokens(f"{NAMES.get(kind, kind)}:") + text_tokens(text)
 
 
 def named(outputs: Sequence[str], row: Sequence[float], role: str = "") -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Which item replaces, closes or repeats which.
 
-A new decision, rule or fact replaces an older one if both are about the same thing, as a logistic model over the
-features of the pair tells (`replacement_features`). A report that something is done closes an open item, as a logistic
-model over eight features tells. `benchmarks/README.md` has how often both are right.
+A new decision, rule or fact replaces an older one if both are about the same thing. A report that something is done
+closes an open item. Logistic models over features of a pair (`replacement_features`, `closing_features`) find the pairs
+that are possible; of these a network reads both statements (`encoder.pair`). `benchmarks/README.md` has how often both
+are right.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
+from mcp_server.text.words import ENGLISH, language_of, words
 from mcp_server.understanding.cues import changes, cues, stems_of_text, supersedes, word_list
+from mcp_server.understanding.encoder import pair
 
 State = Literal["current", "replaced", "closed"]
 
-REPLACES, REPLACES_SHORT, REPLACES_FACT = 0.4, 0.3, 0.6
+REPLACES, REPLACES_SHORT, REPLACES_FACT = 0.25, 0.2, 0.45
 """The probability from which on a statement counts as replaced, a statement of a pair of short ones, and a fact: two
 facts about one thing are often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs"). What is
 hidden by mistake costs more than what stays beside a newer statement."""
@@ -35,12 +38,16 @@ not taken for its repetition."""
 CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
-CLOSES = 0.07
+CLOSES = 0.15
 """The probability from which on a report closes an open item."""
 
 REPORTS, COVERED = 0.1, 0.5
 """A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
 item's weight: "rename the audit log table" does not close "ask Priya about the retention of the audit log"."""
+
+LEAST_REPLACED, LEAST_CLOSED, MOST_READ = 0.03, 0.01, 3
+"""The network reads only pairs that have at least this probability by their words, for a new statement this many: it
+takes 15 ms for each."""
 
 LEAST_STATEMENTS = 8
 """Among fewer statements a word counts as rare as among so many: two shared words are as telling there."""
@@ -87,6 +94,10 @@ class Statement:
     def gives_up(self) -> bool:
         """Whether the text says that something is so no longer."""
         return changes(self.text)
+
+    @cached_property
+    def is_english(self) -> bool:
+        return language_of(words(self.text)) in (ENGLISH, "")
 
     @cached_property
     def units(self) -> frozenset[str]:
@@ -147,14 +158,38 @@ def _closing(waiting: Sequence[Statement], new: Statement, rarity: Rarity, betwe
     `between` are the numbers of statements after each item, up to `new`."""
     weights = [rarity.of(one.stems & new.stems) for one in waiting]
     most = max(weights, default=0.0)
-    return [
-        math.inf
-        if same(one, new)
-        else logistic(CLOSING, closing_features(one, new, rarity, weight, weight == most, later)) / CLOSES
+    shares = [
+        logistic(CLOSING, closing_features(one, new, rarity, weight, weight == most, later))
         if weight and (new.changes >= REPORTS or weight >= COVERED * rarity.of(one.stems))
         else 0.0
         for one, weight, later in zip(waiting, weights, between, strict=True)
     ]
+    read = _read(waiting, new, shares, LEAST_CLOSED, lambda _: CLOSING_READ)
+    return [math.inf if same(one, new) else share / CLOSES for one, share in zip(waiting, read, strict=True)]
+
+
+def _read(
+    older: Sequence[Statement],
+    new: Statement,
+    shares: Sequence[float],
+    least: float,
+    weights: Callable[[Statement], Sequence[float]],
+) -> list[float]:
+    """Returns the probabilities of pairs, with the estimate of the network that reads both statements. It reads the
+    likeliest `MOST_READ` pairs of at least `least`; other pairs have probability 0. `weights` are those of a pair.
+
+    A pair that is not in English keeps the probability that its words give.
+    """
+    likely = sorted((place for place, share in enumerate(shares) if share >= least), key=lambda place: -shares[place])
+    found = [0.0] * len(shares)
+    for place in likely[:MOST_READ]:
+        old, share = older[place], shares[place]
+        if old.is_english and new.is_english:
+            replaces, closes = pair(old.kind, old.text, new.kind, new.text)
+            estimate = closes if new.kind == "report" else replaces
+            share = logistic(weights(old), (math.log(share / (1 - share)), estimate))
+        found[place] = share
+    return found
 
 
 def closing_features(
@@ -185,12 +220,17 @@ def _replacing(older: Sequence[Statement], new: Statement, rarity: Rarity) -> li
     """Returns for each older statement how far the probability that `new` replaces it is above the least one."""
     weights = [rarity.of(one.words & new.words) for one in older]
     most = max(weights, default=0.0)
-    found = []
-    for one, weight in zip(older, weights, strict=True):
-        model, least = (OF_SHORT, REPLACES_SHORT) if are_short(one, new) else (OF_LONG, REPLACES)
-        share = logistic(model, replacement_features(one, new, rarity, weight, most)) if one.stems & new.stems else 0.0
-        found.append(share / (REPLACES_FACT if one.kind == "fact" else least))
-    return found
+    shares = [
+        logistic(OF_SHORT if are_short(one, new) else OF_LONG, replacement_features(one, new, rarity, weight, most))
+        if one.stems & new.stems
+        else 0.0
+        for one, weight in zip(older, weights, strict=True)
+    ]
+    read = _read(older, new, shares, LEAST_REPLACED, lambda one: SHORT_READ if are_short(one, new) else LONG_READ)
+    return [
+        share / (REPLACES_FACT if one.kind == "fact" else REPLACES_SHORT if are_short(one, new) else REPLACES)
+        for one, share in zip(older, read, strict=True)
+    ]
 
 
 def are_short(old: Statement, new: Statement) -> bool:
@@ -301,8 +341,13 @@ OF_LONG = (
     2.31,
 )
 """Bias, then a weight for each of these features, for short statements and for others
-(`benchmarks/train_recognizer.py --settling`). In `benchmarks/conversations/held-out` 27 of 72 replaced decisions are
-marked and 13 of 504 others, in `benchmarks/replacements/held-out.jsonl` 36 of 142 replaced statements and 13 of 431."""
+(`benchmarks/train_recognizer.py --settling`)."""
+
+
+SHORT_READ, LONG_READ, CLOSING_READ = (0.16, 0.57, 0.31), (0.61, 0.5, 0.6), (0.3, 0.47, 0.37)
+"""Bias, the weight of the logit that the words of a pair give, and that of the network's, for two short statements,
+other ones, and an open item with a report (`benchmarks/train_statements.py`). `benchmarks/README.md` says how they were
+chosen, and how often both are right."""
 
 
 def same(one: Statement, other: Statement) -> bool:

@@ -20,7 +20,7 @@ from tests.end_to_end.servers import served, transcripts, turns
 
 pytestmark = pytest.mark.anyio
 
-FACT = "For your notes: the staging database of the harbour app is called walrus and listens on port 6543. Now run it."
+FACT = "For your notes: the staging database is called walrus and listens on port 6543. Now run it."
 RULE = "Never deploy the harbour app on a Friday."
 KNOWN, QUESTION, KEY = FACTS[1]
 ABOUT_IT = f"Which port does the staging database listen on? {QUESTION}"

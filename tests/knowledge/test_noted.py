@@ -36,8 +36,8 @@ def test_an_accepted_proposal_is_a_decision_and_the_proposing_turn_counts_as_set
 
 
 def test_a_labeled_decision_counts_at_once_for_any_author() -> None:
-    found = came_to(said(("user", "Decision: keep raw files for ever"), ("agent", "**Decision**: two cache files")))
-    assert found.decisions == ("keep raw files for ever", "two cache files")
+    found = came_to(said(("user", "Decision: keep raw files for ever"), ("agent", "**Decision**: the logo is blue")))
+    assert found.decisions == ("keep raw files for ever", "the logo is blue")
 
 
 def test_a_decision_that_a_rule_says_too_is_listed_once() -> None:

@@ -96,3 +96,44 @@ def test_a_turn_without_words_is_skipped() -> None:
     found = linked([Turn(1, "user", "```\ncode\n```", talk("x")[0].at)])
     encoder.read(found)
     assert not found[0].estimates
+
+
+@pytest.mark.parametrize(
+    ("prompt", "needed", "other"),
+    [
+        (
+            "how do i get into the staging box?",
+            "SSH to staging goes through bastion-2.",
+            "The invoices are due in June.",
+        ),
+        ("is the shop open on Monday evening?", "We close at six every day.", "The red door was painted last year."),
+    ],
+)
+def test_a_prompt_is_nearer_to_the_line_that_it_needs(prompt: str, needed: str, other: str) -> None:
+    asked, one, far = encoder.vector(prompt), encoder.vector(needed), encoder.vector(other)
+    assert asked is not None
+    assert one is not None
+    assert far is not None
+    assert asked @ one > asked @ far
+    assert abs(asked @ asked - 1) < 1e-4
+
+
+def test_a_text_in_another_language_has_no_vector() -> None:
+    assert encoder.vector("Мы решили перейти на новую базу данных, потому что старая слишком медленная.") is None
+
+
+def test_a_pair_about_one_thing_is_a_likelier_replacement_than_a_pair_about_two() -> None:
+    old = "We deploy every Friday."
+    replaced, _ = encoder.pair("decision", old, "decision", "Deploys happen on Tuesdays from now on.")
+    other, _ = encoder.pair("decision", old, "decision", "The logo stays blue.")
+    assert replaced > other
+    item = "ask Ana for the rota"
+    closed = encoder.pair("open", item, "report", "Ana sent me the rota, that's settled")[1]
+    assert closed > encoder.pair("open", item, "report", "the export writes a CSV file now")[1]
+
+
+@pytest.mark.parametrize("text", ["", "\U0001f44d", "\ud800", "\x00", "x" * 5000])
+def test_odd_texts_can_be_compared(text: str) -> None:
+    vector = encoder.vector(text)
+    assert vector is None or abs(vector @ vector - 1) < 1e-4
+    assert all(abs(value) < 100 for value in encoder.pair("fact", text, "fact", text))
