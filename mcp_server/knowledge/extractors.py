@@ -113,7 +113,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 16
+VERSION = 17
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
