@@ -38,8 +38,8 @@ async def read(memory: Memory, number: str) -> Checkpoint:
 
 
 async def listed(memory: Memory, session: str | None = None, limit: int | None = None) -> list[Head]:
-    """Returns the checkpoints of a session, or of all sessions, newest first. With a `limit`, returns at most so many,
-    and reads the subject and the next step of each."""
+    """Returns the checkpoints of a session, or of all sessions, newest first. `limit` is the largest number of
+    checkpoints to return; if it is given, the subject and the next step of each are read, too."""
     files = CheckpointFiles(memory.files)
     heads = await run_sync(files.heads, session)
     return heads if limit is None else await run_sync(lambda: [files.described(head) for head in heads[:limit]])

@@ -75,7 +75,7 @@ LONGEST_STATEMENT = 96
 """Tokens of a statement, a prompt, or a line that are read."""
 
 NAMES = {"open": "task"}
-"""How the network is told a kind of statement, if not by its name."""
+"""By kind of statement, the word for it that the network was fitted with, if that is not the name of the kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mcp_server.text.words import ENGLISH, language_of, words
 from mcp_server.understanding.cues import changes, cues, stems_of_text, supersedes, word_list
 from mcp_server.understanding.encoder import pair
 
 State = Literal["current", "replaced", "closed"]
-
-REPLACES, REPLACES_SHORT, REPLACES_FACT = 0.25, 0.2, 0.45
-"""The probability from which on a statement counts as replaced, a statement of a pair of short ones, and a fact: two
-facts about one thing are often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs"). What is
-hidden by mistake costs more than what stays beside a newer statement."""
 
 SHORT = 18
 """Words of a short statement, at most."""
@@ -37,9 +32,6 @@ not taken for its repetition."""
 
 CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
-
-CLOSES = 0.15
-"""The probability from which on a report closes an open item."""
 
 REPORTS, COVERED = 0.1, 0.5
 """A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
@@ -164,8 +156,8 @@ def _closing(waiting: Sequence[Statement], new: Statement, rarity: Rarity, betwe
         else 0.0
         for one, weight, later in zip(waiting, weights, between, strict=True)
     ]
-    read = _read(waiting, new, shares, LEAST_CLOSED, lambda _: CLOSING_READ)
-    return [math.inf if same(one, new) else share / CLOSES for one, share in zip(waiting, read, strict=True)]
+    found = _read(waiting, new, shares, LEAST_CLOSED, lambda _: CLOSING_READ)
+    return [math.inf if same(one, new) else factor for one, factor in zip(waiting, found, strict=True)]
 
 
 def _read(
@@ -173,22 +165,25 @@ def _read(
     new: Statement,
     shares: Sequence[float],
     least: float,
-    weights: Callable[[Statement], Sequence[float]],
+    judge: Callable[[Statement], Judge],
 ) -> list[float]:
-    """Returns the probabilities of pairs, with the estimate of the network that reads both statements. It reads the
-    likeliest `MOST_READ` pairs of at least `least`; other pairs have probability 0. `weights` are those of a pair.
+    """Returns for each pair how far its probability is above the least one, as a factor. `shares` are the probabilities
+    that the words of the pairs give, `judge` returns what is used for a pair.
 
-    A pair that is not in English keeps the probability that its words give.
+    The network reads the likeliest `MOST_READ` pairs of at least `least`; other pairs have factor 0. A pair that is not
+    in English is judged by its words alone.
     """
     likely = sorted((place for place, share in enumerate(shares) if share >= least), key=lambda place: -shares[place])
     found = [0.0] * len(shares)
     for place in likely[:MOST_READ]:
         old, share = older[place], shares[place]
+        weights, least_read, least_by_words = judge(old)
         if old.is_english and new.is_english:
             replaces, closes = pair(old.kind, old.text, new.kind, new.text)
             estimate = closes if new.kind == "report" else replaces
-            share = logistic(weights(old), (math.log(share / (1 - share)), estimate))
-        found[place] = share
+            found[place] = logistic(weights, (math.log(share / (1 - share)), estimate)) / least_read
+        else:
+            found[place] = share / least_by_words
     return found
 
 
@@ -226,11 +221,12 @@ def _replacing(older: Sequence[Statement], new: Statement, rarity: Rarity) -> li
         else 0.0
         for one, weight in zip(older, weights, strict=True)
     ]
-    read = _read(older, new, shares, LEAST_REPLACED, lambda one: SHORT_READ if are_short(one, new) else LONG_READ)
-    return [
-        share / (REPLACES_FACT if one.kind == "fact" else REPLACES_SHORT if are_short(one, new) else REPLACES)
-        for one, share in zip(older, read, strict=True)
-    ]
+    return _read(older, new, shares, LEAST_REPLACED, lambda one: _judge_of(one, new))
+
+
+def _judge_of(old: Statement, new: Statement) -> Judge:
+    judge = SHORT_READ if are_short(old, new) else LONG_READ
+    return FACT_READ._replace(weights=judge.weights) if old.kind == "fact" else judge
 
 
 def are_short(old: Statement, new: Statement) -> bool:
@@ -344,10 +340,23 @@ OF_LONG = (
 (`benchmarks/train_recognizer.py --settling`)."""
 
 
-SHORT_READ, LONG_READ, CLOSING_READ = (0.16, 0.57, 0.31), (0.61, 0.5, 0.6), (0.3, 0.47, 0.37)
-"""Bias, the weight of the logit that the words of a pair give, and that of the network's, for two short statements,
-other ones, and an open item with a report (`benchmarks/train_statements.py`). `benchmarks/README.md` says how they were
-chosen, and how often both are right."""
+class Judge(NamedTuple):
+    """How a pair is judged: bias, the weight of the logit that its words give, and that of the network's; the least
+    probability, and the least one by words alone, of a pair that the network does not know the language of."""
+
+    weights: tuple[float, float, float]
+    least: float
+    least_by_words: float
+
+
+SHORT_READ = Judge((0.16, 0.57, 0.31), 0.2, 0.3)
+LONG_READ = Judge((0.61, 0.5, 0.6), 0.25, 0.4)
+FACT_READ = LONG_READ._replace(least=0.45, least_by_words=0.6)
+CLOSING_READ = Judge((0.3, 0.47, 0.37), 0.15, 0.07)
+"""For two short statements, other ones, an older fact, and an open item with a report: two facts about one thing are
+often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs"). `benchmarks/train_statements.py` fits
+weights; `benchmarks/README.md` says how all were chosen, and how often they are right. What is hidden by mistake costs
+more than what stays beside a newer statement."""
 
 
 def same(one: Statement, other: Statement) -> bool:

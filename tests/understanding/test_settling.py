@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from mcp_server.understanding import settling
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import read
 from mcp_server.understanding.settling import Statement, same, settle
@@ -181,3 +182,19 @@ def test_the_word_agreed_is_no_word_that_two_decisions_share() -> None:
     settle([one, other])
     assert one.stems.isdisjoint(other.stems)
     assert one.state == "current"
+
+
+def test_statements_in_another_language_are_judged_by_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "pair", lambda *_: pytest.fail("the network knows English only"))
+    old, other, new = (
+        Statement("decision", text, (START + timedelta(days=day), "", 1), 0.9)
+        for day, text in enumerate(
+            (
+                "Wir werden die Rechnungen jeden Freitag mit der alten Druckerei verschicken.",
+                "Anna malt über Ostern das Boot ihrer Schwester an, und zwar blau.",
+                "Wir werden die Rechnungen nicht mehr jeden Freitag mit der alten Druckerei verschicken.",
+            )
+        )
+    )
+    settle([old, other, new])
+    assert (old.state, other.state) == ("replaced", "current")
