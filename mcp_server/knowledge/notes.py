@@ -12,7 +12,7 @@ because reading ten turns at once takes as long as reading two, one after the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,7 +35,7 @@ TAIL = recognizer.AHEAD + recognizer.BEHIND
 MAX_TAIL_TEXT = 8_000
 """Characters kept of a message in the context."""
 
-_ITEM = tuple(field.name for field in fields(Item))
+_ITEM = tuple(one.name for one in fields(Item))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Review:
 class Noted:
     """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`, `likely`
     the likeliest further sentences of these turns, which no item quotes. `recent` are the items of the later turns as
-    they look now; None in notes that an earlier version has stored."""
+    they look now; None in notes that an earlier version has stored. `estimates` are those of pairs of items, of which
+    one may replace or close the other (`settle`)."""
 
     turn: int = 0
     final: int = 0
@@ -62,6 +63,7 @@ class Noted:
     review: Review | None = None
     likely: tuple[Likely, ...] = ()
     recent: tuple[Item, ...] | None = ()
+    estimates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the notes as JSON values."""
@@ -79,19 +81,22 @@ class Noted:
             "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
             "review": asdict(self.review) if self.review else None,
             "likely": [[one.text, one.turn, one.probability] for one in self.likely],
+            "estimates": {digest: list(both) for digest, both in self.estimates.items()},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The texts of the decisions, rules, open items and facts in force at the end of the notes, and of the `replaced`
-    decisions, oldest first. No text repeats one of another kind: what a rule says is no decision too."""
+    decisions, oldest first. No text repeats one of another kind: what a rule says is no decision too. `estimates` are
+    those of the pairs that were judged, for the notes."""
 
     decisions: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     open_items: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    estimates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> Noted:
@@ -180,7 +185,7 @@ def outcome(notes: Noted, model: Model) -> Outcome:
             if item.kind in ("rule", "fact") or item.turn > review.turn
         ),
     ]
-    settle(statements)
+    estimates = settle(statements, notes.estimates)
 
     shown: list[Statement] = []
 
@@ -197,7 +202,7 @@ def outcome(notes: Noted, model: Model) -> Outcome:
         return tuple(one.text for one in kept)
 
     rules, open_items, decisions, facts = map(texts, ("rule", "open", "decision", "fact"))
-    return Outcome(decisions, rules, open_items, facts, texts("decision", current=False))
+    return Outcome(decisions, rules, open_items, facts, texts("decision", current=False), estimates)
 
 
 def from_dict(stored: object) -> Noted:
@@ -221,8 +226,12 @@ def from_dict(stored: object) -> Noted:
                 Likely(str(text), int(turn), float(probability)) for text, turn, probability in stored.get("likely", ())
             ),
             None if recent is None else _items(recent),
+            {
+                str(digest): (float(replaces), float(closes))
+                for digest, (replaces, closes) in stored.get("estimates", {}).items()
+            },
         )
-    except (LookupError, TypeError, ValueError):
+    except (AttributeError, LookupError, TypeError, ValueError):
         return Noted()
 
 
@@ -245,10 +254,15 @@ def _items(stored: Sequence[Mapping[str, Any]]) -> tuple[Item, ...]:
 
 
 def without_texts(stored: object) -> object:
-    """Returns stored notes without the texts of their context, for a checkpoint: the transcript has them."""
+    """Returns stored notes for a checkpoint: without the texts of their context, which the transcript has, and without
+    estimates, which can be made again."""
     if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
         return stored
-    return {**stored, "tail": [[number, role, "", at, tools] for number, role, _, at, tools in stored["tail"]]}
+    return {
+        **stored,
+        "estimates": {},
+        "tail": [[number, role, "", at, tools] for number, role, _, at, tools in stored["tail"]],
+    }
 
 
 def with_texts(stored: object, turns: Iterable[Turn]) -> object:
@@ -289,11 +303,20 @@ async def notes_of(memory: Memory, session: str, until: int | None = None) -> No
 
 
 async def keep(memory: Memory, session: str) -> None:
-    """Stores the notes of a session as of its last turn, unless it is wound back. Raises NotFound."""
+    """Stores the notes of a session as of its last turn, and the estimates of its pairs, unless it is wound back.
+    Raises NotFound."""
     async with memory.locks.transcript(session):
-        if await memory.state.get(AS_OF, session) is None:
-            notes = await notes_of(memory, session)
-            await memory.state.put(NAMESPACE, session, notes.as_dict(), waits=False)
+        if await memory.state.get(AS_OF, session) is not None:
+            return
+        notes = await notes_of(memory, session)
+        await memory.state.put(NAMESPACE, session, notes.as_dict(), waits=False)
+    estimates = (await outcome_of(memory, notes)).estimates  # without the lock: many pairs take many seconds
+    if estimates != notes.estimates:
+        async with memory.locks.transcript(session):
+            stored = await memory.state.get(NAMESPACE, session)
+            if stored is not None:
+                stored = replace(from_dict(stored), estimates=estimates).as_dict()
+                await memory.state.put(NAMESPACE, session, stored, waits=False)
 
 
 async def outcome_of(memory: Memory, notes: Noted) -> Outcome:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 from mcp_server.text.words import ENGLISH, language_of, words
@@ -114,9 +115,31 @@ class Rarity:
         return self._sums[stems]
 
 
-def settle(statements: Sequence[Statement]) -> None:
-    """Sets `state` and `by` of each statement, from the older ones to the newer ones."""
-    rarity = Rarity(statements)
+class Reading:
+    """What the network estimates for the pairs that are read. `known` are estimates of an earlier reading, which are
+    not computed again; `used` are those of this one. Both are by a digest of the pair."""
+
+    def __init__(self, known: Mapping[str, tuple[float, float]]) -> None:
+        self.used: dict[str, tuple[float, float]] = {}
+        self._known = known
+
+    def of(self, old: Statement, new: Statement) -> tuple[float, float]:
+        """Returns the logits that `new` replaces, and that it closes, `old`."""
+        both = (old.kind, old.text, new.kind, new.text)
+        digest = blake2b("\n".join(both).encode("utf-8", "replace"), digest_size=8).hexdigest()
+        self.used[digest] = self._known.get(digest) or pair(*both)
+        return self.used[digest]
+
+
+def settle(
+    statements: Sequence[Statement], known: Mapping[str, tuple[float, float]] | None = None
+) -> dict[str, tuple[float, float]]:
+    """Sets `state` and `by` of each statement, from the older ones to the newer ones.
+
+    A pair that the network reads takes 15 ms. Returns its estimates by pair; given as `known`, they are not computed
+    again.
+    """
+    rarity, reading = Rarity(statements), Reading(known or {})
     ordered = sorted(statements, key=lambda one: one.order)
     for place, new in enumerate(ordered):
         older = [one for one in ordered[:place] if one.state == "current" and one.order < new.order]
@@ -128,11 +151,12 @@ def settle(statements: Sequence[Statement]) -> None:
                 and (one.is_new or new.is_new)
                 and (new.changes >= REVISES or not same(one, new))
             ]
-            _mark(new, replaceable, "replaced", _replacing(replaceable, new, rarity))
+            _mark(new, replaceable, "replaced", _replacing(replaceable, new, rarity, reading))
         elif new.kind == "report":
             waiting = [one for one in older if one.kind == "open"]
             between = [place - ordered.index(one) for one in waiting]
-            _mark(new, waiting, "closed", _closing(waiting, new, rarity, between))
+            _mark(new, waiting, "closed", _closing(waiting, new, rarity, reading, between))
+    return reading.used
 
 
 def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequence[float]) -> None:
@@ -145,7 +169,9 @@ def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequ
                 one.state, one.by = state, new
 
 
-def _closing(waiting: Sequence[Statement], new: Statement, rarity: Rarity, between: Sequence[int]) -> list[float]:
+def _closing(
+    waiting: Sequence[Statement], new: Statement, rarity: Rarity, reading: Reading, between: Sequence[int]
+) -> list[float]:
     """Returns for each open item how far the probability that `new` closes it is above the least one, as a factor.
     `between` are the numbers of statements after each item, up to `new`."""
     weights = [rarity.of(one.stems & new.stems) for one in waiting]
@@ -156,7 +182,7 @@ def _closing(waiting: Sequence[Statement], new: Statement, rarity: Rarity, betwe
         else 0.0
         for one, weight, later in zip(waiting, weights, between, strict=True)
     ]
-    found = _read(waiting, new, shares, LEAST_CLOSED, lambda _: CLOSING_READ)
+    found = _read(waiting, new, shares, reading, LEAST_CLOSED, lambda _: CLOSING_READ)
     return [math.inf if same(one, new) else factor for one, factor in zip(waiting, found, strict=True)]
 
 
@@ -164,6 +190,7 @@ def _read(
     older: Sequence[Statement],
     new: Statement,
     shares: Sequence[float],
+    reading: Reading,
     least: float,
     judge: Callable[[Statement], Judge],
 ) -> list[float]:
@@ -179,7 +206,7 @@ def _read(
         old, share = older[place], shares[place]
         weights, least_read, least_by_words = judge(old)
         if old.is_english and new.is_english:
-            replaces, closes = pair(old.kind, old.text, new.kind, new.text)
+            replaces, closes = reading.of(old, new)
             estimate = closes if new.kind == "report" else replaces
             found[place] = logistic(weights, (math.log(share / (1 - share)), estimate)) / least_read
         else:
@@ -211,7 +238,7 @@ CLOSING = (-2.05, 0.29, 3.65, 3.14, -0.16, 0.54, -0.39, 3.11, -0.91)
 recognized items of `train/` and `talk/`, and on pairs with reports of other conversations, which close nothing."""
 
 
-def _replacing(older: Sequence[Statement], new: Statement, rarity: Rarity) -> list[float]:
+def _replacing(older: Sequence[Statement], new: Statement, rarity: Rarity, reading: Reading) -> list[float]:
     """Returns for each older statement how far the probability that `new` replaces it is above the least one."""
     weights = [rarity.of(one.words & new.words) for one in older]
     most = max(weights, default=0.0)
@@ -221,7 +248,7 @@ def _replacing(older: Sequence[Statement], new: Statement, rarity: Rarity) -> li
         else 0.0
         for one, weight in zip(older, weights, strict=True)
     ]
-    return _read(older, new, shares, LEAST_REPLACED, lambda one: _judge_of(one, new))
+    return _read(older, new, shares, reading, LEAST_REPLACED, lambda one: _judge_of(one, new))
 
 
 def _judge_of(old: Statement, new: Statement) -> Judge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from mcp_server.knowledge.extract import refresh
 from mcp_server.knowledge.notes import NAMESPACE, Noted, forget_old, from_dict, keep, notes_of, outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
+from mcp_server.understanding import encoder
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +70,24 @@ async def test_notes_that_an_earlier_version_stored_are_the_same_notes(memory: M
     del stored["recent"]
     await memory.state.put(NAMESPACE, "s1", stored)
     await assert_whole(memory, await notes_of(memory, "s1"))
+
+
+async def test_pairs_that_were_read_in_a_pause_are_not_read_again(memory: Memory) -> None:
+    for content in (
+        "Decision: we deploy every Friday",
+        "ok",
+        "Decision: we deploy on Tuesdays now, not on Fridays",
+        "ok",
+    ):
+        await observe(memory, NewTurn("user", content, session="s1"), CALLER)
+    await keep(memory, "s1")
+    stored = await notes_of(memory, "s1")
+    assert stored.estimates
+    encoder.pair.cache_clear()
+    found = await outcome_of(memory, stored)
+    assert encoder.pair.cache_info().misses == 0
+    assert found == await outcome_of(memory, replace(stored, estimates={}))
+    assert found.replaced == ("we deploy every Friday",)
 
 
 async def test_the_last_tool_call_is_there_in_another_process_at_once(memory: Memory, place: Path | str) -> None:
