@@ -24,8 +24,7 @@ from benchmarks.datasets import Conversation, conversations, kind_of, known_turn
 from benchmarks.datasets import whole as whole_turns
 from benchmarks.push import FAST
 from benchmarks.understand import Labeled, Share, load
-from benchmarks.workbench import ASKER, Talk, Workbench, mean, percentile
-from mcp_server.app import catch_up
+from benchmarks.workbench import ASKER, Talk, Workbench, caught_up, mean, percentile
 from mcp_server.checkpoints import checkpoint, resume
 from mcp_server.context import push, windows
 from mcp_server.context.compile import CompileRequest, compile_context
@@ -135,7 +134,7 @@ async def _press(bench: Workbench, conversation: Conversation, limit: int, found
                 turn.role, turn.content, SESSION, turn_id=turn.turn_id, name=turn.name, at=turn.at, delivery="replace"
             )
             await observe(memory, new, ASKER)
-            await catch_up(memory)
+            await caught_up(memory)
             chunks = await memory.live.of(SESSION)
             now = {chunk.id for chunk in chunks if chunk.form == "cold"}
             after = {chunk.id: 0 if chunk.id in now else chunk.tokens for chunk in chunks}
@@ -211,7 +210,7 @@ async def _continue(
             for role, content in (next(more) for _ in range(further - said)):
                 await observe(memory, NewTurn(role, content, SESSION), caller)
             said = further
-            await catch_up(memory)
+            await caught_up(memory)
             turns = await session_turns(memory, SESSION)
             notes = await session_notes.outcome_of(memory, await session_notes.notes_of(memory, SESSION))
             recognized = {"decision": notes.decisions, "rule": notes.rules, "open": notes.open_items}

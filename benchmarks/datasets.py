@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.app import catch_up
+from benchmarks.workbench import caught_up
 from mcp_server.clients.importers.exports import json_items
 from mcp_server.clients.importers.imported import in_parts
 from mcp_server.context.compiler import Compiled
@@ -236,7 +236,7 @@ async def import_conversation(memory: Memory, conversation: Conversation) -> Non
         for part in in_parts(session):
             await record_session(memory, part)
     await commit_together(memory, f"import {conversation.name}")
-    await catch_up(memory)
+    await caught_up(memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ from benchmarks.datasets import (
     units_of,
 )
 from benchmarks.understand import Label, Labeled, load
-from benchmarks.workbench import Bm25, Show, Workbench, mean
-from mcp_server.app import catch_up
+from benchmarks.workbench import Bm25, Show, Workbench, caught_up, mean
 from mcp_server.context import push as inject
 from mcp_server.context import windows as sent
 from mcp_server.context.compile import CompileRequest, compile_context
@@ -222,7 +221,7 @@ async def remembered(
             assert plan.public is not None
             await import_conversation(memory, plan.public)
             await extract(memory)
-            await catch_up(memory)
+            await caught_up(memory)
             yield memory, _caller(None), []
             return
         caller = _caller(_project(workspace.parent, plan.name))
@@ -257,7 +256,7 @@ async def _live_through(memory: Memory, one: Labeled, caller: Caller) -> list[Se
             await observe(memory, new, caller)
         await sessions.end_session(memory, session)
         await extract(memory)
-        await catch_up(memory)
+        await caught_up(memory)
     return ongoing
 
 

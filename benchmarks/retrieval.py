@@ -26,8 +26,7 @@ from benchmarks.datasets import (
     share_inside,
     whole,
 )
-from benchmarks.workbench import ASKER, Bm25, Workbench, mean, percentile
-from mcp_server.app import catch_up
+from benchmarks.workbench import ASKER, Bm25, Workbench, caught_up, mean, percentile
 from mcp_server.context.compile import CompileRequest, inputs_without_files, with_files
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.knowledge.condense import condense
@@ -96,7 +95,7 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
             if knowledge:
                 await extract(memory)
                 await condense(memory, "weekly")
-                await catch_up(memory)
+                await caught_up(memory)
             turns = await known_turns(memory)
             lines = await derived_lines(memory, turns)
             here = await _search_all(memory, conversation.questions, turns, lines)
@@ -104,7 +103,7 @@ async def measure_retrieval(bench: Workbench, path: Path, knowledge: bool = Fals
                 if files == "full":
                     for file, text in full_files().items():
                         memory.files.write_atomic(file, text)
-                    await catch_up(memory)
+                    await caught_up(memory)
                 for number, one in enumerate(here, start=1):
                     await _compile_for(memory, one, files, turns, lines)
                     bench.show(len(asked) + (place * len(here) + number) / len(FILES), total, conversation.name)

@@ -20,7 +20,7 @@ from statistics import fmean
 
 from rank_bm25 import BM25Okapi
 
-from mcp_server.app import open_memory
+from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -61,6 +61,13 @@ class Workbench:
             workspace = Path(folder, "workspace")
             async with self.open(workspace, overrides or {}) as memory:
                 yield memory, workspace
+
+
+async def caught_up(memory: Memory) -> None:
+    """Indexes all files and lets the recognizer's network read all passages, as a server does in the background."""
+    await catch_up(memory)
+    while await memory.index.read_ahead(1_000):
+        pass
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -197,7 +197,8 @@ class Hit:
     """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
     is all of its unit. `newer` is the day of another hit that states a newer value of the same thing, or "".
     `exchange` is that of its turn, for a derived line of the turn that it comes from, if it was asked for. `source` is
-    that turn, if it was found."""
+    that turn, if it was found. `cosine` compares it with the query by the embedder, `about` by the recognizer's
+    network; None if it has no vector."""
 
     passage: Passage
     score: float
@@ -208,6 +209,7 @@ class Hit:
     newer: str = ""
     exchange: Exchange | None = None
     source: Passage | None = None
+    about: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

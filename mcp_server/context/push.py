@@ -5,7 +5,6 @@
                    for a first prompt such as "continue", the end of the previous conversation
     count_printed  stores as sent what the hook printed without a server
     take_back      stores as not sent what the hook did not wait for
-    read_ahead     reads the lines of pages, so that a prompt need not wait for it
 
 Every decision, also to push nothing, is one line of the log `injection`, with the exact text and the reason.
 """
@@ -27,7 +26,7 @@ from mcp_server.concurrency import both
 from mcp_server.context import briefs, push_policy, windows
 from mcp_server.context.compile import end_of, has_no_answer, last_session, other_projects
 from mcp_server.context.compiler import Compiled, compile_short, compiler_settings
-from mcp_server.context.exclusions import as_page, why_out
+from mcp_server.context.exclusions import NO_LONGER_SO, as_page, why_out
 from mcp_server.context.inputs import Candidate, CompileInputs, LastSession, LeftOff
 from mcp_server.context.push_policy import Judged, visible_line
 from mcp_server.context.sections import Receipt, rows_of
@@ -50,14 +49,13 @@ from mcp_server.search.search import WITH_EXCHANGE, Found, SearchRequest, embed_
 from mcp_server.storage import logs
 from mcp_server.storage.files import is_untouched_template, templates
 from mcp_server.storage.values import Depth, SessionRow
-from mcp_server.text.destinations import is_page
-from mcp_server.text.entries import derived, sources_of
+from mcp_server.text.destinations import OLD_FACTS, OLD_RULES, REPLACED
+from mcp_server.text.entries import Source, sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.text.transcript_head import file_id
 from mcp_server.topics import watch
 from mcp_server.topics.topic_context import InContext, active_context
 from mcp_server.topics.watch import Seen
-from mcp_server.understanding.encoder import vector
 
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 """Half the work of a search: a prompt waits, and few passages are pushed."""
@@ -127,9 +125,11 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     others = other_projects(memory, prompt.project) if of_all else frozenset()
     model = memory.recognizer()
     reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model.only_asks)
+    replaced = frozenset(source for hit in lines if _is_replaced(hit) for source in sources_of(hit.passage.text))
     never = prompt.never
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
+        or (NO_LONGER_SO if hit.passage.turn and Source(hit.passage.path, hit.passage.turn) in replaced else "")
         or (IN_WINDOW if _quotes_only(hit, prompt.start or 0, is_own) else "")
         or (windows.WHY if never and windows.is_never_pushed(own_text(hit.passage), never) else "")
         for hit, why in zip(hits, reasons, strict=True)
@@ -137,6 +137,11 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     needs = model.needs(prompt.text)
     sent = prompt.window.lines
     return push_policy.choose(prompt.text, needs, lines, passages, found.gate, sent, out, allowance)
+
+
+def _is_replaced(hit: Hit) -> bool:
+    """Returns whether a hit is a line of the page whose place a newer one took. What it quotes is not pushed either."""
+    return hit.passage.title.rsplit(" › ", 1)[-1] in (REPLACED, OLD_RULES, OLD_FACTS)
 
 
 def _page(memory: Memory, path: str) -> SourceFile:
@@ -163,18 +168,6 @@ def _is_of(memory: Memory, path: str, session: str) -> bool:
         return memory.transcripts.head(path).session_id == session
     except ContextManagerError:
         return False
-
-
-async def read_ahead(memory: Memory) -> None:
-    """Computes the vectors of the lines of the pages that changed last, so that no prompt waits for them."""
-
-    def read() -> None:
-        pages = [one for one in memory.files.walk("knowledge") if is_page(one.path)]
-        for page in sorted(pages, key=lambda one: -one.mtime_ns)[:MOST_PAGES]:
-            for entry in derived(memory.files.readable(page.path) or ""):
-                vector(entry.said)
-
-    await run_sync(read, abandon_on_cancel=True)
 
 
 async def offered_topics(memory: Memory, prompt: _Prompt, seen: Seen) -> InContext:

@@ -31,15 +31,14 @@ from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.destinations import ENDED, OPEN
-from mcp_server.text.entries import is_derived, statement
+from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
 from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words, words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
-from mcp_server.understanding.encoder import vector
 from mcp_server.understanding.model import PromptNeeds
 
-LEAST_BEST = 0.06
+LEAST_BEST = 0.07
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
 PRICE, FRAME = 0.00011, 40
@@ -88,39 +87,43 @@ LONGEST = 9_500
 SENT_BEFORE = "sent before: this window has it"
 
 WEIGHTS: Mapping[str, float] = {
-    "around": 1.18,
-    "asks": -0.31,
-    "best cosine": -1.57,
-    "best coverage": -1.82,
-    "best meaning": 0.51,
-    "bias": -1.16,
-    "exchange": -1.16,
-    "exchange best": 1.11,
-    "exchange mean": 1.92,
-    "exchange turn": -0.14,
-    "gate": 5.53,
-    "line": -1.35,
-    "line above usual": 6.15,
-    "line cosine": -4.49,
-    "line coverage": 1.90,
-    "line rank": -0.32,
-    "line score": -3.06,
-    "meaning": 6.22,
-    "meaning if needed": 0.53,
-    "meaning known": -1.17,
-    "meaning rank": -0.40,
-    "needs memory": 0.07,
+    "around": 1.04,
+    "asks": -0.66,
+    "best cosine": -1.92,
+    "best coverage": -1.42,
+    "best meaning": -0.24,
+    "bias": -1.09,
+    "exchange": -1.09,
+    "exchange best": 2.17,
+    "exchange mean": -0.17,
+    "exchange turn": -0.95,
+    "gate": 4.91,
+    "line": -1.67,
+    "line above usual": 3.41,
+    "line cosine": -0.15,
+    "line coverage": 3.31,
+    "line meaning": 6.45,
+    "line meaning if needed": 0.59,
+    "line meaning known": -1.27,
+    "line meaning rank": -0.29,
+    "line rank": -0.30,
+    "line score": -2.97,
+    "needs memory": 0.10,
     "open item asked for": 4.00,
-    "passage": -3.99,
-    "passage above usual": 2.01,
-    "passage cosine": -1.83,
-    "passage coverage": 1.71,
-    "passage rank": -0.73,
-    "passage score": 4.56,
-    "repeats": 0.47,
-    "shared words": 0.27,
-    "shares a word": -0.19,
-    "unknown words": -0.09,
+    "passage": -3.37,
+    "passage above usual": 1.48,
+    "passage cosine": -0.67,
+    "passage coverage": 0.72,
+    "passage meaning": 2.20,
+    "passage meaning if needed": -0.04,
+    "passage meaning known": -1.60,
+    "passage meaning rank": 0.03,
+    "passage rank": -0.65,
+    "passage score": 7.56,
+    "repeats": -0.18,
+    "shared words": 0.15,
+    "shares a word": -0.37,
+    "unknown words": -0.10,
 }
 """Weights of the features that `candidates` names. That of open items that are asked for is set by hand: such prompts
 are one in twenty, and share no words with the items ("what is left before I leave?")."""
@@ -301,7 +304,7 @@ def candidates(
     known = asked & frozenset().union(*stems)
     usual = median([hit.cosine or 0.0 for hit in others[:MAX_PASSAGES]] or [0.0])
     wanted = math.log(needs.memory / (1 - needs.memory))
-    meanings = _meanings(read, wanted, texts[:of_page])
+    meanings = [*_meanings(wanted, hits[:of_page]), *_meanings(wanted, hits[of_page:])]
     asks_for_open = needs.open_items >= ASKS_FOR_OPEN
     prompt = {
         "bias": 1.0,
@@ -326,7 +329,7 @@ def candidates(
             f"{kind} cosine": cosine,
             f"{kind} above usual": cosine - usual,
             f"{kind} coverage": _coverage(hit),
-            **(meanings[place] if place < of_page else {}),
+            **{f"{kind} {name}": value for name, value in meanings[place].items()},
             **_exchange(hit),
             "around": hit.terms.get("around", 0.0) / WEIGHTS_OF_SEARCH.around,
             "shares a word": float(shared > 0),
@@ -346,25 +349,20 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str], bool]:
     return frozenset(content_words(text)), stems, ends_with_question(text)
 
 
-def _meanings(message: str, wanted: float, lines: Sequence[str]) -> list[dict[str, float]]:
-    """Returns for each line how near its meaning is to the message, alone and times `wanted`, the logit that such a
-    message needs a memory, and how many lines are nearer; nothing if one of them is not in English."""
-    asked = vector(message) if lines else None
-    if asked is None:
-        return [{}] * len(lines)
-    said = [vector(statement(line)) for line in lines]
-    near = [None if one is None else round(float(asked @ one), 3) for one in said]
-    ordered = sorted((one for one in near if one is not None), reverse=True)
+def _meanings(wanted: float, hits: Sequence[Hit]) -> list[dict[str, float]]:
+    """Returns for each hit how near its meaning is to the message, alone and times `wanted`, the logit that such a
+    message needs a memory, and how many hits are nearer; nothing if the network has not read it."""
+    ordered = sorted((hit.about for hit in hits if hit.about is not None), reverse=True)
     return [
         {}
-        if one is None
+        if hit.about is None
         else {
-            "meaning": one,
+            "meaning": hit.about,
             "meaning known": 1.0,
-            "meaning if needed": one * wanted,
-            "meaning rank": math.log(ordered.index(one) + 1),
+            "meaning if needed": hit.about * wanted,
+            "meaning rank": math.log(ordered.index(hit.about) + 1),
         }
-        for one in near
+        for hit in hits
     ]
 
 

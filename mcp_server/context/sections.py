@@ -23,6 +23,7 @@ from mcp_server.text.destinations import GENERAL_PAGE
 from mcp_server.text.entries import DERIVED, is_derived, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.markdown import without_comments
+from mcp_server.text.prose import is_injected
 from mcp_server.tokens import Meter, Room
 
 RECEIPT_VERSION = 1
@@ -224,8 +225,11 @@ def indented(text: str) -> str:
     return _BLANK_LINES.sub("\n", text.strip("\n")).replace("\n", "\n ")
 
 
-def speaker(role: str, name: str | None) -> str:
-    """Returns the name of a turn's writer, or the role if there is no name."""
+def speaker(role: str, name: str | None, text: str) -> str:
+    """Returns the name of a turn's writer, or the role if there is no name; "program" for text that a program wrote
+    under the user's name."""
+    if role == "user" and is_injected(text):
+        return "program"
     return one_line(name, _LONGEST_NAME) if name else role
 
 
@@ -299,7 +303,8 @@ def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
     """Returns a passage as a line under its header: with its speaker, or with its lines in the file and its title."""
     lines = f"{passage.start}-{passage.end}"
     if passage.category == "conversation":
-        return said(speaker(passage.role or "user", passage.speaker), text) + (f" (lines {lines})" if cut else "")
+        who = speaker(passage.role or "user", passage.speaker, passage.text)
+        return said(who, text) + (f" (lines {lines})" if cut else "")
     if is_derived(passage.text):  # it contains who and when
         return neutralise(indented(neutralise(text)))
     return said(f"{lines} {one_line(passage.title, 2 * _LONGEST_TITLE)}".rstrip(), text)

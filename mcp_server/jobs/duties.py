@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, restore
 from mcp_server.checkpoints.stored import enrich_all
-from mcp_server.context import briefs, push, windows
+from mcp_server.context import briefs, windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting import forget
@@ -57,6 +57,9 @@ BRIEF_SOURCES = (
     *("knowledge/identity", "knowledge/memory", "knowledge/journal", "knowledge/projects", "knowledge/reference"),
 )
 
+READ_AT_ONCE = 16
+"""Passages that are read in one step, which takes about 0.2 s; new files are indexed between two steps."""
+
 REST = 3.0
 """The pause after reading conversations in this process, as a multiple of the time it took: calls come first."""
 
@@ -94,11 +97,10 @@ async def keep_house(memory: Memory) -> None:
 
 
 async def keep_briefs(memory: Memory) -> None:
-    """Rewrites the briefs shortly after their sources changed, and reads the lines of the changed pages."""
+    """Rewrites the briefs shortly after their sources changed."""
     async with memory.changes.listen() as changes:
         while True:
             await attempt("writing the briefs", lambda: _ready_for(memory, briefs.refresh))
-            await attempt("reading the lines of pages", lambda: push.read_ahead(memory))
             with anyio.move_on_after(BRIEFS_SECONDS):
                 await _next_burst(changes, concerns_briefs, BRIEFS_BURST_SECONDS)
 
@@ -108,6 +110,18 @@ def concerns_briefs(change: Change) -> bool:
     if change.kind == "file":
         return change.path is None or change.path.startswith(BRIEF_SOURCES)
     return change.kind == "session"  # such as a pause, or a renamed project
+
+
+async def keep_read(memory: Memory) -> None:
+    """Lets the recognizer's network read what new passages are about, a few at a time."""
+    async with memory.changes.listen() as changes:
+        while True:
+            began = perf_counter()
+            read = await attempt("reading new passages", lambda: memory.index.read_ahead(READ_AT_ONCE))
+            await anyio.sleep(REST * (perf_counter() - began))
+            if not read:
+                while (await changes.receive()).kind != "index":
+                    pass
 
 
 async def keep_live(memory: Memory) -> None:
@@ -260,5 +274,5 @@ async def keep_exported(memory: Memory) -> None:
     await anyio.sleep_forever()
 
 
-DUTIES = (keep_in_order, keep_briefs, keep_live, keep_committed)
+DUTIES = (keep_in_order, keep_briefs, keep_live, keep_read, keep_committed)
 """The duties that need neither an LLM nor a worker process."""

@@ -190,7 +190,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
     filters = with_operators(_filters(request, now), query)
-    asked = IndexQuery(" ".join((query.text, *request.also)), filters, request.mode, request.depth)
+    asked = IndexQuery(" ".join((query.text, *request.also)), filters, request.mode, request.depth, query.text)
     alone = IndexQuery(query.text, filters, request.mode)
     of_page: Category = "project" if request.project and request.project.slug else "reference"
     page = replace(asked, filters=replace(filters, category=of_page), depth=PAGE_DEPTH)
@@ -253,6 +253,7 @@ def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> t
             one.candidate.cosine,
             old,
             len(passage.text) >= one.candidate.length,
+            about=one.candidate.about,
             source=turns.get(one.candidate.unit),
         )
         for one, passage, old in zip(ranked, passages, imported, strict=True)

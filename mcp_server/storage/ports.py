@@ -180,6 +180,10 @@ class Index(Protocol):
         indexed are skipped: the next refresh indexes them.
         """
 
+    async def read_ahead(self, most: int) -> int:
+        """Lets the recognizer's network read what the newest passages are about, at most `most` that it has not read.
+        Returns how many it read. Does nothing without an embedder."""
+
     @property
     def needs_care(self) -> bool: ...
     async def refresh(self, progress: Progress | None = None) -> int: ...

@@ -307,12 +307,14 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """A search of the index. `filters` has the query's operators, such as `since:`; `text` is the rest of it."""
+    """A search of the index. `filters` has the query's operators, such as `since:`; `text` is the rest of it. `said` is
+    the message alone, if `text` has further words."""
 
     text: str
     filters: Filters
     mode: Mode = "hybrid"
     depth: Depth = USUAL
+    said: str = ""
 
 
 TurnsNear = Callable[[str, Sequence[Source]], Mapping[Source, Exchange]]

@@ -63,7 +63,7 @@ TALK_WORDS = listed(
     ask asked asking mention mentioned discuss discussed conversation conversations chat chats message messages
     summarize summarise summary overview detail details comprehensive mind ahead helped helps helpful helping
     appreciate appreciated take takes took taken put turn absolutely definitely certainly indeed totally course
-    interesting awesome amazing wonderful excellent brilliant fantastic beautiful cheers congrats
+    interesting awesome amazing wonderful excellent brilliant fantastic beautiful cheers congrats thx ty np
     congratulations haha hehe ah oh uh um huh ugh gotcha noted roger fair enough problem worries glad happy
     pleased fun run rerun fix fixed check apply change changes leave rest pause resume finish finally maybe
     perhaps probably please minutes seconds hold hang hows whats suggest recommend remind remember recall walk

@@ -1,5 +1,5 @@
 """A small neural network that reads the sentences of a message in their context and estimates what each one states,
-whether a statement replaces or closes an older one, and what a prompt or a line is about, as a vector.
+whether a statement replaces or closes an older one, and what a query or a passage is about, as a vector.
 
 The network is the sentence encoder all-MiniLM-L6-v2 (Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation";
 Apache License 2.0), fitted on the labeled conversations by `benchmarks/train_encoder.py`, with further upper layers
@@ -63,16 +63,16 @@ HEADS, GELU = 12, 0.7978846
 
 
 OF_SENTENCES, OF_PAIRS, OF_TEXTS = (0, 1, 2, 3, 4, 5), (0, 1, 2, 6, 7, 8), (0, 1, 2, 9, 10, 11)
-"""The layers that read a window, a pair of statements, and a prompt or a line of a page."""
+"""The layers that read a window, a pair of statements, and a query or a passage."""
 
 PAIRS_CACHED = 8192
 """Pairs of statements whose estimates are cached: they are settled again whenever a statement is added."""
 
-TEXTS_CACHED = 8192
-"""Prompts and lines of pages whose vectors are cached."""
+QUERIES_CACHED = 256
+"""Queries whose vectors are cached: a message is looked up several times."""
 
 LONGEST_STATEMENT = 96
-"""Tokens of a statement, a prompt, or a line that are read."""
+"""Tokens of a statement, a query, or a passage that are read."""
 
 NAMES = {"open": "task"}
 """By kind of statement, the word for it that the network was fitted with, if that is not the name of the kind."""
@@ -135,7 +135,7 @@ class Network:
     """The network's weights. Matrices are stored as 8-bit integers with a scale for each column.
 
     The lower layers are shared; the upper ones are fitted for sentences in their context (`OF_SENTENCES`), for pairs of
-    statements (`OF_PAIRS`), or for prompts and lines (`OF_TEXTS`).
+    statements (`OF_PAIRS`), or for queries and passages (`OF_TEXTS`).
     """
 
     def __init__(self, path: Path = WEIGHTS) -> None:
@@ -177,7 +177,7 @@ class Network:
         return float(replaces), float(closes)
 
     def of_text(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Returns the vector of a text, of length 1. A prompt and a line that it needs have a large cosine."""
+        """Returns the vector of a text, of length 1. A query and a passage that answers it have a large cosine."""
         import numpy as np
 
         said = np.array([START, *tokens, SEPARATOR])
@@ -256,13 +256,15 @@ def pair(kind: str, text: str, new_kind: str, new_text: str) -> tuple[float, flo
     return round(replaces, 2), round(closes, 2)
 
 
-@lru_cache(maxsize=TEXTS_CACHED)
 def vector(text: str) -> NDArray[np.float32] | None:
-    """Returns the vector of a prompt or of a line of a page, of length 1, None if it is not in English. It takes about
-    8 ms if it is not cached."""
+    """Returns the vector of what a text is about, of length 1; None if it is not in English. It takes about 8 ms for a
+    sentence."""
     if language_of(words(text)) not in (ENGLISH, ""):
         return None
     return network().of_text(text_tokens(text))
+
+
+vector_of_query = lru_cache(maxsize=QUERIES_CACHED)(vector)
 
 
 def text_tokens(text: str) -> list[int]:

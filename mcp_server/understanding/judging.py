@@ -57,6 +57,15 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
 
+_ASKS = re.compile(
+    r"(?:(?:and|but|so|ok|hey|btw),? )?(?:how (?:many|much|often|long|far)\b"
+    r"|(?:what|which|where|who|why|how|when)(?:['’]s| (?:is|are|was|were|do|does|did|should|can|could|will|would)) "
+    r"|(?:is|are|was|were|does|did|should|shall|can|could|will|would) (?:i|we|they|he|she|it|there|the|that|this|our) "
+    r"|(?:do|have) (?:i|we|they|you) )",
+    re.IGNORECASE,
+)
+"""The beginning of a question: a question word with a verb, or a verb before its subject."""
+
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
 
@@ -124,14 +133,18 @@ def _judged(message: Message, model: Model) -> Judged:
             if share >= least or beside:
                 one = message.sentences[place]
                 listed = one.layout in ("bullet", "row")
-                text = only_options(one.text, chosen) if kind == "decision" and one.layout != "row" else one.text
+                text = one.text
+                if kind == "decision" and message.next is not None and one.layout != "row":
+                    text = only_options(text, chosen, message.next.choice.lettered)
                 found.setdefault(kind, []).append(Found(place, text, share, listed=listed))
     return Judged(shares, found, rejected)
 
 
 def is_question(text: str) -> bool:
-    """Returns whether a text ends with a question mark."""
-    return text.rstrip("*_ ").endswith("?")
+    """Returns whether a text ends with a question mark, or begins as a question in English and ends without a mark, as
+    people write who type fast."""
+    text = text.rstrip("*_ ")
+    return text.endswith("?") or (not text.endswith((".", "!", ":", ";", "…", ")")) and bool(_ASKS.match(text)))
 
 
 def _may_state(
@@ -162,7 +175,10 @@ def chosen_options(message: Message) -> tuple[int, ...]:
     picks = message.next.choice.options
     if not picks:
         return _named(message, message.next)
-    options = {number for one in message.sentences for number in (_option(message, one), *options_in(one.text))}
+    lettered = message.next.choice.lettered
+    options = {
+        number for one in message.sentences for number in (_option(message, one), *options_in(one.text, lettered))
+    }
     return picks if options.issuperset(picks) else ()
 
 
@@ -189,9 +205,11 @@ def _named(message: Message, answer: Message) -> tuple[int, ...]:
 def _option(message: Message, sentence: Sentence) -> int:
     """Returns the option that a sentence belongs to, or 0. A list without numbers has options if the next message
     chooses by order ("the second one") or by name; a table only if it chooses by name."""
-    if message.has_options or message.next is None:
+    if message.next is None:
         return sentence.option
     choice = message.next.choice
+    if message.has_options:
+        return sentence.option if choice.lettered in (None, sentence.lettered) else 0
     if choice.by_order:
         return sentence.point if sentence.layout == "bullet" else 0
     return sentence.option if choice.options else sentence.point

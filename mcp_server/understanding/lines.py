@@ -345,9 +345,12 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
 
 def _refers(answer: Message, before: Message, said: str) -> bool:
     """Returns whether `said`, a part of the user's answer, refers to the agent's message before: the answer takes it,
-    changed or not, or refuses it, or it ends with a question, or both share a word about their subject."""
+    changed or not, refuses it, or chooses one of its options, or the message ends with a question, or both share a word
+    about their subject."""
     acts = answer.acts
     if acts.get("accept", 0.0) + acts.get("amend", 0.0) >= AMENDS or acts.get("refuse", 0.0) >= REFUSES:
+        return True
+    if chosen_options(before):
         return True
     related = not subject_stems(said).isdisjoint(subject_stems(before.content))
     return related or is_question(before.sentences[-1].text)
@@ -363,6 +366,8 @@ def _with_answer(proposal: str, said: str, answer: Message) -> str:
     """Returns a proposal with the user's words; the words go first if they refuse the proposal."""
     left = clipped_at_clause(proposal, LONGEST - len(said) - 12)
     accepts, amends, refuses = (answer.acts.get(act, 0.0) for act in ("accept", "amend", "refuse"))
+    if answer.previous is not None and chosen_options(answer.previous):
+        accepts, refuses = 1 - amends, 0.0  # what it refuses are the other options
     if refuses >= max(REFUSES, accepts + amends) and not _begins_with_yes(answer):
         return f"{said} (refused: {left})"
     is_changed = accepts < AGREES * max(amends, refuses) or _has_new_number(answer)

@@ -28,11 +28,17 @@ _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[([ xX]
 _HEADING = re.compile(r"#{1,6}\s+")
 _OPTION = re.compile(
     r"\s*(?:#{1,6}\s+)?[-*+•|]*\s*\**\s*\(?"
-    r"(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*[.):|–-]\**\s",
+    r"(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*(?:[.):|–-]\**|\*\*)\s",
     re.IGNORECASE,
 )
+_BOLD = re.compile(r"\*\*\(?[1-9A-Fa-f][.):]?\*\*[.):]?\s+")
+"""The mark of an option in bold letters: "**A** SQLite in one file"."""
+
 _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S)", re.IGNORECASE)
 """The mark of an option within a line."""
+
+_LAST_OR = re.compile(r"[\s,;](?:or|and|oder|und|ili)$", re.IGNORECASE)
+"""Between two options of a line."""
 
 _CLAUSE = re.compile(
     r"(?<=[,;])\s+|\s+(?=(?:and|but|so|because|well|ok|also|then|listen)\s+"
@@ -46,13 +52,14 @@ class Sentence:
     """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0.
     If one list has letters and another one numbers, only the first list has options. `point` is the number of its point
     in a list without numbers, or of its row in a table (0 for the first one, which names the columns), else 0. `box` is
-    "open" or "ticked" for the first sentence behind a task box."""
+    "open" or "ticked" for the first sentence behind a task box. `lettered`: options have letters, not numbers."""
 
     text: str
     layout: Layout
     option: int = 0
     box: str = ""
     point: int = 0
+    lettered: bool = False
 
 
 def sentences(message: str) -> list[Sentence]:
@@ -84,7 +91,9 @@ def sentences(message: str) -> list[Sentence]:
         if text.startswith("|"):
             cells = [cell.strip() for cell in text.strip("|").split("|")]
             row = found[-1].point + 1 if found and found[-1].layout == "row" else 0
-            found.append(Sentence(" | ".join(cell for cell in cells if cell), "row", option, point=row))
+            found.append(
+                Sentence(" | ".join(cell for cell in cells if cell), "row", option, point=row, lettered=bool(lettered))
+            )
             point = 0
             continue
         if heading := _HEADING.match(text):
@@ -95,8 +104,13 @@ def sentences(message: str) -> list[Sentence]:
             point += not (option or line[0].isspace())
         if layout != "bullet" and not line[0].isspace():
             point = 0
+        if numbered and (bold := _BOLD.match(text)):
+            text = text[bold.end() :]
         parts = _with_options(split(text), option)
-        found += [Sentence(part, layout, of, "" if place else box, point) for place, (part, of) in enumerate(parts)]
+        found += [
+            Sentence(part, layout, of, "" if place else box, point, bool(lettered))
+            for place, (part, of) in enumerate(parts)
+        ]
     return found
 
 
@@ -112,11 +126,13 @@ def _with_options(parts: Sequence[str], option: int) -> list[tuple[str, int]]:
     return found
 
 
-def options_in(sentence: str) -> dict[int, tuple[int, int, int]]:
+def options_in(sentence: str, lettered: bool | None = None) -> dict[int, tuple[int, int, int]]:
     """Returns where the options of a sentence stand that lists at least two of them ("a) dawn, b) dusk"): each with the
-    place of its mark, of its text, and of its end."""
+    place of its mark, of its text, and of its end. With `lettered`, only a list with letters, or with numbers."""
     marks: list[re.Match[str]] = []
     for mark in _LISTED.finditer(sentence):
+        if lettered not in (None, mark[1].isalpha()):
+            continue
         if _number(mark[1]) == len(marks) + 1 and (not marks or mark[2] == marks[0][2]):
             marks.append(mark)
     ends = [*(mark.start() for mark in marks[1:]), len(sentence)]
@@ -124,12 +140,13 @@ def options_in(sentence: str) -> dict[int, tuple[int, int, int]]:
     return dict(enumerate(places, 1)) if len(marks) > 1 else {}
 
 
-def only_options(sentence: str, chosen: Collection[int]) -> str:
-    """Returns a sentence without the options that it lists and that were not chosen."""
-    places = options_in(sentence)
+def only_options(sentence: str, chosen: Collection[int], lettered: bool | None = None) -> str:
+    """Returns a sentence without the options that it lists and that were not chosen (`options_in`)."""
+    places = options_in(sentence, lettered)
     if not places or not places.keys() & set(chosen):
         return sentence
-    kept = [sentence[start:end].strip(" (,;.!?") for number, (_, start, end) in places.items() if number in chosen]
+    texts = [sentence[start:end] for number, (_, start, end) in places.items() if number in chosen]
+    kept = [_LAST_OR.sub("", text.strip(" (,;.!?")).rstrip(" ,;") for text in texts]
     return f"{sentence[: places[1][0]].rstrip(' (')} {', '.join(kept)}.".lstrip()
 
 
@@ -184,10 +201,12 @@ _SENTENCE_END = re.compile(r"[.!?…](?:\s|$)|\n")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The options that an answer chooses, counted from 1. `by_order`: the answer says "the second one", not "2"."""
+    """The options that an answer chooses, counted from 1. `by_order`: the answer says "the second one", not "2".
+    `lettered`: it says "b", not "2"; None if it names no option so."""
 
     options: tuple[int, ...] = ()
     by_order: bool = False
+    lettered: bool | None = None
 
 
 def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last: int) -> Choice:
@@ -207,7 +226,7 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
             if place == 0 and _REFUSES.match(content):  # "c never. b sounds good"
                 rest = " ".join(sentences[1:])
                 return choice_of(rest, word_list(rest), sentences[1:], last) if rest else Choice()
-            return Choice(_chain(word, _rest_of_sentence(content, words, place), last))
+            return Choice(_chain(word, _rest_of_sentence(content, words, place), last), lettered=word.isalpha())
         stands_alone = word[0].isdigit() and after in ("", "one", "option")  # "yeah 2nd one", not "on the 2nd of May"
         if place and before not in _BEFORE_NUMBER and not stands_alone:
             continue
@@ -218,7 +237,8 @@ def choice_of(content: str, words: Sequence[str], sentences: Sequence[str], last
         if word in _LAST and _named_number(after) < 2:  # not "the last two"
             return Choice((last,) if last else (), by_order=True)
     named = (_only_option(word_list(sentence)) for sentence in sentences[:MOST_SENTENCES])
-    return Choice(next(((option,) for option in named if option), ()))
+    word = next(filter(None, named), "")
+    return Choice((_option(word),), lettered=word.isalpha()) if word else Choice()
 
 
 def _is_option_alone(content: str, words: Sequence[str], last: int) -> bool:
@@ -251,12 +271,12 @@ def _chain(first: str, words: Sequence[str], last: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _only_option(words: Sequence[str]) -> int:
-    """Returns the option that a sentence names which says nothing else ("2.", "then b"), or 0."""
+def _only_option(words: Sequence[str]) -> str:
+    """Returns the word of a sentence that names an option and says nothing else ("2.", "then b"), or ""."""
     said = [word for word in words if word[0].isalnum()]
     if not said or len(said) > 2 or (len(said) == 2 and said[0].isdecimal()):
-        return 0
-    return _option(said[-1])
+        return ""
+    return said[-1] if _option(said[-1]) else ""
 
 
 def _option(word: str) -> int:

@@ -21,16 +21,23 @@ NEEDED = PromptNeeds(memory=0.8, open_items=0.1)
 PROMPT = "Which tea does Ana drink at the office?"
 
 
-def hit(text: str, score: float, turn: int = 7, cosine: float = 0.5, **more: Any) -> Hit:
+def hit(text: str, score: float, turn: int = 7, cosine: float = 0.5, about: float = 0.6, **more: Any) -> Hit:
     made = passage(text, start=turn, unit=f"{PATH}#{turn}", **more)
-    return Hit(made, score, {"keywords": score}, cosine)
+    return Hit(made, score, {"keywords": score}, cosine, about=about)
 
 
-def line(text: str, score: float, number: int = 9, section: str = "Key Decisions", cosine: float = 0.5) -> Hit:
+def line(
+    text: str,
+    score: float,
+    number: int = 9,
+    section: str = "Key Decisions",
+    cosine: float = 0.5,
+    about: float | None = 0.6,
+) -> Hit:
     made = knowledge(
         f"- 2026-05-01: {text} [src: {PATH}#3]", PAGE, start=number, title=f"tea › {section}", category="project"
     )
-    return Hit(made, score, {"keywords": score}, cosine)
+    return Hit(made, score, {"keywords": score}, cosine, about=about)
 
 
 def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more: Any) -> list[str]:
@@ -40,9 +47,11 @@ def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more:
 
 
 def test_a_line_that_means_what_the_prompt_asks_comes_first_without_a_common_word() -> None:
-    far, near = line("The red door was painted last year.", 0.5), line("We close at six every day.", 0.5, number=10)
-    found = choose("Is the shop open on Monday evening?", NEEDED, [far, near], [], SIGNAL, (), {}, 240)
-    assert [one.hit for one in found] == [near, far]
+    far = line("The red door was painted last year.", 0.5, about=0.1)
+    near = line("We close at six every day.", 0.5, number=10, about=0.5)
+    unread = line("The lamp is red.", 0.5, number=11, about=None)
+    found = choose("Is the shop open on Monday evening?", NEEDED, [far, near, unread], [], SIGNAL, (), {}, 240)
+    assert [one.hit for one in found] == [near, unread, far]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +155,10 @@ def test_a_turn_that_a_sent_line_quotes_as_an_answer_is_not_sent_again() -> None
 
 def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
     """A dozen lines that are each a little likely are what a prompt of another project finds."""
-    weak = [line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15) for number, word in enumerate("abcdefgh")]
+    weak = [
+        line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15, about=0.1)
+        for number, word in enumerate("abcdefgh")
+    ]
     found = choose(PROMPT, NEEDED, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
     assert not any(one.included for one in found)
     assert "nothing is likely enough to be needed" in found[0].reason
@@ -190,7 +202,7 @@ def test_a_prompt_of_a_kind_that_needs_no_memory_makes_every_candidate_worth_les
 
 def test_a_prompt_that_asks_what_is_open_makes_open_items_likely_and_no_other_lines() -> None:
     def worth(open_items: float, section: str) -> float:
-        lines = [line("Send the lease to Petra.", 0.1, section=section, cosine=0.1)]
+        lines = [line("Send the lease to Petra.", 0.1, section=section, cosine=0.1, about=0.1)]
         needs = PromptNeeds(memory=0.8, open_items=open_items)
         [found] = choose("What is left before I leave?", needs, lines, [], SIGNAL, frozenset(), {}, 240)
         return found.worth

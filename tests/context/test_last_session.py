@@ -48,6 +48,14 @@ def test_the_newest_turns_come_in_first_when_room_is_short() -> None:
     assert accounted == list(range(19, 0, -1)), "each of them"
 
 
+def test_what_a_program_wrote_under_the_users_name_is_not_told_as_the_users() -> None:
+    said = turn(1, "user", "<system-reminder>It was decided to buy coffee.</system-reminder>")
+    for more in ({"last_session": replace(LAST, turns=(said,))}, {"turns": (said,), "delivery": "replace"}):
+        text = compile_inputs(inputs(message="", budget=1200, **more), tokens().count).text
+        assert "decided to buy coffee" in text
+        assert "user: " not in text
+
+
 def test_without_room_for_its_label_it_is_left_out() -> None:
     far = replace(LAST, path=f"raw/conversations/{'a-long-name/' * 30}tea.md")
     compiled = compile_inputs(inputs(message="", budget=130, last_session=far), tokens().count)

@@ -7,13 +7,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.context import briefs, push
+from mcp_server.app import open_memory
+from mcp_server.context import briefs
 from mcp_server.jobs import duties
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage.values import Change
-from mcp_server.understanding import encoder
 
 pytestmark = pytest.mark.anyio
 
@@ -32,15 +33,17 @@ async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: p
         tasks.cancel_scope.cancel()
 
 
-async def test_the_lines_of_pages_are_read_before_a_prompt_needs_them(memory: Memory) -> None:
-    source = "[src: 3](/raw/conversations/2026/05/01/0900-ses_old-tea.md)"
-    page = f"# tea\n\n## Facts\n\n- 2026-05-01: Ana drinks sencha at the office. {source}\n- a person's own line\n"
-    memory.files.write_atomic("knowledge/projects/tea/context.md", page)
-    encoder.vector.cache_clear()
-    await push.read_ahead(memory)
-    assert encoder.vector.cache_info().currsize == 1
-    encoder.vector("Ana drinks sencha at the office.")
-    assert encoder.vector.cache_info().hits == 1
+async def test_what_new_passages_are_about_is_read_in_the_background(place: Path | str) -> None:
+    async with open_memory(place, {}) as memory, anyio.create_task_group() as tasks:
+        tasks.start_soon(duties.keep_read, memory)
+        for fact in ("We close at six every day.", "The red door is new."):
+            await remember(memory, NewFact(fact), Caller())
+            await memory.index.refresh()
+            memory.changes.publish(Change("index"))
+            with anyio.fail_after(60):
+                while (await find(memory, SearchRequest(fact))).hits[0].about is None:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
 
 
 def test_only_what_a_brief_is_made_of_concerns_it() -> None:

@@ -12,6 +12,9 @@ from mcp_server.storage.postgres import searching
 from mcp_server.storage.postgres.database import Connection
 from mcp_server.storage.postgres.index import TeamIndex
 
+ABOUT = COLUMNS.split(", ").index("p.about")
+"""The column with what a passage is about, which is filled later, and left out."""
+
 _ALL = f"SELECT {COLUMNS} FROM {STORED}{FILES}"
 
 
@@ -39,7 +42,9 @@ def _local(connection: sqlite3.Connection) -> str:
     for numbered in connection.execute(f"{_ALL} ORDER BY f.path, m.mark, m.part"):
         number = numbered[0]
         row = [names[value] if column in NAMED else value for column, value in enumerate(numbered)]
-        digest.update(repr((row[1:], keywords.pop(number, None), vectors.pop(number, None))).encode("utf-8", "replace"))
+        digest.update(
+            repr((row[1:ABOUT], keywords.pop(number, None), vectors.pop(number, None))).encode("utf-8", "replace")
+        )
     units = (
         "SELECT f.path, m.mark, m.part, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file ORDER BY 1, 2, 3"
     )
@@ -71,5 +76,6 @@ def _team(connection: Connection) -> str:
         "SELECT path, size, problem FROM indexed_file WHERE ws = %s ORDER BY 1",
     ):
         for row in connection.rows(statement):
-            digest.update(repr(row[1:] if statement.startswith("SELECT m.id") else row).encode())
+            seen = (*row[1:ABOUT], *row[ABOUT + 1 :]) if statement.startswith("SELECT m.id") else row
+            digest.update(repr(seen).encode())
     return digest.hexdigest()

@@ -186,3 +186,27 @@ async def test_an_index_that_grew_finds_the_same_as_one_that_was_rebuilt(embedde
         await index.rebuild()
         assert await fingerprint(index) == known
         assert plain(await candidates_of(index, query)) == before
+
+
+@pytest.mark.parametrize("engine", ["local", "postgres"])
+async def test_passages_that_the_network_has_read_are_ranked_by_what_they_are_about(
+    tmp_path: Path, embedder: Embedder, engine: str
+) -> None:
+    said = {"red": "The red door is new.", "hours": "We close at six every day.", "de": "Wir haben heute nicht offen."}
+    async with (local(tmp_path / "memory") if engine == "local" else postgres())() as opened:
+        for name, text in said.items():
+            opened.files.write_atomic(f"knowledge/reference/{name}.md", f"{text}\n")
+        index, query = opened.index(embedder), parse_query("Is the shop open on Monday evening?", AT)
+        await index.refresh()
+        assert {one.about for one in values_of(await candidates_of(index, query))} == {None}
+        assert [await index.read_ahead(2), await index.read_ahead(9), await index.read_ahead(9)] == [2, 1, 0]
+        found = await candidates_of(index, query)
+        about = {Path(one.path).stem: one.about for one in values_of(found)}
+        assert about["de"] is None
+        assert about["red"] is not None
+        assert about["hours"] is not None
+        assert about["hours"] > about["red"]
+        assert rank(found.asked, values_of(found))[0].candidate.path == "knowledge/reference/hours.md"
+        index, query = opened.index(None), parse_query("the red door", AT)
+        assert await index.read_ahead(9) == 0
+        assert {one.about for one in values_of(await candidates_of(index, query))} == {None}

@@ -72,6 +72,36 @@ def test_of_a_sentence_that_lists_options_only_the_chosen_one_is_quoted(line: st
     assert only_options(line, [2]) == chosen
 
 
+STORES = "Three options:\n\n- **A** SQLite in one file\n- **B** append-only JSONL\n- **C** memory only"
+SIGN = (
+    "There are two good routes: a) white letters on dark teal, which is your logo, or b) brass letters directly on the "
+    "brick, which looks expensive and costs 640 more."
+)
+FIGURES = (
+    "1. Map of the sites\n2. Curves with the data\n\nI see three ways: a) all in the main text, b) the map in the "
+    "supplement, c) only the curves in the main text."
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "told"),
+    [
+        (STORES, "A", "SQLite in one file"),
+        (STORES, "A but on the usb stick", "SQLite in one file (agreed: A but on the usb stick)"),
+        (
+            SIGN,
+            "a, obviously, we're not a bank",
+            "dark teal, which is your logo. (agreed: a, obviously, we're not a bank)",
+        ),
+        (FIGURES, "b, nobody needs another map", "the map in the supplement. (agreed: b, nobody needs another map)"),
+    ],
+)
+def test_an_option_with_a_letter_is_told_without_the_other_ones(asked: str, answer: str, told: str) -> None:
+    (decision,) = texts("decision", "How should we do it?", asked, answer, "Done.")
+    assert decision.endswith(told)
+    assert not any(other in decision for other in ("JSONL", "memory only", "brass", "all in the main", "only the"))
+
+
 def test_options_of_one_line_may_be_sentences() -> None:
     found = sentences("Controls. 1: arrows only. 2: mouse, the moth follows the pointer. 3: both.")
     assert [(one.option, one.text) for one in found] == [

@@ -380,3 +380,8 @@ async def test_the_model_is_loaded_once_by_calls_that_need_it_at_once(
         for _ in range(4):
             tasks.start_soon(anyio.to_thread.run_sync, memory.recognizer)
     assert len(loaded) == 1
+
+
+@pytest.mark.parametrize("asked", ["how many texts can one guy get per day", "can we ship on fridays"])
+def test_a_question_without_a_question_mark_is_no_decision(asked: str) -> None:
+    assert texts("decision", asked, "Ten at most, and none at night.", "ok", "Good.") == []

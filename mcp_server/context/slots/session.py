@@ -133,7 +133,7 @@ def _groups(inputs: CompileInputs, turns: Sequence[Turn]) -> list[list[Turn]]:
 def _turn_line(turn: Turn, filling: Filling, required: int | None) -> tuple[str, bool]:
     """Returns a turn as a line, and whether it is whole. `required` is the room of the last user turn."""
     meter = filling.meter
-    who = speaker(turn.role, turn.name)
+    who = speaker(turn.role, turn.name, turn.content)
     text = turn_text(turn)
     most = int(filling.allowance * LONGEST_SHARE) if required is None else required
     if len(text) <= most * MOST_CHARACTERS_PER_TOKEN:
@@ -188,7 +188,7 @@ def _history_floor(filling: Filling) -> int:
     )
     if len(text) > most * MOST_CHARACTERS_PER_TOKEN:
         return max(least, most)
-    needed = filling.meter.line(said(speaker(last.role, last.name), text))
+    needed = filling.meter.line(said(speaker(last.role, last.name, last.content), text))
     heading = label("history", f"this conversation ({filling.inputs.session or 'unnamed'}), oldest first")
     return max(least, min(most, needed + filling.meter.line(heading) + 2))
 
@@ -344,7 +344,7 @@ def _line(turn: Turn, filling: Filling) -> str:
     text = " ".join(turn.content.split())
     if len(text) > 2 * REACH:
         text = f"{text[:REACH]} {LEFT_OUT} {text[-REACH:]}"
-    return said(speaker(turn.role, turn.name), head_and_tail(text, LONGEST_TURN, filling.meter))
+    return said(speaker(turn.role, turn.name, turn.content), head_and_tail(text, LONGEST_TURN, filling.meter))
 
 
 def _account(last: LastSession, turn: Turn | None, reason: str, tokens: int) -> Considered:

@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from mcp_server.model import Category, Exchange, Passage
 from mcp_server.search.query import Query
 from mcp_server.search.ranking import Candidate, matching_best
 from mcp_server.storage.values import Candidates, Mode
-from mcp_server.text.entries import Source, sources_of, without_sources
+from mcp_server.text.entries import Source, sources_of, statement, without_sources
+from mcp_server.understanding.encoder import vector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -261,9 +262,14 @@ def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
 
 
 def score(
-    plan: QueryPlan, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
+    plan: QueryPlan,
+    rows: Sequence[tuple[Any, ...]],
+    names: Mapping[int, str],
+    vector: NDArray[np.float32] | None,
+    about: NDArray[np.float32] | None,
 ) -> list[Found]:
-    """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
+    """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosines. `vector` is the
+    query's by the embedder, `about` that by the recognizer's network."""
     import numpy as np
 
     many = len(rows)
@@ -290,11 +296,12 @@ def score(
             beside = np.intersect1d(where[first] + 1, where[second], assume_unique=True)
             beside = beside[owner[beside] == owner[beside - 1]] if len(beside) else beside
             pairs[np.unique(owner[beside])] += 1
-    cosines = _cosines([row[22] for row in rows], vector)
+    cosines = _cosines([row[22] for row in rows], vector, "<f2")
+    nearness = _cosines([row[23] for row in rows], about, "i1")
     named = map(sources_of, [row[7] if row[12] is None else "" for row in rows])
     found: list[Found] = []
-    for row, keywords_value, cosine, words_in, beside_each_other, of in zip(
-        rows, bm25.tolist(), cosines, matched, pairs.tolist(), named, strict=True
+    for row, keywords_value, cosine, near, words_in, beside_each_other, of in zip(
+        rows, bm25.tolist(), cosines, nearness, matched, pairs.tolist(), named, strict=True
     ):
         path, mark, part, ordinal, line = row[1:6]
         session, turn = row[11:13]
@@ -316,26 +323,41 @@ def score(
             first_person,
             bool(asks),
             part,
+            False,
+            near,
         )
         found.append(Found(candidate, row, names, of))
     return found
 
 
-def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) -> list[float | None]:
+def _cosines(
+    blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None, number: Literal["<f2", "i1"]
+) -> list[float | None]:
+    """Returns the cosine of each stored vector with a unit vector; None for those of another length, or without a
+    vector. They are stored as float16 of length 1, or as whole numbers."""
     import numpy as np
 
-    if vector is None:
-        return [None] * len(blobs)
-    size = 2 * len(vector)
-    usable = [index for index, blob in enumerate(blobs) if blob is not None and len(blob) == size]
     cosines: list[float | None] = [None] * len(blobs)
-    if usable:
-        matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(
-            len(usable), len(vector)
-        )
-        for index, cosine in zip(usable, (matrix.astype(np.float32) @ vector).tolist(), strict=True):
-            cosines[index] = cosine
+    size = np.dtype(number).itemsize * len(vector) if vector is not None else 0
+    usable = [index for index, blob in enumerate(blobs) if size and blob is not None and len(blob) == size]
+    if vector is None or not usable:
+        return cosines
+    joined = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype=number)
+    matrix = joined.reshape(len(usable), len(vector)).astype(np.float32)
+    found = matrix @ vector
+    if number == "i1":
+        found /= np.maximum(np.linalg.norm(matrix, axis=1), 1.0)
+    for index, cosine in zip(usable, found.tolist(), strict=True):
+        cosines[index] = cosine
     return cosines
+
+
+def packed_about(passages: Iterable[tuple[str, bool]]) -> list[bytes]:
+    """Returns what each text is about, as it is stored: whole numbers, or nothing for a text that is not in English.
+    The texts of derived lines, for which the second value is true, are read without date and sources. Takes about
+    10 ms for each."""
+    found = [vector(statement(without_sources(text)) if derived else text) for text, derived in passages]
+    return [b"" if one is None else in_bytes(one.reshape(1, -1), len(one)).tobytes() for one in found]
 
 
 _importing = threading.Lock()
@@ -357,8 +379,8 @@ SCALE = 254.0
 """int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
 
 
-def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
-    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
+def in_bytes(half: NDArray[Any], first: int) -> NDArray[np.int8]:
+    """Returns the `first` numbers of vectors (one per row) as int8.
 
     They are normalized again, so that L2 orders as the cosine does.
     """

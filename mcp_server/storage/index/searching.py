@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float32] | None
-    Near = tuple[Vector, list[int]]
-    """The query's vector (None without one), and the nearest passages, nearest first."""
+    Near = tuple[Vector, list[int], Vector]
+    """The query's vector by the embedder (None without one), the nearest passages, nearest first, and the query's
+    vector by the recognizer's network."""
 
 SMALL_SCOPE = 1_000
 """Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
@@ -88,13 +89,13 @@ class Searching(ABC):
             return plan, near(plan, scope)[0], []
         ids = self._by_words(plan, scope) if mode != "vector" else []
         rows = self.fetched(ids)
-        vector, by_meaning = near(plan, scope)
+        vector, by_meaning, about = near(plan, scope)
 
         def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
             if not rows:
                 return []
             self.learn(rows)
-            return score(plan, rows, self.names, vector)
+            return score(plan, rows, self.names, vector, about)
 
         held = {row[0] for row in rows}
         rows += self.fetched([number for number in by_meaning if number not in held])

@@ -22,6 +22,7 @@ from mcp_server.storage.values import (
     is_indexed,
 )
 from mcp_server.text.entries import Source
+from mcp_server.understanding.encoder import vector_of_query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,9 @@ class TeamIndex(Indexing):
                 searching = TeamSearching(connection, self._stemmer(), query, compared)
 
                 def near(planned: QueryPlan, scope: Scope) -> Near:
-                    return asked, [] if asked is None else searching.by_meaning(asked, planned, scope)
+                    if asked is None:
+                        return None, [], None
+                    return asked, searching.by_meaning(asked, planned, scope), vector_of_query(query.said or query.text)
 
                 planned, _, found = searching.candidates(near)
             if self._scan and not planned.all_passages and self._waiting(connection):

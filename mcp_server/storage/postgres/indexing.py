@@ -32,7 +32,7 @@ from mcp_server.storage.index.file_reader import (
     signals_of,
     transcripts_last,
 )
-from mcp_server.storage.index.scoring import import_numpy, in_bytes, passage_of
+from mcp_server.storage.index.scoring import import_numpy, in_bytes, packed_about, passage_of
 from mcp_server.storage.ports import Progress, Scan
 from mcp_server.storage.postgres import postings
 from mcp_server.storage.postgres.database import Connection, Database
@@ -390,6 +390,23 @@ class Indexing:
 
             if not self._database.run(write):
                 return
+
+    async def read_ahead(self, most: int) -> int:
+        return await run_sync(self._read_ahead, most)
+
+    def _read_ahead(self, most: int) -> int:
+        if self._embedding.embedder is None:
+            return 0
+        select = "SELECT id, text, kind FROM passage WHERE ws = %s AND about IS NULL ORDER BY id DESC LIMIT %s"
+        waiting = self._database.rows(select, most)
+        found = packed_about((text, kind == LINES) for _, text, kind in waiting)
+        update = (
+            "UPDATE passage p SET about = new.about FROM unnest(%s::bigint[], %s::bytea[]) AS new (id, about) "
+            "WHERE p.ws = %s AND p.id = new.id"
+        )
+        ids = [number for number, *_ in waiting]
+        self._database.run(lambda connection: connection.execute(update, (ids, found, connection.ws)))
+        return len(waiting)
 
     # ---------------------------------------------------------------- embedder and words
 

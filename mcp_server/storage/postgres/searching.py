@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLUMNS: str = (
     "m.id, m.path, m.mark, m.part, m.ordinal, m.first_line, m.last_line, m.text, m.title, m.category, m.project, "
     "m.session, m.turn, m.turn_id, m.role, m.speaker, m.at, "
-    "m.chars, m.tells_time, m.first_person, m.ends_with_question, m.stems, m.vector"
+    "m.chars, m.tells_time, m.first_person, m.ends_with_question, m.stems, m.vector, m.about"
 )
 """The columns of a passage in the order that `score` and `passage_of` expect."""
 

@@ -36,6 +36,7 @@ from mcp_server.storage.values import (
     TurnsNear,
     is_indexed,
 )
+from mcp_server.understanding.encoder import vector_of_query
 
 if TYPE_CHECKING:
     import sqlite3
@@ -107,11 +108,12 @@ class Index(Maintenance):
             for query in queries:
                 vector = None if query.mode == "keyword" else self._embedding.of_query(query.text)
                 if vector is None or int(kept["dimensions"]) != len(vector):
-                    found.append((None, []))
+                    found.append((None, [], None))
                     continue
                 searching = LocalSearching(connection, {}, opened.near.stems, query)
                 look = nearest if by_vec else opened.matrix.nearest
-                found.append((vector, look(searching, vector, searching.scope())))
+                ids = look(searching, vector, searching.scope())
+                found.append((vector, ids, vector_of_query(query.said or query.text)))
             near.set_result(found)
 
         async def by_meaning() -> None:
@@ -135,7 +137,7 @@ class Index(Maintenance):
 
         words = opened.words.database.read(work)
         if self._embedding.embedder is None or all(query.mode == "keyword" for query in queries):
-            near.set_result([(None, [])] * len(queries))
+            near.set_result([(None, [], None)] * len(queries))
             return await words
         return (await both(by_meaning(), words))[1]  # in this order, because the second waits for the first
 

@@ -14,7 +14,7 @@ from anyio import CancelScope, Lock, to_thread
 from mcp_server.embed.providers import Embedding
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.index.file_reader import RACY_NS, IndexedFile, transcripts_last
-from mcp_server.storage.index.scoring import passage_of
+from mcp_server.storage.index.scoring import packed_about, passage_of
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.generations import (
     Generation,
@@ -145,6 +145,17 @@ class Maintenance:
             with CancelScope(shield=True):
                 await to_thread.run_sync(self._generations.sweep)
         return len(paths)
+
+    async def read_ahead(self, most: int) -> int:
+        async def work(writing: Opened) -> int:
+            waiting = await writing.words.database.read(lambda connection: not_read(connection, most))
+            found = await to_thread.run_sync(packed_about, [(text, bool(derived)) for _, text, derived in waiting])
+            values = [(about, number) for about, (number, *_) in zip(found, waiting, strict=True)]
+            statement = "UPDATE passages SET about = ? WHERE id = ?"
+            await writing.words.database.write(lambda connection: connection.executemany(statement, values))
+            return len(values)
+
+        return 0 if self._embedding.embedder is None else await self._with_live(work) or 0
 
     async def _close_writer(self) -> None:
         writing, self._writing = self._writing, None
@@ -320,3 +331,12 @@ def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int,
     names: dict[int, str] = {}
     learn(connection, rows, names)
     return [(row[0], indexed_text(passage_of(row, names))) for row in rows]
+
+
+def not_read(connection: sqlite3.Connection, most: int) -> list[tuple[int, str, int]]:
+    """Returns the newest passages that the network has not read: id, text, and whether it is a derived line."""
+    return connection.execute(
+        "SELECT p.id, p.text, m.derived FROM passages p CROSS JOIN knowledge_meta m ON m.id = p.id "
+        "WHERE p.about IS NULL ORDER BY p.id DESC LIMIT ?",
+        (most,),
+    ).fetchall()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, "
     "m.session, p.turn, p.turn_id, p.role, m.speaker, m.at, "
-    "p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector"
+    "p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector, p.about"
 )
 NAMED = (9, 10, 11, 15)
 """The columns with numbers of names."""

@@ -18,7 +18,7 @@ from typing import Any
 from mcp_server.storage.index.scoring import in_bytes
 from mcp_server.storage.local.index.searching import LINES, compared, state
 
-SCHEMA = 7
+SCHEMA = 8
 
 
 TABLES = """
@@ -89,9 +89,11 @@ CREATE TABLE passages (
     ends_with_question INTEGER NOT NULL, -- the unit
     -- CRC-32 of each word's stem in order, little-endian: so that scoring does not read the text again
     stems BLOB NOT NULL,
-    vector BLOB                         -- float16; NULL: not embedded (yet)
+    vector BLOB,                        -- float16; NULL: not embedded (yet)
+    about BLOB                          -- int8, what the text is about; NULL: not read yet, empty: in another language
 );
 CREATE INDEX passages_without_vector ON passages (id) WHERE vector IS NULL;
+CREATE INDEX passages_not_read ON passages (id) WHERE about IS NULL;
 
 -- Words of the indexed text, folded by core.text.words; rowid is the passage. Derived lines have tables of their own:
 -- so a search ranks what people said and wrote as if there were no lines.

@@ -319,12 +319,12 @@ def _insert(
         packed = np.array(stems.numbers(found.words), dtype="<u4").tobytes()
         vector = half[position] if half else None
         shown = (p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role)
-        wide.append((new, *shown, row.chars, *flags, packed, vector))
+        wide.append((new, *shown, row.chars, *flags, packed, vector, None))
         (of_lines if derived else keywords).append((new, storable(" ".join(found.words))))
         if small and in_vec:
             near.append((new, project, LINES if derived else session, small[position]))
     connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(12)})", meta)
-    connection.executemany(f"INSERT INTO passages VALUES ({_marks(15)})", wide)
+    connection.executemany(f"INSERT INTO passages VALUES ({_marks(16)})", wide)
     connection.executemany("INSERT INTO knowledge_fts (rowid, words) VALUES (?, ?)", keywords)
     connection.executemany("INSERT INTO lines_fts (rowid, words) VALUES (?, ?)", of_lines)
     if near:
