@@ -6,6 +6,7 @@ keep? (answer: ten)".
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,6 +81,16 @@ SHORT_CHOICE = 4
 
 PLAIN_ANSWER, ACCEPTS = 3, 0.5
 """Words of an answer that only accepts, and the probability of acceptance from which on it does."""
+
+_PRONOUN = re.compile(r"(?:and |but |so )?(?:he|she|they|his|her|their|him|them|both|it|its)\b", re.IGNORECASE)
+"""Begins a sentence about what the sentence before it names."""
+
+_PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECASE)
+_NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
+_DAYS = frozenset((*calendar.day_name, *calendar.month_name))
+
+NAMED_BEFORE = 3
+"""Messages before a pronoun in which the person was named."""
 
 MAX_GAP = 3
 """Sentences of one item stand at most so far apart."""
@@ -250,27 +261,49 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     all sentences of a short message of the user; of a longer one the short sentences between the first and the last
     sentence of the item; of the agent's message only short points of a list between these. Questions, options that were
     not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
-    subject ("make it 15")."""
+    subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear.")."""
     by_user = message.role == "user"
     places = {one.place for one in group}
     is_clear = sum(map(str.isalpha, subject_stems(_joined(group)))) >= CLEAR
     apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
     others = {one.place for kind in apart for one in judged.found[kind]} - places
+    first = min(places)
+    named = {first - 1} if first and by_user and _PRONOUN.match(message.sentences[first].text) else set()
     if is_short := by_user and len(message.content) <= WHOLE_MESSAGE:
         around = range(len(message.sentences))
     else:
-        around = range(min(places), max(places))
+        around = range(first - len(named), max(places))
     added = []
     for at in around:
         sentence = message.sentences[at]
         listed = sentence.layout in ("bullet", "row")
-        if at in places | others or judged.rejected[at] or not (by_user or listed):
+        if at in places | (others - named) or judged.rejected[at] or not (by_user or listed):
             continue
         if is_question(sentence.text) or _says_nothing(sentence.text):
             continue
         if is_short or len(sentence.text) <= GAP:
             added.append(Found(at, sentence.text, 0.0, listed=listed))
     return sorted([*group, *added], key=lambda one: one.place)
+
+
+def named(line: Line, messages: Sequence[Message], place: int) -> Line:
+    """Returns the line of a user's message, with the name of the person in front whom it begins with a pronoun for
+    ("Tomasz: His number is …"), if that is sure: the agent's answer and one of the messages before have one common
+    name, which the line lacks."""
+    answered = place + 1 < len(messages) and messages[place + 1].role == "agent"
+    if line.labeled or not answered or not _PERSON.match(line.text):
+        return line
+    before = frozenset().union(*(_names(one.content) for one in messages[max(0, place - NAMED_BEFORE) : place]))
+    both = before & _names(messages[place + 1].content)
+    if len(both) != 1 or not both.isdisjoint(line.text.split()):
+        return line
+    (name,) = both
+    return replace(line, text=f"{name}: {line.text}", short=f"{name}: {line.short}" if line.short else "")
+
+
+def _names(text: str) -> frozenset[str]:
+    """Returns the words with a capital letter inside of sentences, without days and months."""
+    return frozenset(_NAME.findall(text[:LONGEST_ANSWER])) - _DAYS
 
 
 def _replies(messages: Sequence[Message], place: int, text: str) -> bool:

@@ -40,6 +40,7 @@ from mcp_server.understanding.lines import (
     completed,
     decision_lines,
     groups_of,
+    named,
     postpones,
     told,
 )
@@ -203,6 +204,8 @@ def items_of(
                 continue
             if kind == "decision":
                 line = completed(line, messages[place], of(place))
+            if messages[place].role == "user":
+                line = named(line, messages, place)
             spoken, settled = messages[line.settled], turns[line.settled]
             items.append(
                 Item(
@@ -225,11 +228,15 @@ def items_of(
 def _each_once(items: Sequence[Item]) -> list[Item]:
     """Returns the items of a message without repetitions: a page shows each sentence once.
 
-    A rule or fact with the text of a decision is left out if the decision is likelier. A decision with the main
-    sentence of a rule is left out, and a fact with the main sentence of an open item."""
+    A rule or fact with the text of a decision is left out if the decision is likelier, and a fact with the text of a
+    rule. A decision with the main sentence of a rule is left out, and a fact with the main sentence of an open item."""
     decided = {item.text: item.probability for item in items if item.kind == "decision"}
+    ruled = {item.text for item in items if item.kind == "rule"}
     kept = [
-        item for item in items if item.kind not in ("rule", "fact") or item.probability > decided.get(item.text, 0.0)
+        item
+        for item in items
+        if item.kind not in ("rule", "fact") or item.probability > decided.get(item.text, 0.0)
+        if item.kind != "fact" or item.text not in ruled
     ]
     told = {(item.kind, item.core) for item in kept}
     again = {"decision": "rule", "fact": "open"}

@@ -385,3 +385,17 @@ async def test_the_model_is_loaded_once_by_calls_that_need_it_at_once(
 @pytest.mark.parametrize("asked", ["how many texts can one guy get per day", "can we ship on fridays"])
 def test_a_question_without_a_question_mark_is_no_decision(asked: str) -> None:
     assert texts("decision", asked, "Ten at most, and none at night.", "ok", "Good.") == []
+
+
+def test_a_line_that_begins_with_a_pronoun_tells_the_name_that_the_answer_gives() -> None:
+    said = (
+        "So the flooring. The builder, Tomasz, says either cork or vinyl.",
+        "Vinyl is wipeable.",
+        "His number is 07700 900482, in case I ask you for it. And he always wants texts and never calls.",
+        "Saved. Texts only for Tomasz.",
+    )
+    lines = [item.text for item in items(*said) if item.kind != "report"]
+    assert lines
+    assert all(line.startswith("Tomasz: His number is 07700 900482") for line in lines)
+    unnamed = [item.text for item in items(*said[:-1], "Saved.") if item.kind != "report"]
+    assert not any("Tomasz" in line for line in unnamed)
