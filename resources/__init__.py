@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp.types import (
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceTemplateReference,
-)
+from mcp.types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from mcp_server.connection import URI, Connection
 from mcp_server.relevance.clarity_scores import COMMANDS

@@ -87,12 +87,7 @@ def tool(connection: Connection) -> Tool:
 
 
 def _target(
-    text: str | None,
-    turn: str | None,
-    session: str | None,
-    path: str | None,
-    first: int | None,
-    last: int | None,
+    text: str | None, turn: str | None, session: str | None, path: str | None, first: int | None, last: int | None
 ) -> ForgetTarget:
     from mcp_server.forgetting.target import ForgetTarget
 

@@ -15,11 +15,8 @@ from typing_extensions import TypedDict
 
 from mcp_server.connection import Connection
 from mcp_server.errors import Refused
+from mcp_server.text.destinations import Kind
 from tools.rim import Path, Short, answer, can_ask, client_of, hints, shortened, strict_tool
-
-Kind = Literal[
-    "fact", "decision", "rule", "open", "lesson", "person", "procedure", "project", "journal", "identity", "topic"
-]
 
 MORE = {
     "path": "another file than the kind's",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
 from mcp_server.text.fencing import neutralise, neutralise_values
+from mcp_server.text.prose import did_you_mean
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -249,10 +249,8 @@ def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
 def _explain(problem: Any, known: list[str]) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-        close = difflib.get_close_matches(where, known, n=1, cutoff=0.5)
-        return f"there is no argument {where!r}" + (
-            f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
-        )
+        hint = did_you_mean(where, known, cutoff=0.5) or f"; there are {', '.join(known)}"
+        return f"there is no argument {where!r}{hint}"
     if problem["type"] == "missing":
         return f"the argument {where!r} is missing"
     return f"argument {where!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"

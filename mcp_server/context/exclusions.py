@@ -18,7 +18,7 @@ from mcp_server.context.sections import Filling, passage_text
 from mcp_server.model import Hit, Passage, SourceFile, Withheld
 from mcp_server.text.entries import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import as_shown, links, resolve, sections, split_front_matter
+from mcp_server.text.markdown import as_shown, link_targets, links, resolve, sections, split_front_matter
 from mcp_server.text.passages import of_knowledge
 from mcp_server.understanding import cues
 
@@ -45,11 +45,11 @@ def linked_hits(
     first = [hits[place] for place in sorted(worthwhile) if "[[" in hits[place].passage.text][:MOST_LINKED]
     if not first:
         return []
-    known, found = paths(), {(hit.passage.path, hit.passage.start): hit for hit in hits}
+    targets, found = link_targets(paths()), {(hit.passage.path, hit.passage.start): hit for hit in hits}
     new: dict[tuple[str, int], Hit] = {}
     for hit in first:
         for link in links(hit.passage.text):
-            path = resolve(link.name, known)
+            path = resolve(link.name, targets)
             if path is None:
                 continue
             page = page_of(path)

@@ -239,7 +239,7 @@ def _nothing_left(line: str) -> bool:
 def _transcript(path: str, text: str, request: Forgotten) -> str:
     text = text.replace("\r\n", "\n")
     try:
-        whole = parse(text, path, load)
+        whole = parse(text, path)
     except ContextManagerError:
         return _markdown(path, text, request)
     data = text.encode("utf-8", "surrogateescape")[: whole.complete_bytes]  # the rest was never acknowledged
@@ -257,7 +257,7 @@ def _transcript(path: str, text: str, request: Forgotten) -> str:
 def _untitled(path: str, text: str, request: Forgotten) -> str:
     """Returns a transcript's path without the words of a title that was forgotten."""
     try:
-        whole = parse(text.replace("\r\n", "\n"), path, load)
+        whole = parse(text.replace("\r\n", "\n"), path)
     except ContextManagerError:
         return path
     slug = slug_in(path, whole.head.session_id)

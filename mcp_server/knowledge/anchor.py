@@ -43,14 +43,12 @@ class Anchored:
     anchor: Anchor
     on: bool
     changed: bool
-    note: str = ""
 
     @property
     def markdown(self) -> str:
-        """The answer in one or two lines."""
+        """The answer in one line."""
         done = "anchored" if self.on else "no longer anchored"
-        line = f"{self.anchor.kind} {self.anchor.item}: {done}{'' if self.changed else ' (it was so already)'}"
-        return f"{line}\n{self.note}" if self.note else line
+        return f"{self.anchor.kind} {self.anchor.item}: {done}{'' if self.changed else ' (it was so already)'}"
 
 
 async def anchor(memory: Memory, item: str, on: bool, note: str | None = None) -> Anchored:

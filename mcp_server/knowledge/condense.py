@@ -20,15 +20,16 @@ from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.pages import without_emptied
 from mcp_server.knowledge.prune_knowledge import archive_journals, last_day, prune_memory
-from mcp_server.knowledge.writing import ChangedFile, edit_body, renew, write_changes
+from mcp_server.knowledge.writing import ChangedFile, bodies_of, edit_body, markdown_in, renew, write_changes
 from mcp_server.memory import Memory
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY, archived_path, link_to_project
 from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.transcript_head import stem_of
 
 Period = Literal["daily", "weekly", "monthly"]
 
-PROJECTS = "knowledge/projects/"
+PEOPLE, PROJECTS = "knowledge/people/", "knowledge/projects/"
 OLD_PLANS_DAYS = 180
 """The age in days from which on a derived plan moves to archive/."""
 
@@ -109,14 +110,12 @@ def _outdated(memory: Memory, dry_run: bool) -> list[ChangedFile]:
     written first."""
     before = (last_day(memory) - timedelta(days=OLD_PLANS_DAYS)).isoformat()
     changed: list[ChangedFile] = []
-    for folder in ("knowledge/people/", PROJECTS):
-        for stat in list(memory.files.walk(folder)):
-            text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
-            leaving = summaries.outdated(split_front_matter(text or "").body, before)
-            if leaving:
-                cold, title = archived_path(stat.path), stat.path.rsplit("/", 1)[-1].removesuffix(".md")
-                changed += _edit(memory, cold, partial(_with, added=leaving), dry_run, f"# Archived: {title}\n")
-                changed += _edit(memory, stat.path, partial(_without, leaving=leaving), dry_run)
+    for path in markdown_in(memory.files, PEOPLE, PROJECTS):
+        text = memory.files.readable(path) or ""
+        if leaving := summaries.outdated(split_front_matter(text).body, before):
+            template = f"# Archived: {stem_of(path)}\n"
+            changed += _edit(memory, archived_path(path), partial(_with, added=leaving), dry_run, template)
+            changed += _edit(memory, path, partial(_without, leaving=leaving), dry_run)
     return changed
 
 
@@ -140,24 +139,18 @@ def _with(body: str, added: Sequence[entries.Entry]) -> str:
 
 def _people(memory: Memory) -> dict[str, summaries.Summary]:
     """Returns a line for each person's page, by its link."""
-    found = {}
-    for stat in memory.files.walk("knowledge/people/"):
-        name = stat.path.rsplit("/", 1)[-1].removesuffix(".md")
-        text = memory.files.readable(stat.path) if stat.path.endswith(".md") and name[0] != "_" else None
-        line = summaries.of_person(split_front_matter(text).body) if text is not None else None
-        if line is not None:
-            found[f"[[{name}]]"] = line
-    return found
+    bodies = bodies_of(memory.files, markdown_in(memory.files, PEOPLE))
+    found = {stem_of(path): summaries.of_person(body) for path, body in bodies.items()}
+    return {f"[[{name}]]": line for name, line in found.items() if line is not None and name[0] != "_"}
 
 
 def _projects(memory: Memory) -> dict[str, summaries.Summary]:
     """Returns a line for each project with an item of the last ACTIVE_DAYS days, by its name."""
     bodies: dict[str, list[str]] = {}
-    for stat in memory.files.walk(PROJECTS):
-        parts = stat.path.split("/")
-        text = memory.files.readable(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
-        if text is not None:
-            bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
+    for path, body in bodies_of(memory.files, markdown_in(memory.files, PROJECTS)).items():
+        parts = path.split("/")
+        if len(parts) == 4:
+            bodies.setdefault(parts[2], []).append(body)
     since = (last_day(memory) - timedelta(days=ACTIVE_DAYS)).isoformat()
     found = {link_to_project(slug): summaries.of_project(texts) for slug, texts in bodies.items()}
     return {label: line for label, line in found.items() if line is not None and line.day >= since}

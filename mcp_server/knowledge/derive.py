@@ -48,8 +48,8 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped, is_injected
 from mcp_server.text.redaction import redact, secrets
 from mcp_server.text.transcript import Transcript
-from mcp_server.text.words import content_words
-from mcp_server.understanding.cues import content_stems, word_list
+from mcp_server.text.words import content_words, words
+from mcp_server.understanding.cues import stems_of_text
 from mcp_server.understanding.judging import ItemKind
 from mcp_server.understanding.lines import LONGEST
 from mcp_server.understanding.recognizer import Item, is_real
@@ -274,19 +274,15 @@ def _reworded(item: Item, text: str, texts: Mapping[int, str]) -> str:
     """Returns a rewording that keeps every name, number and negation, and says nothing that its messages do not say."""
     text = " ".join(neutralise(text).split())
     said = " ".join([item.text, *(texts.get(number, "") for number in item.sources)])
-    stems, known = content_stems(word_list(text)), content_stems(word_list(said))
+    stems, known = stems_of_text(text), stems_of_text(said)
     _check(bool(text) and len(text) <= LONGEST and "[src:" not in text)
     _check(set(_NUMBER.findall(item.text)) <= set(_NUMBER.findall(text)) <= set(_NUMBER.findall(said)))
     _check(all(name in text for name in _NAME.findall(item.text)))
     _check(all(name in said for name in _NAME.findall(text)))
-    _check(bool(_words(text) & NEGATIONS) == bool(_words(item.text) & NEGATIONS))
+    _check(NEGATIONS.isdisjoint(words(text)) == NEGATIONS.isdisjoint(words(item.text)))
     _check(bool(stems) and len(stems & known) >= SUPPORTED * len(stems))
-    _check(2 * len(stems & content_stems(word_list(item.text))) >= len(content_stems(word_list(item.text))))
+    _check(2 * len(stems & stems_of_text(item.text)) >= len(stems_of_text(item.text)))
     return text
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", text.casefold()))
 
 
 def _added(one: Any, window: Window) -> Item:
@@ -412,10 +408,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
         found = settled_items(notes, memory.recognizer())
         here = tuple(item for whole in found if (item := part_of(whole, turns[0].number)))
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
-        return (
-            *(line for line in before if line.turn < oldest),
-            *_by_rules(memory, turns, context, ours.ITEMS, None),
-        )
+        return (*(line for line in before if line.turn < oldest), *_by_rules(memory, turns, context, ours.ITEMS, None))
 
     return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 
@@ -456,11 +449,7 @@ async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> 
 
 
 def _by_rules(
-    memory: Memory,
-    turns: Sequence[Turn],
-    context: Context,
-    extractors: Sequence[Extractor],
-    answer: Answer | None,
+    memory: Memory, turns: Sequence[Turn], context: Context, extractors: Sequence[Extractor], answer: Answer | None
 ) -> tuple[Line, ...]:
     """Returns the lines of the extractors. If an LLM answered, its lines replace those of extractors with `kinds`,
     except for turns with a refused line. Recognized items are only reviewed by an LLM, never replaced."""

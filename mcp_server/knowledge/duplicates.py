@@ -19,46 +19,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mcp_server.text.words import words
+from mcp_server.text.words import listed, words
 
 SAME_KEYWORDS = 0.5
 LEAST_UNION = 3
 LEAST_CONTAINED = 10
 SHORTEST_KEYWORD = 3
 
-STOP_WORDS = frozenset(
-    word
-    for line in (
-        "the a an is are was were be been being to and or in for with that this of i we it he she they you my our",
-        "need should will must have has had do does did can could would not no but if so then",
-        "je su sam si smo ste ili ali da ne za na u sa od do iz taj ta to ovo ono ja ti on ona mi vi oni",
-        "treba moze mora ce",
-    )
-    for word in line.split()
+STOP_WORDS = listed(
+    """
+    the a an is are was were be been being to and or in for with that this of i we it he she they you my our
+    need should will must have has had do does did can could would not no but if so then
+    je su sam si smo ste ili ali da ne za na u sa od do iz taj ta to ovo ono ja ti on ona mi vi oni
+    treba moze mora ce
+    """
 )
 """Folded. The list is short, because most words carry meaning in a plan."""
 
-VERBS = frozenset(
-    word
-    for line in (
-        "use add remove replace create implement switch move keep skip merge split export import change fix",
-        "update deploy persist store read write inject filter track decide choose adopt rename drop migrate",
-        "enable disable extract cache introduce refactor simplify convert wrap used added removed replaced",
-        "created implemented switched moved kept skipped merged split exported imported changed fixed updated",
-        "deployed persisted stored wrote injected filtered tracked decided chose adopted renamed dropped",
-        "migrated enabled disabled extracted cached introduced refactored simplified converted wrapped",
-    )
-    for word in line.split()
+VERBS = listed(
+    """
+    use add remove replace create implement switch move keep skip merge split export import change fix
+    update deploy persist store read write inject filter track decide choose adopt rename drop migrate
+    enable disable extract cache introduce refactor simplify convert wrap used added removed replaced
+    created implemented switched moved kept skipped merged split exported imported changed fixed updated
+    deployed persisted stored wrote injected filtered tracked decided chose adopted renamed dropped
+    migrated enabled disabled extracted cached introduced refactored simplified converted wrapped
+    """
 )
 """Verbs that decisions and tasks begin with. Capitalized, they are not names."""
 
-NEGATIONS = frozenset(
-    word
-    for line in (
-        "not no never without cannot don doesn didn won wouldn shouldn couldn isn aren wasn weren hasn haven mustn",
-        "ne nije nisu nikad bez",
-    )
-    for word in line.split()
+NEGATIONS = listed(
+    """
+    not no never without cannot don doesn didn won wouldn shouldn couldn isn aren wasn weren hasn haven mustn
+    ne nije nisu nikad bez
+    """
 )
 
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")

@@ -170,12 +170,14 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             if known is not None:
                 return body, (f"known already: {known.text.splitlines()[0]}",), "kept"
             entry = entries.written(fact.content, today if place.dated else None)
-            like = (
-                None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_duplicate)
-            )
-            if like is not None:
-                return _merged(body, like, entry)
-            beside = None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_like)
+            others = [] if fact.kind in RECORDS else entries.statements(body, place.section)
+            wanted = entries.statement(fact.content)
+            beside = None
+            for one, said in others:
+                if is_duplicate(said, wanted):
+                    return _merged(body, one, entry)
+                if beside is None and is_like(said, wanted):
+                    beside = one
             notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
             return with_entry(body, place.section, entry), notes, "appended"
         case "edit":
@@ -206,11 +208,7 @@ def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str,
     if entries.tells_no_more(now, before):
         return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
     note = f"merged with what says nearly the same: {like.text.splitlines()[0]}"
-    return (
-        entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)),
-        (note,),
-        "merged",
-    )
+    return (entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)), (note,), "merged")
 
 
 def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:

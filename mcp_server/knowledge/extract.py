@@ -26,7 +26,7 @@ from mcp_server.knowledge import notes
 from mcp_server.knowledge.derive import Derived, chosen, derive, derive_live, versions
 from mcp_server.knowledge.editing import despite_editors
 from mcp_server.knowledge.extractors import Extractor
-from mcp_server.knowledge.live_pages import lines_from, page_from, stored_lines
+from mcp_server.knowledge.live_pages import lines_from, page_from
 from mcp_server.knowledge.writing import ChangedFile, put_page, renew, write_lines
 from mcp_server.memory import Memory
 from mcp_server.text.transcript import Transcript
@@ -172,10 +172,7 @@ class _Read:
 
 
 async def _read(
-    memory: Memory,
-    path: str,
-    extractors: Sequence[Extractor],
-    is_new: Callable[[str, Transcript, str], bool],
+    memory: Memory, path: str, extractors: Sequence[Extractor], is_new: Callable[[str, Transcript, str], bool]
 ) -> _Read | str | None:
     """Returns the lines of a transcript; a sentence if it cannot be read; None if `is_new` says that it was read, given
     its path, the transcript and its value in the state."""
@@ -239,7 +236,7 @@ async def refresh(memory: Memory) -> int:
             lines = await derive_live(memory, row, before)
         except ContextManagerError:  # gone or broken meanwhile: `status` names it
             continue
-        found[path] = {"turn": row.turns, "lines": stored_lines(lines)}
+        found[path] = {"turn": row.turns, "lines": [asdict(line) for line in lines]}
     return len(await write_lines(memory, (), live=found, ended=left))
 
 

@@ -5,9 +5,8 @@ add its `Extractor` to REGISTRY. Other packages publish theirs under the entry p
 one with the name of ours replaces ours.
 
 Decisions, rules, facts, open items and reports are the items of the recognizer. A page takes only items that are worth
-a line. On 881 sentences of our own conversations that were labeled by reading (`benchmarks/worth.jsonl`), the item's
-probability by kind and role tells useful from trivial nearly as well as a model with 200 features (AUC .757 and .770,
-whole conversations left out), so these few numbers are the rule.
+a line: on 881 labeled sentences (`benchmarks/worth.jsonl`), the item's probability by kind and role tells useful from
+trivial nearly as well as a model with 200 features (AUC .757 and .770).
 """
 
 from __future__ import annotations
@@ -46,11 +45,9 @@ TAKEN_OUT = ("[redacted:", MARK)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The information that an extractor gets beside the turns.
-
-    It has the transcript's path and title, the slug of its project (None without one), a function that returns the
-    user's day of a moment, the names of the people who speak, and the recognized items.
-    """
+    """The information that an extractor gets beside the turns: the transcript's path and title, the slug of its project
+    (None without one), a function that returns the user's day of a moment, the names of the people who speak, and the
+    recognized items."""
 
     path: str
     title: str
@@ -118,10 +115,7 @@ VERSION = 17
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
 
-LEAST: Mapping[tuple[ItemKind, str], float] = {
-    ("fact", "user"): 0.2,
-    ("fact", "agent"): 0.25,
-}
+LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.2, ("fact", "agent"): 0.25}
 """The probability from which on an item is worth a line, by kind and role; for other items the recognizer's own."""
 
 _PROGRESS = re.compile(
@@ -394,8 +388,7 @@ PEOPLE = Extractor("people", 9, _people, ("about", "preference", "plan", "event"
 # ---------------------------------------------------------------- procedures
 
 LEAST_STEPS, MOST_STEPS = 2, 12
-LONGEST_STEP = 160
-LONGEST_TITLE = 80
+LONGEST_STEP, LONGEST_TITLE = 160, 80
 
 _STEP = re.compile(r"(?:\d{1,2}[.)]|#{1,6}\s+(?:\*\*)?Step \d+[:.]?)\s*(?P<step>\S.*)", re.IGNORECASE)
 _HOW = re.compile(

@@ -9,9 +9,9 @@ been shown before. If somebody edits the page while it is shown, the edits go in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
 
 from mcp_server.knowledge.duplicates import is_duplicate, normalised
 from mcp_server.knowledge.pages import in_order, with_entry, without_empty
@@ -44,10 +44,6 @@ class LivePage:
     was: str | None = None
     gone: tuple[Gone, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the page as JSON values."""
-        return asdict(self)
-
     def edited(self, current: str | None) -> LivePage:
         """Returns the page if `current` is on disk now: with a new base if somebody edited the file."""
         if current in (self.shown, self.was):
@@ -64,13 +60,8 @@ def page_from(stored: object, current: str | None) -> LivePage:
     return LivePage(stored["base"], stored["shown"], stored["was"], gone).edited(current)
 
 
-def stored_lines(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Returns lines as JSON values."""
-    return [asdict(line) for line in lines]
-
-
 def lines_from(stored: object) -> list[Line]:
-    """Returns the lines that `stored_lines` gave; none if they have another form."""
+    """Returns lines from their JSON values (`asdict`); none if they have another form."""
     if not isinstance(stored, list):
         return []
     try:
@@ -90,7 +81,7 @@ def rebased(base: str | None, shown: str | None, current: str | None) -> tuple[s
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     split = split_front_matter(current)
     body = entries.without(split.body, [here[key] for key in added & here.keys()])
-    body = _without_empty_sections(body, base, shown)
+    body = without_empty(body, _titles(shown) - _titles(base))
     moved = {key for key in added if any(_is_moved(one, key) for one in removed)}
     for key in sorted(removed):
         changed = [one for one in added if _is_moved(key, one)]
@@ -129,12 +120,6 @@ def _title(text: str | None, section: str) -> str:
     """Returns a heading as it is written in a page."""
     found = sections(split_front_matter(text or "").body, 1)
     return next((one.title for one in found if one.title.casefold() == section), section)
-
-
-def _without_empty_sections(body: str, base: str | None, shown: str | None) -> str:
-    """Returns the body without those empty sections that only the shown page has."""
-    rest = without_empty(body, _titles(shown) - _titles(base))
-    return body if rest == body else rest.rstrip("\n") + "\n"
 
 
 def _titles(text: str | None) -> set[str]:

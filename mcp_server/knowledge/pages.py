@@ -34,21 +34,9 @@ from mcp_server.text.destinations import (
     RULES,
     Place,
 )
-from mcp_server.text.entries import (
-    MOST_SOURCES,
-    Entry,
-    Line,
-    Source,
-    apart,
-    entry,
-    is_derived,
-    is_state,
-    sources_of,
-    without_sources,
-)
+from mcp_server.text.entries import Entry, Line, Source
 from mcp_server.text.markdown import Section, sections, without_lines
-from mcp_server.text.words import words
-from mcp_server.understanding.cues import content_stems, word_list
+from mcp_server.understanding.cues import stems_of_text
 from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
 
 # ---------------------------------------------------------------- merging
@@ -85,13 +73,13 @@ class _Known:
 
     @property
     def written(self) -> str:
-        return entry(self.day, self.text, self.sources, self.links)
+        return entries.entry(self.day, self.text, self.sources, self.links)
 
 
 def _lines(body: str) -> Iterator[_Known]:
     for one in entries.entries(body):
-        text = without_sources(_BULLET.sub("", one.text)).strip()
-        links = apart(one.text)[1] if one.sources else ""
+        text = entries.without_sources(_BULLET.sub("", one.text)).strip()
+        links = entries.apart(one.text)[1] if one.sources else ""
         yield _Known(one.section.casefold(), one.date, text, one.sources, one.start, links=links)
 
 
@@ -106,13 +94,13 @@ class _Body:
 
     def has(self, line: Line) -> bool:
         """Returns whether the body has the line, from the same turn."""
-        line = replace(line, text=apart(line.text)[0])
+        line = replace(line, text=entries.apart(line.text)[0])
         twin = self._twin(line)
         return twin is not None and (line.source in twin.sources or _is_full(twin, line))
 
     def merge(self, place: Place, line: Line, stale: frozenset[str]) -> None:
         """Adds a line, or its source to the line that says the same."""
-        text, links = apart(line.text)
+        text, links = entries.apart(line.text)
         line = replace(line, text=text)
         twin = self._twin(line, place.section)
         if twin is None or (line.path in stale and _moves(twin, place, line)):
@@ -133,7 +121,7 @@ class _Body:
         sources = tuple(sorted({*twin.sources, line.source}, key=lambda one: one.order))
         if sources[0] == line.source:
             twin.text, twin.day, twin.links = text, line.day, links or twin.links
-        twin.sources, twin.changed = sources[:MOST_SOURCES], True
+        twin.sources, twin.changed = sources[: entries.MOST_SOURCES], True
 
     def _twin(self, line: Line, section: str = "") -> _Known | None:
         candidates: dict[int, _Known] = {}
@@ -192,7 +180,7 @@ def standing(body: str, lines: Iterable[Line]) -> list[bool]:
 
 def _is_full(twin: _Known, line: Line) -> bool:
     """Returns whether a line names MOST_SOURCES sources, all of them earlier than the line's."""
-    return len(twin.sources) >= MOST_SOURCES and line.source.order > twin.sources[-1].order
+    return len(twin.sources) >= entries.MOST_SOURCES and line.source.order > twin.sources[-1].order
 
 
 def _same(known: _Known, line: Line) -> bool:
@@ -289,9 +277,6 @@ SETTLED = {
 }
 """By kind, the section that a settled item moves to, and the verb of its note."""
 
-LEAST_WORDS = 2
-"""Words of a text by which a longer entry that contains it can be named."""
-
 _NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
 
 
@@ -309,25 +294,21 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
     """
     lines = list(lines)
     body = _as_reviewed(reopened(body), lines)
-    decided: dict[Source, tuple[float, frozenset[str]]] = {}
-    reports: list[Line] = []
+    said_in: dict[Source, list[Line]] = {}
     for line in lines:
         if line.kind in CHANGEABLE:
-            changes, heard = decided.get(line.source, (0.0, frozenset[str]()))
-            decided[line.source] = (max(line.changes, changes), heard.union(line.heard))
-        elif line.kind == "report":
-            reports.append(line)
+            said_in.setdefault(line.source, []).append(line)
     statements: list[Statement] = []
     for item in _items(body, KINDS):
-        new = [decided[source] for source in item.sources if source in decided]
-        order = _order(item.sources[0], item.date)
-        changes = max((share for share, _ in new), default=0.0)
-        heard = frozenset[str]().union(*(stems for _, stems in new))
-        one = Statement(KINDS[item.section], item.said, order, changes, heard, key=item)
-        one.is_new = bool(new)
-        statements.append(one)
+        new = [line for source in item.sources for line in said_in.get(source, ())]
+        order, changes = _order(item.sources[0], item.date), max((line.changes for line in new), default=0.0)
+        heard = frozenset(stem for line in new for stem in line.heard)
+        kind = KINDS[item.section]
+        statements.append(Statement(kind, item.said, order, changes, heard, is_new=bool(new), key=item))
     statements += [
-        Statement("report", line.text, _order(line.source, line.said), line.changes, key=line) for line in reports
+        Statement("report", line.text, _order(line.source, line.said), line.changes, key=line)
+        for line in lines
+        if line.kind == "report"
     ]
     settle(statements)
     holders = {} if of_one_subject else _holders(body)
@@ -337,17 +318,19 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
             continue
         if not of_one_subject and not _share_a_subject(one, one.by, holders):
             continue
-        section, verb = SETTLED[one.kind]
         by = one.by.key
         if isinstance(by, Entry):
-            day, source = by.date, by.sources[0]
-        else:
-            assert isinstance(by, Line)
-            day, source = by.said, by.source
-        note = f" ({verb} {day})" if day else f" ({verb})"
-        text = entry(one.key.date, f"{one.key.said}{note}", (one.key.sources[0], source))
-        moved.append((one.key, section, text))
+            moved.append(_settled(one.key, one.kind, by.date, by.sources[0]))
+        elif isinstance(by, Line):
+            moved.append(_settled(one.key, one.kind, by.said, by.source))
     return _moved(body, moved)
+
+
+def _settled(item: Entry, kind: str, day: str, source: Source) -> tuple[Entry, str, str]:
+    """Returns an item of this kind with its section and its text after the turn `source` settled it."""
+    section, verb = SETTLED[kind]
+    note = f"({verb} {day})" if day else f"({verb})"
+    return item, section, entries.entry(item.date, f"{item.said} {note}", (item.sources[0], source))
 
 
 def _conversation(transcript: str) -> str:
@@ -356,7 +339,7 @@ def _conversation(transcript: str) -> str:
 
 
 def _stems(text: str) -> set[str]:
-    return {stem for stem in content_stems(word_list(text)) if stem.isalpha() and len(stem) >= SHORTEST_KEYWORD}
+    return {stem for stem in stems_of_text(text) if stem.isalpha() and len(stem) >= SHORTEST_KEYWORD}
 
 
 def _holders(body: str) -> dict[str, set[str]]:
@@ -382,11 +365,9 @@ def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
         if line.settled_by is None:
             continue
         turn, day = line.settled_by
-        section, verb = SETTLED[line.kind]
         for one in _items(body, (OPEN if line.kind == "open" else DECISIONS,)):
             if one.sources[0] == line.source and is_duplicate(one.said, line.text):
-                text = entry(one.date, f"{one.said} ({verb} {day})", (line.source, Source(line.path, turn)))
-                moved.append((one, section, text))
+                moved.append(_settled(one, line.kind, day, Source(line.path, turn)))
     return _moved(body, moved)
 
 
@@ -396,7 +377,7 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
     for one in _items(body, HOMES):
         first, *settling = one.sources
         if _NOTE.search(one.said) and not is_gone(first) and all(map(is_gone, settling)):
-            back.append((one, HOMES[one.section], entry(one.date, _NOTE.sub("", one.said), (first,))))
+            back.append((one, HOMES[one.section], entries.entry(one.date, _NOTE.sub("", one.said), (first,))))
     return _moved(body, back)
 
 
@@ -404,9 +385,9 @@ def superseded(body: str, old: Entry, day: str, source: Source | None = None) ->
     """Returns the body of a page with an item replaced, or an open item closed, on request. `source` is the turn of the
     request, which a derived line names. Such an item never moves back by itself."""
     first, *rest = old.text.split("\n")
-    sources = sources_of(first)[:1]
+    sources = entries.sources_of(first)[:1]
     section, verb = settled_section(old)
-    text = f"{without_sources(first).rstrip()} ({verb} {day} on request)"
+    text = f"{entries.without_sources(first).rstrip()} ({verb} {day} on request)"
     marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
     moved = "\n".join([" ".join((text, *marks)), *rest])
     return _moved(body, [(old, section, moved)])
@@ -419,7 +400,8 @@ def settled_section(old: Entry) -> tuple[str, str]:
 
 def without_repeats(body: str, content: str) -> str:
     """Returns the body of a page without the derived items that say the same as the hand-written `content`."""
-    return entries.without(body, [one for one in _items(body, KINDS) if is_duplicate(one.said, content)])
+    repeats = [one for one in _items(body, KINDS) if is_duplicate(one.said, content)]
+    return entries.without(body, repeats) if repeats else body
 
 
 def current_entries(body: str) -> list[Entry]:
@@ -439,32 +421,6 @@ def current_items(bodies: Iterable[str]) -> dict[str, list[Entry]]:
             if one.section in ITEMS:
                 found[ITEMS[one.section]].append(one)
     return {name: sorted(items, key=lambda one: one.date, reverse=True) for name, items in found.items()}
-
-
-def matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
-    """Returns the entries that `wanted` names: those with exactly these words, else those that contain it or are
-    contained in it, else those that say the same in other words."""
-    text = entries.normalised(wanted)
-    exact = [one for one in known if entries.normalised(one.said) == text]
-    if exact or not text:
-        return exact
-    named = words(wanted)
-    inside = [one for one in known if _contains(named, words(one.said))]
-    return inside or [one for one in known if is_duplicate(one.said, wanted)]
-
-
-def closest(known: Sequence[Entry], wanted: str, most: int) -> list[Entry]:
-    """Returns up to `most` entries that share words with `wanted`, the ones with the most words first."""
-    stems = content_stems(word_list(wanted))
-    shared = [(len(stems & content_stems(word_list(one.said))), one) for one in known]
-    return [one for count, one in sorted(shared, key=lambda pair: -pair[0])[:most] if count]
-
-
-def _contains(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Returns whether one text contains the other word for word. A text of fewer than LEAST_WORDS words is contained in
-    none."""
-    short, long = sorted((one, other), key=len)
-    return len(short) >= LEAST_WORDS and f" {' '.join(short)} " in f" {' '.join(long)} "
 
 
 def _items(body: str, inside: Container[str]) -> list[Entry]:
@@ -501,32 +457,32 @@ class Stripped:
 
 def stripped(body: str, kept: tuple[str, ...] = ()) -> Stripped:
     """Returns the body without its derived lines, except those that begin with one of `kept` after their date."""
-    leaving = [one for one in entries.entries(body) if is_derived(one.text) and not one.said.startswith(kept)]
+    leaving = [one for one in entries.entries(body) if entries.is_derived(one.text) and not one.said.startswith(kept)]
     rest = without_state(entries.without(body, leaving))
-    return Stripped(rest, len(leaving), frozenset({one.section for one in leaving} & _empty(rest)))
+    return Stripped(rest, len(leaving), frozenset({one.section for one in leaving} & _empty(sections(rest))))
 
 
 def without_state(body: str) -> str:
     """Returns the body of a page without the block on its top (`is_state`), and without the blank line above it."""
     rows = body.split("\n")
-    state = {number for number, row in enumerate(rows, 1) if is_state(row)}
+    state = {number for number, row in enumerate(rows, 1) if entries.is_state(row)}
     above = min(state, default=1) - 1
     return without_lines(body, state | {above} if above and not rows[above - 1].strip() else state)
 
 
 def without_empty(body: str, headings: Collection[str]) -> str:
     """Returns the body without those of the headings that have neither text nor further headings under them."""
-    empty = _empty(body) & set(headings)
-    leaving = [section for section in sections(body) if section.title in empty and _is_bare(section)]
-    return without_lines(body, {number for one in leaving for number in range(one.start, one.end + 1)})
+    found = sections(body)
+    empty = _empty(found).intersection(headings)
+    leaving = [one for one in found if one.title in empty and _is_bare(one)]
+    return entries.without(body, leaving).rstrip("\n") + "\n" if leaving else body
 
 
 def without_emptied(before: str, after: str) -> str:
     """Returns the body `after` a change without those headings of the program that have no text: the headings of items,
     and those that had derived lines `before`. The title stays."""
     made = {*KINDS, *HOMES, *(one.section for one in entries.derived(before))}
-    rest = without_empty(after, made - {one.title for one in sections(after) if one.level == 1})
-    return after if rest == after else rest.rstrip("\n") + "\n"
+    return without_empty(after, made - {one.title for one in sections(after) if one.level == 1})
 
 
 def holds_nothing(body: str) -> bool:
@@ -534,11 +490,10 @@ def holds_nothing(body: str) -> bool:
     return all(map(_is_bare, sections(body)))
 
 
-def _empty(body: str) -> set[str]:
-    """Returns the titles of the headings that have neither text nor further headings under them."""
-    found = sections(body)
-    above = {title for section in found for title in section.trail}
-    return {section.title for section in found if section.title and _is_bare(section)} - above
+def _empty(found: Sequence[Section]) -> set[str]:
+    """Returns the titles of the sections that have neither text nor further headings under them."""
+    above = {title for one in found for title in one.trail}
+    return {one.title for one in found if one.title and _is_bare(one)} - above
 
 
 def _is_bare(section: Section) -> bool:

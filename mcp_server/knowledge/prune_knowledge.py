@@ -30,7 +30,8 @@ from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, JOURNALS, MEMORY, archived_path
 from mcp_server.text.entries import entry_id, sources_of
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import linked, links, split_front_matter
+from mcp_server.text.markdown import link_targets, links, resolve, split_front_matter
+from mcp_server.text.prose import counted
 from mcp_server.text.transcript_head import title_of
 from mcp_server.topics import front_matter
 
@@ -187,7 +188,7 @@ def decide(files: Iterable[KnowledgeFile]) -> list[Fated]:
 
 def _fate(file: KnowledgeFile) -> Fated:
     total = score(file.days, file.references)
-    age = f"{file.days} days old, {file.references} reference{'' if file.references == 1 else 's'}"
+    age = f"{file.days} days old, {counted(file.references, 'reference')}"
     kept = file.spared or never(file.path)
     if not kept and (total >= LEAST_SCORE or file.days <= LEAST_DAYS):
         kept = f"still of use: {age}"
@@ -450,10 +451,10 @@ def _last_commits(memory: Memory) -> dict[str, datetime]:
 def _linked_to(memory: Memory, knowledge: Mapping[str, str]) -> frozenset[str]:
     """Returns the files that another knowledge file or a topic links to, subscribes to, or names by path."""
     topics = {stat.path: memory.files.readable(stat.path) for stat in memory.files.walk("topics/")}
+    targets = link_targets(knowledge)
     found: set[str] = set()
     for path, text in {**knowledge, **topics}.items():
         if text and path.endswith(".md"):
-            # A link to the file itself does not count; one name may stand for several files.
-            found |= linked((link.name for link in links(text)), knowledge) - {path}
-            found |= knowledge.keys() & set(_PATH.findall(text)) - {path}
+            names = {resolve(link.name, targets) for link in links(text)} | set(_PATH.findall(text))
+            found |= knowledge.keys() & names - {path}  # a link to the file itself does not count
     return frozenset(found)

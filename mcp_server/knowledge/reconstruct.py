@@ -27,7 +27,7 @@ from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.derive import chosen, versions
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
-from mcp_server.knowledge.writing import FLUSHED, FOLDERS
+from mcp_server.knowledge.writing import FLUSHED, FOLDERS, bodies_of, markdown_in
 from mcp_server.memory import Memory
 from mcp_server.storage.files import Files
 from mcp_server.storage.history_values import LONGEST_TEXT, TAG_PREFIX, Branch, unused
@@ -109,9 +109,7 @@ def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> di
 
 def _tree(files: WorkspaceFiles) -> dict[str, str]:
     """Returns the bodies of all files that extractors may write, by path."""
-    paths = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
-    found = {path: files.readable(path) for path in sorted({*paths, MEMORY})}
-    return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
+    return bodies_of(files, sorted({*markdown_in(files, *FOLDERS), MEMORY}))
 
 
 def _questions(memory: Memory) -> list[tuple[Source, list[str]]]:
@@ -259,7 +257,8 @@ async def reconstruct(
     async with RECONSTRUCTIONS.making(memory, name) as place:
         begun = await _as_it_is(memory, name, place)
         made = await _made(memory, name, place, extractors, use_model, f"{model}; {used}", show)
-        await memory.state.put(STATE, name, {**_as_json(made), "begun": begun})
+        noted = {field: getattr(made, field) for field in ("by", "conversations", "before", "lines")}
+        await memory.state.put(STATE, name, {**noted, "made": made.made.isoformat(), "begun": begun})
     return made
 
 
@@ -365,7 +364,7 @@ def _strip(files: Files) -> tuple[dict[str, frozenset[str]], int]:
     lines."""
     emptied: dict[str, frozenset[str]] = {}
     removed = 0
-    for path in _derived_files(files):
+    for path in (*markdown_in(files, *FOLDERS), MEMORY):
         text = files.readable(path)
         if text is None:
             continue
@@ -392,11 +391,6 @@ def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
             files.write_atomic(path, split.head + after, text)
 
 
-def _derived_files(files: Files) -> list[str]:
-    found = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
-    return [*found, *([MEMORY] if files.exists(MEMORY) else [])]
-
-
 async def _tagged(memory: Memory, name: str, commit: str) -> str:
     """Tags the commit as `memory/extract/NAME` and returns the tag."""
     taken = {found.name for found in await run_sync(memory.git.tags.all)}
@@ -409,16 +403,6 @@ async def _tagged(memory: Memory, name: str, commit: str) -> str:
 async def _end(memory: Memory, branch: Branch) -> None:
     await RECONSTRUCTIONS.remove(memory, branch)
     await memory.state.remove(STATE, RECONSTRUCTIONS.short(branch))
-
-
-def _as_json(made: Reconstruction) -> dict[str, object]:
-    return {
-        "made": made.made.isoformat(),
-        "by": made.by,
-        "conversations": made.conversations,
-        "before": made.before,
-        "lines": made.lines,
-    }
 
 
 def _read(branch: Branch, noted: dict[str, object]) -> Reconstruction:

@@ -15,16 +15,10 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import claim, project_of
 from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.history.committing import WRITTEN_IN
+from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
-from mcp_server.knowledge.pages import (
-    closest,
-    current_entries,
-    matching,
-    settled_section,
-    without_emptied,
-    without_repeats,
-)
+from mcp_server.knowledge.pages import current_entries, settled_section, without_emptied, without_repeats
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, KnowledgeChange, Project
 from mcp_server.storage.journal import Pending, Proposal, hash_of
@@ -41,20 +35,27 @@ from mcp_server.text.destinations import (
     is_page,
     place_for,
 )
-from mcp_server.text.entries import Source, disowned
+from mcp_server.text.entries import Entry, Source, disowned, normalised
 from mcp_server.text.fencing import printable
 from mcp_server.text.markdown import difference, split_front_matter
-from mcp_server.text.prose import sentences
+from mcp_server.text.prose import clipped, sentences
 from mcp_server.text.redaction import secrets
+from mcp_server.text.words import words
+from mcp_server.understanding.cues import stems_of_text
 
 _LINE = re.compile(r"(\S.*\.md):(\d{1,9})(?:-\d{1,9})?")
 """A line of a file, as receipts and searches name it."""
+
+LEAST_WORDS = 2
+"""Words of a text by which a longer entry that contains it can be named."""
 
 CLOSEST = 3
 """Lines that are named if `supersedes` matches none, or several."""
 
 WRITABLE = ("knowledge/", "archive/", "topics/")
-LONGEST = 20_000
+LONGEST, LONGEST_SUMMARY = 20_000, 120
+"""Characters of a fact, and of its summary in the conversation's transcript."""
+
 ACTIONS = ("append", "replace", "edit", "create")
 
 
@@ -244,9 +245,7 @@ async def _apply(
         done = despite_editors(partial(_changed, memory, fact, place, session, project, source))
         if row is None or row.status != "open" or not done.diff:
             return done, None
-        summary = " ".join(fact.content.split())
-        summary = summary if len(summary) <= 120 else summary[:119] + "…"
-        change = KnowledgeChange(done.path, done.action, summary, memory.clock())
+        change = KnowledgeChange(done.path, done.action, clipped(fact.content, LONGEST_SUMMARY), memory.clock())
         size = memory.transcripts.append(row.path, change, row.size, row.last_at, row.turns)
         return done, replace(row, size=size, last_at=change.at)
 
@@ -255,12 +254,7 @@ async def _apply(
 
 
 def _changed(
-    memory: Memory,
-    fact: NewFact,
-    place: Place,
-    session: str | None,
-    project: Project | None = None,
-    source: Source | None = None,
+    memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None, source: Source | None
 ) -> Remembered:
     pages = _pages(project) if project else ()
     others = tuple(dict.fromkeys((*pages, MEMORY))) if project else ()
@@ -279,7 +273,7 @@ def _changed(
             if change := _say_once(memory, path, fact.content):
                 diffs[path] = "\n".join(filter(None, (diffs.get(path), change)))
     changed = tuple(path for path in diffs if path != place.path)
-    if not edit.changes and not diffs:
+    if not diffs:
         return Remembered(edit.stands_in or place.path, "kept", "", (*edit.notes, *found))
     action = edit.action if edit.changes else "replaced"
     return Remembered(place.path, action, "\n".join(diffs.values()), (*edit.notes, *found), others=changed)
@@ -312,7 +306,7 @@ def _superseded(
         known = {path: current_entries(split_front_matter(text or "").body)}
         found = [(path, one) for one in known[path] if one.start <= int(named[2]) - above <= one.end]
     else:
-        by_path = ([(path, one) for one in matching(inside, wanted)] for path, inside in known.items())
+        by_path = ([(path, one) for one in _matching(inside, wanted)] for path, inside in known.items())
         found = next(filter(None, by_path), [])
     if len(found) == 1:
         ((path, one),) = found
@@ -323,10 +317,36 @@ def _superseded(
             said += ". The whole line went there; if another sentence of it still holds, remember that again"
         return Old(path, one, source), (said,)
     why = f"{len(found)} lines match" if found else "no line matches"
-    every = [one for _, one in found] or closest([one for inside in known.values() for one in inside], wanted, CLOSEST)
+    every = [one for _, one in found] or _closest([one for inside in known.values() for one in inside], wanted)
     near = "; ".join(one.said.splitlines()[0] for one in every[:CLOSEST])
     hint = f"; the closest: {near}. Call again with the text of one of them" if near else ""
     return None, (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
+
+
+def _matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
+    """Returns the entries that `wanted` names: those with exactly these words, else those that contain it or are
+    contained in it, else those that say the same in other words."""
+    text = normalised(wanted)
+    exact = [one for one in known if normalised(one.said) == text]
+    if exact or not text:
+        return exact
+    named = words(wanted)
+    inside = [one for one in known if _contains(named, words(one.said))]
+    return inside or [one for one in known if is_duplicate(one.said, wanted)]
+
+
+def _closest(known: Sequence[Entry], wanted: str) -> list[Entry]:
+    """Returns up to CLOSEST entries that share words with `wanted`, the ones with the most words first."""
+    stems = stems_of_text(wanted)
+    shared = [(len(stems & stems_of_text(one.said)), one) for one in known]
+    return [one for count, one in sorted(shared, key=lambda pair: -pair[0])[:CLOSEST] if count]
+
+
+def _contains(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Returns whether one text contains the other word for word. A text of fewer than LEAST_WORDS words is contained in
+    none."""
+    short, long = sorted((one, other), key=len)
+    return len(short) >= LEAST_WORDS and f" {' '.join(short)} " in f" {' '.join(long)} "
 
 
 def _say_once(memory: Memory, path: str, content: str) -> str:
@@ -335,8 +355,9 @@ def _say_once(memory: Memory, path: str, content: str) -> str:
     if before is None:
         return ""
     start = split_front_matter(before)
-    after = start.head + without_emptied(start.body, without_repeats(start.body, content))
-    if after == before:
+    body = without_repeats(start.body, content)
+    if body == start.body:
         return ""
+    after = start.head + without_emptied(start.body, body)
     memory.files.write_atomic(path, after, before)
     return difference(before, after, path)

@@ -26,20 +26,8 @@ from mcp_server.text.destinations import (
     USER_FILE,
     link_to_project,
 )
-from mcp_server.text.entries import (
-    LINKED_FROM,
-    OPENING,
-    STATE,
-    Entry,
-    LineKind,
-    Source,
-    apart,
-    entry,
-    is_state,
-    remarked,
-    without_sources,
-)
-from mcp_server.text.markdown import linked, links, sections, without_comments
+from mcp_server.text.entries import Entry, LineKind, Source
+from mcp_server.text.markdown import link_targets, links, resolve, sections, without_comments
 from mcp_server.text.prose import sentences
 from mcp_server.text.words import content_words
 from mcp_server.understanding.cues import cues
@@ -104,13 +92,13 @@ def relinked(bodies: Mapping[str, str]) -> dict[str, str]:
     named = named_pages(bodies)
     after = {path: with_links(path, body, named) for path, body in bodies.items()}
     link_of = {one.path: one.link for one in named}
+    targets = link_targets(bodies)
     sources: dict[str, list[str]] = {path: [] for path in link_of}
     for path, body in sorted(after.items()):
         if path not in link_of:
             continue
-        said = with_backlinks(body, ())
-        for target in linked((link.name for link in links(said)), bodies):
-            if target != path and target in sources:
+        for target in {resolve(link.name, targets) for link in links(with_backlinks(body, ()))}:
+            if target is not None and target != path and target in sources:
                 sources[target].append(link_of[path])
     after |= {path: with_backlinks(after[path], found) for path, found in sources.items()}
     return {path: body for path, body in after.items() if body != bodies[path]}
@@ -125,8 +113,8 @@ def with_links(path: str, body: str, named: Sequence[Named]) -> str:
         found = sorted((place, link) for link, place in places.items() if place is not None)
         names = [link for _, link in found][:MOST_LINKED]
         wanted = " ".join(name for name in names if name not in said)
-        if wanted != apart(one.text)[1] or remarked(one.text) != one.text:
-            rows[one.start - 1] = entry(one.date, said, one.sources, wanted)
+        if wanted != entries.apart(one.text)[1] or entries.remarked(one.text) != one.text:
+            rows[one.start - 1] = entries.entry(one.date, said, one.sources, wanted)
     return "\n".join(rows)
 
 
@@ -183,7 +171,7 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
         has_room = len(own) + len(verb) + 5 + longest // 2 <= most
         if len(set(content_words(own))) >= LEAST_ALONE and not has_room:
             return shortened(own, longest, kind, core, slack)
-        own = OPENING.sub("", own).rstrip(".;, ")
+        own = entries.OPENING.sub("", own).rstrip(".;, ")
         rest = shortened(other, max(longest - len(own) - len(verb) - 5, longest // 2), kind, core, slack)
         text = f"{own} ({verb}: {rest})" if verb == "refused" else f"{rest} ({verb}: {own})"
         return clipped_at_clause(text[:1].upper() + text[1:], most)
@@ -192,7 +180,7 @@ def shortened(text: str, longest: int, kind: str = "decision", core: str = "", s
         best = max(re.split(r"(?<=;)\s+", best), key=says)
     if len(best) > most and core in best:
         best = best[best.index(core) :]
-    best = OPENING.sub("", best).rstrip(".;, ")
+    best = entries.OPENING.sub("", best).rstrip(".;, ")
     return clipped_at_clause(best[:1].upper() + best[1:], most)
 
 
@@ -307,22 +295,23 @@ def with_state(body: str) -> str:
     """Returns the body of a project's page with the project's state under its title: what it is, its last decision, its
     next step. The lines of the state name the sources of the lines that they shorten."""
     bare = without_state(body)
-    title = next((one for one in sections(bare, 1) if one.level == 1), None)
     purpose, decided, still_open = _state(entries.derived(bare))
-    linked = [row for row in body.split("\n") if row.startswith(LINKED_FROM)][:1]
-    if title is None or (decided is None and still_open is None):
+    linked = [row for row in body.split("\n") if row.startswith(entries.LINKED_FROM)][:1]
+    if decided is None and still_open is None:
         return _headed(bare, linked)
     labeled = (("What it is", purpose), ("Last decision", decided), ("Next", still_open))
     state = [
-        f"{STATE}{label}: {_said(one, LONGEST)} {one.sources[0].mark}" for label, one in labeled if one is not None
+        f"{entries.STATE}{label}: {_said(one, LONGEST)} {one.sources[0].mark}"
+        for label, one in labeled
+        if one is not None
     ]
     return _headed(bare, [*state, *linked])
 
 
 def with_backlinks(body: str, links: Sequence[str]) -> str:
     """Returns the body of a page with the pages that link to it in the block under its title."""
-    state = [row for row in body.split("\n") if is_state(row) and not row.startswith(LINKED_FROM)]
-    linked = [f"{LINKED_FROM.removesuffix('[[')}{', '.join(links)}"] if links else []
+    state = [row for row in body.split("\n") if entries.is_state(row) and not row.startswith(entries.LINKED_FROM)]
+    linked = [f"{entries.LINKED_FROM.removesuffix('[[')}{', '.join(links)}"] if links else []
     return _headed(without_state(body), [*state, *linked])
 
 
@@ -381,11 +370,11 @@ def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:
             section = _section(path, slug, one.section)
             if section:
                 text = f"{link_to_project(slug)}: {one.said}" if slug else one.said
-                found[section].append((one.date, entry(one.date, text, one.sources)))
+                found[section].append((one.date, entries.entry(one.date, text, one.sources)))
     for slug, bodies in projects.items():
         if (newest := of_project(bodies)) is not None:
             text = f"{link_to_project(slug)} — {newest.text}"
-            found[PROJECTS].append((newest.day, entry(newest.day, text, (newest.source,))))
+            found[PROJECTS].append((newest.day, entries.entry(newest.day, text, (newest.source,))))
     shown: dict[str, list[str]] = {}
     for section, lines in found.items():
         texts = [text for _, text in sorted(lines, key=lambda line: line[0])[-MOST[section] :]]
@@ -411,7 +400,7 @@ def renewed(body: str, lines: Mapping[str, Iterable[str]]) -> str:
     new = bare.body
     for section, some in lines.items():
         for line in some:
-            if not any(is_duplicate(without_sources(line), one) for one in own):
+            if not any(is_duplicate(entries.without_sources(line), one) for one in own):
                 new = with_entry(new, section, line)
     new = without_empty(new, bare.emptied)
     return new.rstrip("\n") + "\n" if bare.removed else new
@@ -429,8 +418,7 @@ def of_person(body: str) -> Summary | None:
     if not found:
         return None
     best = min(found, key=lambda one: (SECTIONS.index(one.section), one.start))
-    name = next((section.title for section in sections(body) if section.level == 1), "")
-    return Summary(best.date, shortened(best.said.removeprefix(f"{name}: "), LONGEST), best.sources[0])
+    return Summary(best.date, shortened(best.said.removeprefix(f"{_title(body)}: "), LONGEST), best.sources[0])
 
 
 def index_with(body: str, lines: Mapping[str, Summary]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -41,7 +41,6 @@ from mcp_server.text.destinations import (
     USER_FILE,
     Place,
     archived_path,
-    by_file,
     is_page,
     place_for,
     place_of,
@@ -155,7 +154,7 @@ def _batch(
     shown = [line for line, _ in _not_remembered(files, [(line, "") for line in live])]
     reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
-    placed = _at_home(files, by_file(_not_remembered(files, lines)))
+    placed = _at_home(files, _not_remembered(files, lines))
     holding = _holding(files, stale.paths) if stale.paths else ()
     batch = _Batch(memory, placed, stale, _sessions_by_journal(derived), _by_page(reports), _by_page(shown))
     pages = {path: _found_page(batch, path, stored.get(path)) for path in {*stored, *batch.shown}}
@@ -238,8 +237,7 @@ async def renew(memory: Memory, dry_run: bool = False) -> list[ChangedFile]:
 
 
 def _renew_links(files: Files, shown: Collection[str], dry_run: bool) -> list[ChangedFile]:
-    paths = [stat.path for folder in LINKED for stat in files.walk(folder) if stat.path.endswith(".md")]
-    texts = {path: text for path in paths if (text := files.readable(path)) is not None}
+    texts = {path: text for path in markdown_in(files, *LINKED) if (text := files.readable(path)) is not None}
     starts = {path: split_front_matter(text) for path, text in texts.items()}
     changed: list[ChangedFile] = []
     for path, body in relinked({path: start.body for path, start in starts.items()}).items():
@@ -272,22 +270,27 @@ def edit_body(
     return [ChangedFile.of(path, before or "", after)]
 
 
+def markdown_in(files: Files, *folders: str) -> list[str]:
+    """Returns the paths of the markdown files in these folders."""
+    return [stat.path for folder in folders for stat in files.walk(folder) if stat.path.endswith(".md")]
+
+
+def bodies_of(files: Files, paths: Iterable[str]) -> dict[str, str]:
+    """Returns the bodies of those of the files that can be read, by path."""
+    return {path: split_front_matter(text).body for path, text in files.texts(paths).items() if text is not None}
+
+
 def page_bodies(files: Files) -> dict[str, str]:
     """Returns the bodies of the pages of the user and of projects, and of the general page."""
-    paths = [USER_FILE, GENERAL_PAGE, *(stat.path for stat in files.walk("knowledge/projects/"))]
-    texts = {path: files.readable(path) for path in paths if path.endswith(".md") and path != PROJECT_INDEX}
-    return {path: split_front_matter(text).body for path, text in texts.items() if text is not None}
-
-
-def page_of(line: Line) -> str:
-    """Returns the path of the page whose open items a report can close."""
-    return place_of(replace(line, kind="open")).path
+    pages = [path for path in markdown_in(files, "knowledge/projects/") if path != PROJECT_INDEX]
+    return bodies_of(files, [USER_FILE, GENERAL_PAGE, *pages])
 
 
 def _by_page(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    """Returns lines by the path of the page whose open items they can close."""
     found: dict[str, list[Line]] = {}
     for line in lines:
-        found.setdefault(page_of(line), []).append(line)
+        found.setdefault(place_of(replace(line, kind="open")).path, []).append(line)
     return found
 
 
@@ -300,9 +303,14 @@ def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
     return found
 
 
-def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> dict[str, list[tuple[Place, Line]]]:
-    """Returns lines by the path of their file, which may be the archived one: a line that was archived does not come
-    back when its conversation is read again, and an archived journal grows in the archive."""
+def _at_home(files: Files, given: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:
+    """Returns lines, given with the titles of their conversations, by the path of their file. This may be the archived
+    one: a line that was archived does not come back when its conversation is read again, and an archived journal grows
+    in the archive."""
+    placed: dict[str, list[tuple[Place, Line]]] = {}
+    for line, title in given:
+        place = place_of(line, title)
+        placed.setdefault(place.path, []).append((place, line))
     home: dict[str, list[tuple[Place, Line]]] = {}
     for path, lines in placed.items():
         cold = archived_path(path)
@@ -322,38 +330,27 @@ def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> di
 def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
     """Returns the files, also in the archive, with a line that names one of these transcripts as its source, except the
     indexes, which repeat other files."""
-    found = []
-    for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
-        for stat in files.walk(folder):
-            if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
-                continue
-            text = files.readable(stat.path)
-            if text is not None and any(path in text for path in transcripts):
-                found.append(stat.path)
-    return found
+    paths = markdown_in(files, *FOLDERS, *map(archived_path, FOLDERS))
+    texts = ((path, files.readable(path)) for path in paths if path not in (PEOPLE_INDEX, PROJECT_INDEX))
+    return [path for path, text in texts if text is not None and any(one in text for one in transcripts)]
 
 
 def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
     """Writes a file that shows no items of open conversations."""
-    files = batch.memory.files
+    files, now = batch.memory.files, batch.memory.clock()
     warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
+    placed, reports, sessions = batch.placed.get(path, ()), batch.reports.get(warm, ()), batch.by_day.get(warm, ())
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        here = batch.reports.get(warm, ())
-        placed, named = batch.placed.get(path, []), batch.by_day.get(warm, ())
-        after = rewritten(warm, before, placed, batch.stale, named, batch.memory.clock(), here)
-        if after is None:
+        after = _rewritten(warm, before, placed, batch.stale, now, reports, sessions)
+        if after is None or after == before:
             return None
         if not dry_run:
             files.write_atomic(path, after, before, new=before is None)
         return ChangedFile.of(path, before or "", after)
 
     return despite_editors(write)
-
-
-def _body(text: str | None) -> str | None:
-    return None if text is None else split_front_matter(text).body
 
 
 async def _written_page(
@@ -366,15 +363,16 @@ async def _written_page(
         before, page = found
         is_live = page.base != page.shown or (page.gone and path in batch.shown)
         if not dry_run:
-            if page.as_dict() != stored and (is_live or stored is not None):
-                await memory.state.put(LIVE_PAGES, path, page.as_dict())
+            values = asdict(page)
+            if values != stored and (is_live or stored is not None):
+                await memory.state.put(LIVE_PAGES, path, values)
             try:
                 if page.shown != before:
                     await run_sync(put_page, memory.files, path, before, page.shown)
             except Conflict:
                 if again == TRIES - 1:
                     raise
-                stored = page.as_dict()
+                stored = values
                 found = await run_sync(_found_page, batch, path, stored)
                 continue
             if not is_live and stored is not None:
@@ -397,29 +395,16 @@ def _found_page(batch: _Batch, path: str, stored: object) -> _FoundPage:
     files, now = batch.memory.files, batch.memory.clock()
     before = files.text_or_none(path)
     page = page_from(stored, before)
-    placed = _without_gone(page, batch.placed.get(path, []))
-    base = _after(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()))
+    placed = _without_gone(page, batch.placed.get(path, ()))
+    base = _rewritten(path, page.base, placed, batch.stale, now, batch.reports.get(path, ()))
     lines = batch.shown.get(path, ())
-    home = _at_home(files, by_file([(line, "") for line in lines if line.kind != "report"]))
-    written = _without_gone(page, home.get(path, []))
-    shown = _after(path, base, written, _Stale(), now, [line for line in lines if line.kind == "report"])
-    if base != shown and _body(shown) == _body(page.shown):
+    home = _at_home(files, [(line, "") for line in lines if line.kind != "report"])
+    written = _without_gone(page, home.get(path, ()))
+    shown = _rewritten(path, base, written, _Stale(), now, [line for line in lines if line.kind == "report"])
+    bodies = [None if text is None else split_front_matter(text).body for text in (shown, page.shown)]
+    if base != shown and bodies[0] == bodies[1]:
         shown = page.shown  # only the time in its front matter differs
     return before, LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
-
-
-def _after(
-    path: str,
-    before: str | None,
-    placed: Sequence[tuple[Place, Line]],
-    stale: _Stale,
-    now: datetime,
-    reports: Sequence[Line],
-) -> str | None:
-    if not placed and (before is None or not (reports or stale.paths)):
-        return before
-    after = rewritten(path, before, placed, stale, (), now, reports)
-    return before if after is None else after
 
 
 def _without_gone(page: LivePage, placed: Sequence[tuple[Place, Line]]) -> list[tuple[Place, Line]]:
@@ -432,22 +417,21 @@ def _derived_texts(text: str) -> Counter[str]:
     return Counter(without_sources(line).strip() for line in lines)
 
 
-def rewritten(
+def _rewritten(
     path: str,
     before: str | None,
     placed: Sequence[tuple[Place, Line]],
     stale: _Stale,
-    named: Sequence[str],
     now: datetime,
-    reports: Sequence[Line] = (),
+    reports: Sequence[Line],
+    sessions: Sequence[str] = (),
 ) -> str | None:
-    """Returns the file with these lines, and without lines of `stale` transcripts alone; None if nothing changes.
-    `reports` close open items of the file.
-
-    A new file begins with its place's template. `named` are sessions for a journal's front matter.
-    """
-    text = before if before is not None else placed[0][0].template
-    start = split_front_matter(text)
+    """Returns the file with these lines, and without lines of `stale` transcripts alone; `before` if nothing changes.
+    `reports` close open items of the file. A new file begins with its place's template. `sessions` are added to the
+    front matter of a journal."""
+    if not placed and (before is None or not (reports or stale.paths)):
+        return before
+    start = split_front_matter(before if before is not None else placed[0][0].template)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(JOURNALS):
         body = within_the_day(body)
@@ -457,8 +441,8 @@ def rewritten(
     if is_page(path) and path != GENERAL_PAGE:
         body = with_state(body)
     if body == start.body and before is not None:
-        return None
+        return before
     after = start.head + body
-    for session in named or (None,):
+    for session in sessions or (None,):
         after = stamped(path, after, now, session)
     return after

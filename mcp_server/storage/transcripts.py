@@ -14,7 +14,7 @@ from itertools import count
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
 from mcp_server.storage.files import Files
-from mcp_server.text.markdown import load, split_front_matter, to_utc
+from mcp_server.text.markdown import split_front_matter, to_utc
 from mcp_server.text.transcript import (
     Tail,
     Transcript,
@@ -92,7 +92,7 @@ class Transcripts:
         known = self._read.pop(path, None)
         if known is None or version is None or known[0] != version:
             data = self._files.read_bytes(path)
-            found = parse(_decode(data), path, load)
+            found = parse(_decode(data), path)
             known = version, replace(found, head=replace(found.head, slug=slug_in(path, found.head.session_id)))
             if version is None or len(data) > LARGEST_CACHED:
                 return known[1]
@@ -121,7 +121,7 @@ class Transcripts:
 
     def head(self, path: str) -> TranscriptHead:
         """Returns the front matter of a transcript without reading all of it."""
-        return parse(_decode(self._beginning(path)), path, load).head
+        return parse(_decode(self._beginning(path)), path).head
 
     def replace_head(self, path: str, head: TranscriptHead, *, sealed: bool = False) -> int:
         """Replaces the front matter of an open transcript and moves no line. Returns the new size in bytes.
@@ -129,7 +129,7 @@ class Transcripts:
         With `sealed` the conversation is over, and the file becomes read-only.
         """
         before = self._files.read_bytes(path)
-        intact = before[: parse(_decode(before), path, load).complete_bytes]
+        intact = before[: parse(_decode(before), path).complete_bytes]
         data = replace_head(_decode(intact), head).encode("utf-8", "surrogateescape")
         self._files.write_bytes_atomic(path, data, before, sealed=sealed)
         return len(data)
@@ -145,7 +145,7 @@ class Transcripts:
         for path in self._files.names(FOLDER, wanted):
             try:
                 start = self._beginning(path)
-                head = parse(_decode(start), path, load).head
+                head = parse(_decode(start), path).head
             except ContextManagerError:  # `doctor` names broken files
                 continue
             if head.session_id == session_id:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -239,12 +238,3 @@ def link_to(line: Line) -> str:
 def link_to_project(slug: str) -> str:
     """Returns a wiki link to a project's page that shows the project's name."""
     return f"[[{slug}/context|{slug}]]"
-
-
-def by_file(lines: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:
-    """Returns lines, given with the titles of their conversations, by the path of their file."""
-    files: dict[str, list[tuple[Place, Line]]] = {}
-    for line, title in lines:
-        place = place_of(line, title)
-        files.setdefault(place.path, []).append((place, line))
-    return files

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from mcp_server.errors import NotFound
-from mcp_server.text.markdown import sections, without_comments, without_lines
+from mcp_server.text.markdown import Section, sections, without_comments, without_lines
 from mcp_server.text.prose import sentences
-from mcp_server.text.words import content_words
+from mcp_server.text.words import content_words, fold
 
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
@@ -95,8 +94,7 @@ def normalised(entry: str) -> str:
     """Returns the text by which two entries are compared: without date, bullet, case, accents and final punctuation."""
     lines = [line.strip() for line in entry.strip().split("\n")]
     text = _DATE.sub("", _BULLET.sub("", " ".join(lines)))
-    folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
-    return " ".join(folded.split()).rstrip(".!;, ")
+    return " ".join(fold(text).split()).rstrip(".!;, ")
 
 
 def same_entry(body: str, content: str) -> Entry | None:
@@ -111,11 +109,10 @@ def statement(entry: str) -> str:
     return _DATE.sub("", _BULLET.sub("", " ".join(line for line in lines if not line.startswith(_EARLIER))))
 
 
-def similar_entry(body: str, section: str, content: str, alike: Callable[[str, str], bool]) -> Entry | None:
-    """Returns the last entry of a section that `alike` finds similar to `content`, if any."""
-    wanted = statement(content)
+def statements(body: str, section: str) -> list[tuple[Entry, str]]:
+    """Returns the entries of a section, the last one first, each with what it says now."""
     inside = [entry for entry in entries(body) if entry.section.casefold() == section.casefold()]
-    return next((entry for entry in reversed(inside) if alike(statement(entry.text), wanted)), None)
+    return [(entry, statement(entry.text)) for entry in reversed(inside)]
 
 
 def tells_no_more(entry: str, other: str) -> bool:
@@ -189,8 +186,8 @@ def derived(body: str) -> list[Entry]:
     return [entry for entry in entries(body) if entry.sources]
 
 
-def without(body: str, leaving: Iterable[Entry]) -> str:
-    """Returns the body without these entries."""
+def without(body: str, leaving: Iterable[Entry | Section]) -> str:
+    """Returns the body without these entries or sections."""
     return without_lines(body, {number for entry in leaving for number in range(entry.start, entry.end + 1)})
 
 
@@ -203,17 +200,7 @@ def entry_id(text: str) -> str:
 
 
 LineKind = Literal[
-    "decision",
-    "rule",
-    "lesson",
-    "about",
-    "preference",
-    "plan",
-    "event",
-    "fact",
-    "procedure",
-    "open",
-    "report",
+    "decision", "rule", "lesson", "about", "preference", "plan", "event", "fact", "procedure", "open", "report"
 ]
 """A report says that work is done: it closes open items, and is written only to the journal."""
 

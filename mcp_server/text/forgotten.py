@@ -340,7 +340,8 @@ def _cut_into_words(text: str) -> tuple[list[int], list[int], list[int], str]:
     ends: list[int] = []
     offsets = [0]
     parts: list[str] = []
-    for match in _words(text).finditer(text):
+    word = _SPACED_WORD if text.isascii() or not _ANY_CJK.search(text) else _WORD
+    for match in word.finditer(text):
         folded = _folded(match.group())
         if folded:
             starts.append(match.start())
@@ -348,10 +349,6 @@ def _cut_into_words(text: str) -> tuple[list[int], list[int], list[int], str]:
             offsets.append(offsets[-1] + len(folded))
             parts.append(folded)
     return starts, ends, offsets, "".join(parts)
-
-
-def _words(text: str) -> re.Pattern[str]:
-    return _SPACED_WORD if text.isascii() or not _ANY_CJK.search(text) else _WORD
 
 
 def _folded(word: str) -> str:

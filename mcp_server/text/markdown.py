@@ -219,46 +219,28 @@ def as_shown(text: str) -> str:
     return _LINK.sub(lambda link: (link[3] or link[1]).strip(), text) if "[[" in text else text
 
 
-def resolve(name: str, known_paths: Iterable[str]) -> str | None:
-    """Returns the file that a link's name means: by its path, the end of its path, or the name of the file or its
-    folder; None if there is none.
+def link_targets(known_paths: Iterable[str]) -> dict[str, str]:
+    """Returns the files that links can mean, for `resolve`, by their names.
 
-    Ignores case, accents, spaces and a missing `.md`. Of several files the one with the shortest path is returned, then
-    the first by name.
+    A name means the file with this path, else one whose path ends with it, else the `context` or `_index` of a folder
+    that ends with it. Of several such files the one with the shortest path is meant, then the first by name.
     """
-    wanted = _plain(name)
-    best: tuple[int, int, str] | None = None
-    for path in known_paths:
-        plain = _plain(path)
-        if plain == wanted:
-            rank = 0
-        elif plain.endswith(f"/{wanted}"):
-            rank = 1
-        elif plain.endswith((f"/{wanted}/context", f"/{wanted}/-index")):
-            rank = 2  # `[[atlas]]` is the project's folder
-        else:
-            continue
-        if best is None or (rank, len(path), path) < best:
-            best = (rank, len(path), path)
-    return best[2] if best else None
-
-
-def linked(names: Iterable[str], known_paths: Iterable[str]) -> frozenset[str]:
-    """Returns the files that these names mean, as `resolve` does for one name."""
     best: dict[str, tuple[int, int, str]] = {}
     for path in known_paths:
-        plain = _plain(path)
-        steps = plain.split("/")
-        for first in range(len(steps)):
-            rank = 0 if first == 0 else 1
-            _better(best, "/".join(steps[first:]), (rank, len(path), path))
-            if steps[-1] in ("context", "-index") and 0 < first < len(steps) - 1:
-                _better(best, "/".join(steps[first:-1]), (2, len(path), path))
-    return frozenset(best[wanted][2] for wanted in map(_plain, names) if wanted in best)
+        steps = _plain(path).split("/")
+        ranks = {"/".join(steps[first:]): min(first, 1) for first in range(len(steps))}
+        if steps[-1] in ("context", "-index"):
+            ranks = {"/".join(steps[first:-1]): 2 for first in range(1, len(steps) - 1)} | ranks
+        for name, rank in ranks.items():
+            found = (rank, len(path), path)
+            best[name] = min(best.get(name, found), found)
+    return {name: path for name, (_, _, path) in best.items()}
 
 
-def _better(best: dict[str, tuple[int, int, str]], name: str, found: tuple[int, int, str]) -> None:
-    best[name] = min(best.get(name, found), found)
+def resolve(name: str, targets: Mapping[str, str]) -> str | None:
+    """Returns the file among these `link_targets` that a link's name means; None if there is none. Ignores case,
+    accents, spaces and a missing `.md`."""
+    return targets.get(_plain(name))
 
 
 def _plain(path: str) -> str:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
-from mcp_server.text.words import TALK_WORDS, content_words, listed
+from mcp_server.text.words import TALK_WORDS, bounded, content_words, listed
 
 ANYWHERE = (
     # other memory plugins
@@ -237,9 +237,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns the end of a sentence about an unknown name: `; did you mean 'email'?`; empty if no known one is near."""
-    close = difflib.get_close_matches(name[:200], list(known), n=1)
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Returns the end of a sentence about an unknown name: `; did you mean 'email'?`; empty if no known one is near.
+    `cutoff` is the least similarity, 0 to 1."""
+    close = difflib.get_close_matches(name[:200], list(known), n=1, cutoff=cutoff)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -309,9 +310,7 @@ def extract(text: str, tools: Iterable[str] = ()) -> dict[str, ItemCategory]:
     """Returns the things that `text` names, by id, in a stable order. `tools` are the names of tools that were called
     with it."""
     found: dict[str, ItemCategory] = {}
-    if len(text) > LONGEST_READ:
-        text = f"{text[: LONGEST_READ // 2]}\n{text[-LONGEST_READ // 2 :]}"
-    rest = _NO_NAME.sub(" ", text)
+    rest = _NO_NAME.sub(" ", bounded(text, LONGEST_READ))
 
     def take(pattern: re.Pattern[str], category: ItemCategory, prefix: str = "") -> None:
         nonlocal rest

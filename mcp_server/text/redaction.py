@@ -19,6 +19,7 @@ from pathlib import Path
 from mcp_server.model import ToolCall, Turn
 from mcp_server.text.fencing import visible
 from mcp_server.text.secret_forms import FORMS, mixed
+from mcp_server.text.words import listed
 
 MARK = "[redacted:"
 
@@ -113,7 +114,7 @@ def _of_known_form(text: str) -> Iterator[SecretSpan]:
     if not windows:
         return
     for form in FORMS:
-        if any(needle in text for needle in form.needles):
+        if any(needle in text for needle in form.needles.split()):
             for start, end in windows:
                 for match in _pattern(form.pattern).finditer(text, start, end):
                     if form.accept(match.group()):
@@ -176,8 +177,9 @@ def _lower_case(text: str) -> str:
 
 @cache
 def _pattern(source: str) -> re.Pattern[str]:
-    """Returns the compiled pattern. Patterns are compiled on first use, which keeps the start fast."""
-    return re.compile(source)
+    """Returns the pattern of a form, compiled on first use, which keeps the start fast. A match must not begin inside a
+    run of key characters: that would make long runs quadratic."""
+    return re.compile(rf"(?<![A-Za-z0-9_-])(?:{source})")
 
 
 @cache
@@ -334,13 +336,13 @@ _COMMANDS = (
 )
 """Lower-case words. A text is searched only near one of `_NAMES` for assignments, of `_COMMANDS` for arguments. Words
 that are parts of many others, such as "oc" of "process", have the white space that must follow them."""
-_EMPTY_WORDS = frozenset(
+_EMPTY_WORDS = listed(
     """
     password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined
     nil string str text bytes number integer boolean object example sample placeholder default changeme change-me todo
     fixme hidden masked invalid incorrect wrong missing expired forgotten unknown empty value input field username user
     admin-password my-password mypassword yourpassword lozinka
-    """.split()  # noqa: SIM905  a list of sixty quoted words is harder to read
+    """
 )
 _PLACEHOLDER = re.compile(
     r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[(?:redacted|forgotten)|\[?your[-_ ]"
@@ -432,12 +434,8 @@ def _random(value: str) -> bool:
         len(value) >= 20
         and bool(re.fullmatch(r"[A-Za-z0-9+/=]*", value))
         and len(set(value)) >= 14
-        and _flips(value) >= 3
+        and sum(a.islower() and b.isupper() for a, b in pairwise(value)) >= 3
     )
-
-
-def _flips(value: str) -> int:
-    return sum(a.islower() and b.isupper() for a, b in pairwise(value))
 
 
 def _is_placeholder(value: str) -> bool:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of keys. A text without any of `needles` is not searched; `accept` judges a match."""
+    """A form of keys. A text without any of the words `needles` is not searched; `accept` judges a match."""
 
     kind: str
-    needles: tuple[str, ...]
+    needles: str
     pattern: str
-    accept: Callable[[str], bool]
+    accept: Callable[[str], bool] = bool
 
 
 def mixed(value: str) -> bool:
@@ -22,11 +22,6 @@ def mixed(value: str) -> bool:
     return any(
         any(c.isdigit() for c in run) and any(c.isalpha() for c in run) for run in re.findall(r"[A-Za-z0-9]{8,}", value)
     )
-
-
-def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = bool) -> Form:
-    # A match must not begin inside a run of key characters: that would make long runs quadratic.
-    return Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
 
 
 _END = r"(?![A-Za-z0-9])"
@@ -44,71 +39,69 @@ _BEGINNINGS = (
 """Prefixes that all keys of a service have."""
 
 FORMS = (
-    _form("aws-key", "AKIA ASIA", rf"(?:AKIA|ASIA)[A-Z2-7]{{16}}{_END}"),
-    _form(
+    Form("aws-key", "AKIA ASIA", rf"(?:AKIA|ASIA)[A-Z2-7]{{16}}{_END}"),
+    Form(
         "github-token",  # since 2026 an app's token is a JWT with three parts
         "gh github_pat_",
         r"gh[pousr]_[A-Za-z0-9_-]{30,800}(?:\.[A-Za-z0-9_-]{20,2000}){0,2}|github_pat_[A-Za-z0-9_]{22,255}",
         mixed,
     ),
-    _form("gitlab-token", "gl", r"gl(?:pat|ptt|rt|dt|ft|ffct|imt|oas|soat|cbt|agent)-[A-Za-z0-9_.-]{20,300}"),
-    _form(
+    Form("gitlab-token", "gl", r"gl(?:pat|ptt|rt|dt|ft|ffct|imt|oas|soat|cbt|agent)-[A-Za-z0-9_.-]{20,300}"),
+    Form(
         "slack-token",
         "xox xapp-",
         r"(?:xox[abcdeoprs]|xapp)-[A-Za-z0-9%-]{10,300}",
         lambda value: any(map(str.isdigit, value)),
     ),
-    _form(
+    Form(
         "slack-webhook",
         "hooks.slack.com",
         r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,200}",
     ),
-    _form(
+    Form(
         "webhook",
         "/api/webhooks/ /webhookb2/",
         r"https://(?:discord(?:app)?\.com/api/webhooks/[0-9]{10,30}/[A-Za-z0-9_-]{40,100}"
         r"|[a-z0-9.-]{1,100}\.office\.com/webhookb2/[A-Za-z0-9@/_-]{40,400})",
     ),
-    _form(
+    Form(
         "stripe-key",
         "sk_ rk_ whsec_",
         r"(?:sk|rk)_(?:org_)?(?:live|test|prod)_[A-Za-z0-9]{16,255}|whsec_[A-Za-z0-9+/=]{24,255}",
     ),
-    _form("anthropic-key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,300}"),
-    _form("openai-key", "sk-", r"sk-(?!ant-)(?:proj-|svcacct-|admin-|None-)?[A-Za-z0-9_-]{20,300}", mixed),
-    _form(
+    Form("anthropic-key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,300}"),
+    Form("openai-key", "sk-", r"sk-(?!ant-)(?:proj-|svcacct-|admin-|None-)?[A-Za-z0-9_-]{20,300}", mixed),
+    Form(
         "google-key",
         "AIza ya29. 1//0 GOCSPX-",
         r"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,500}|GOCSPX-[A-Za-z0-9_-]{20,60}"
         r"|1//0[A-Za-z0-9_-]{35,200}",
     ),
-    _form("google-key", "AQ.Ab", r"AQ\.Ab[A-Za-z0-9_-]{20,200}", mixed),
-    _form(
-        "azure-key",
-        "Q~ sig=",
-        r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}|(?<=[?&])sig=[A-Za-z0-9%+/]{30,200}=*",
+    Form("google-key", "AQ.Ab", r"AQ\.Ab[A-Za-z0-9_-]{20,200}", mixed),
+    Form(
+        "azure-key", "Q~ sig=", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}|(?<=[?&])sig=[A-Za-z0-9%+/]{30,200}=*"
     ),
-    _form("npm-token", "npm_", rf"npm_[A-Za-z0-9]{{36}}{_END}"),
-    _form("pypi-token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,1000}"),
-    _form("huggingface-token", "hf_", rf"hf_[A-Za-z0-9]{{30,60}}{_END}"),
-    _form("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{30,60}"),
-    _form("digitalocean-token", "do", r"do[opr]_v1_[a-f0-9]{64}"),
-    _form("telegram-token", ":AA", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
-    _form("discord-token", ".", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}", mixed),
-    _form("dropbox-token", "sl.", r"sl\.(?:u\.)?[A-Za-z0-9_-]{100,400}", mixed),
-    _form("facebook-token", "EAA", r"EAA[A-Za-z0-9]{60,500}", mixed),
-    _form("hubspot-token", "pat-", r"pat-(?:na|eu|ap)[0-9]-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    _form("notion-token", "secret_", rf"secret_[A-Za-z0-9]{{43}}{_END}"),
-    _form("password-hash", "$", r"\$(?:2[abxy]|5|6|y|apr1|argon2id?)\$[A-Za-z0-9$./,=+]{30,200}", mixed),
-    _form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    _form(
+    Form("npm-token", "npm_", rf"npm_[A-Za-z0-9]{{36}}{_END}"),
+    Form("pypi-token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,1000}"),
+    Form("huggingface-token", "hf_", rf"hf_[A-Za-z0-9]{{30,60}}{_END}"),
+    Form("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{30,60}"),
+    Form("digitalocean-token", "do", r"do[opr]_v1_[a-f0-9]{64}"),
+    Form("telegram-token", ":AA", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
+    Form("discord-token", ".", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}", mixed),
+    Form("dropbox-token", "sl.", r"sl\.(?:u\.)?[A-Za-z0-9_-]{100,400}", mixed),
+    Form("facebook-token", "EAA", r"EAA[A-Za-z0-9]{60,500}", mixed),
+    Form("hubspot-token", "pat-", r"pat-(?:na|eu|ap)[0-9]-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    Form("notion-token", "secret_", rf"secret_[A-Za-z0-9]{{43}}{_END}"),
+    Form("password-hash", "$", r"\$(?:2[abxy]|5|6|y|apr1|argon2id?)\$[A-Za-z0-9$./,=+]{30,200}", mixed),
+    Form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    Form(
         "api-key",
         " ".join(_BEGINNINGS),
         rf"(?:{'|'.join(map(re.escape, _BEGINNINGS))})[A-Za-z0-9_+/-]{{20,500}}=*",
         mixed,
     ),
-    _form("api-key", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),  # Terraform
-    _form(
+    Form("api-key", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),  # Terraform
+    Form(
         "api-key",  # Databricks, Airtable, Replicate, Twilio, Mailgun, Bitbucket
         "dapi pat r8_ SK key- ATBB",
         r"(?:dapi[a-f0-9]{32}|pat[A-Za-z0-9]{14}\.[a-f0-9]{64}|r8_[A-Za-z0-9]{37}|SK[a-f0-9]{32}|key-[a-f0-9]{32}"

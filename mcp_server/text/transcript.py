@@ -28,14 +28,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 from mcp_server.errors import Invalid
 from mcp_server.model import KnowledgeChange, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.text.markdown import json_line, moment_text, read_moment, split_front_matter, to_utc
+from mcp_server.text.markdown import json_line, load, moment_text, read_moment, split_front_matter, to_utc
 from mcp_server.text.transcript_head import head_from_fields, own_fields, render_front_matter
 
 STEP = 1 << 16
@@ -108,9 +108,6 @@ def unescape_line(text: str) -> str:
 
 LARGEST = 2**53
 """Limit of the numbers in a comment line: JSON and SQLite can store smaller ones."""
-
-LoadYaml = Callable[[str, str], Mapping[str, object]]
-"""(YAML text, name of the file) → fields, as `text.yaml.load`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,34 +238,28 @@ def _block(who: str, at: datetime, previous_at: datetime | None, meta: dict[str,
 # ---------------------------------------------------------------- reading
 
 
-def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = None) -> Transcript:
+def parse(text: str, where: str = "transcript") -> Transcript:
     """Returns the transcript in `text`, without the rest of an append that a crash interrupted.
 
-    `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character is recognized. A front
-    matter of a foreign form needs `load_yaml`. Raises Invalid naming file and field.
+    `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character is recognized. Raises
+    Invalid naming file and field.
     """
-    raw, body, body_line = _front_matter(text)
+    found = split_front_matter(text)
+    raw, body, body_line = found.raw, len(found.head), found.body_line
+    del found  # it holds a copy of the body, which may have many megabytes
     if body_line == 1:
         raise Invalid(f"{where}: line 1: a transcript begins with front matter between two `---` lines")
     start = _next_block(text, body)
     title = re.compile(r"^# ?(.*)$", re.MULTILINE).search(text, body, start)
     if start == len(text) and title and text[title.end() + 1 : title.end() + 5] in _TORN_HEADERS:
         start = title.end() + 1  # the first append was cut short
-    fields: Mapping[str, object] | None = own_fields(raw)
+    fields = own_fields(raw)
     if fields is None:
-        if load_yaml is None:
-            raise Invalid(f"{where}: the front matter is not written one field a line")
-        fields = load_yaml(raw, where)
+        fields = load(raw, where)
     head = head_from_fields(fields, where, unescape_line(title.group(1).rstrip("\r")) if title else "")
     tail = parse_tail(text, body_line + text.count("\n", body, start), 0, head.started, start)
     complete = size_in_bytes(text, 0, start) + tail.complete_bytes
     return Transcript(tail.turns, tail.placed_changes, complete, tail.next_line, tail.last_at, head)
-
-
-def _front_matter(text: str) -> tuple[str, int, int]:
-    """Returns the text of the front matter, the position of the body, and the body's first line."""
-    found = split_front_matter(text)
-    return found.raw, len(text) - len(found.body), found.body_line
 
 
 def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime, start: int = 0) -> Tail:

@@ -76,16 +76,14 @@ TALK_WORDS = listed(
 )
 """Folded words about the conversation itself. A message with no other words has no subject. Only search uses them."""
 
-FRAME_WORDS = frozenset(
-    word
-    for line in (
-        "list listed order brought bring mention items number numbers total overall main key current currently far",
-        "aspect aspects different various several specific related regarding including include across throughout",
-        "one two three four five six seven eight nine ten",
-        "redosled redosledom spisak stavki broj ukupno razliciti razlicite razlicitih jedan dva tri cetiri pet",
-        "reihenfolge liste punkte anzahl insgesamt verschiedene verschiedenen eins zwei drei vier funf",
-    )
-    for word in line.split()
+FRAME_WORDS = listed(
+    """
+    list listed order brought bring mention items number numbers total overall main key current currently far
+    aspect aspects different various several specific related regarding including include across throughout
+    one two three four five six seven eight nine ten
+    redosled redosledom spisak stavki broj ukupno razliciti razlicite razlicitih jedan dva tri cetiri pet
+    reihenfolge liste punkte anzahl insgesamt verschiedene verschiedenen eins zwei drei vier funf
+    """
 )
 """Folded words about the form of an answer. They are rare in a memory, so their IDF would be too high."""
 
@@ -138,9 +136,14 @@ def words(text: str) -> list[str]:
     """
     folded = fold(_CONTRACTION.sub("", text) if "'" in text or "’" in text else text)
     found = _WORD.findall(folded)
-    if folded.isascii() or not _UNSPACED.search(folded):
+    if folded.isascii() or not has_no_spaces(folded):
         return found
     return [part for word in found for run in _UNSPACED.split(word) if run for part in _pairs(run)]
+
+
+def has_no_spaces(text: str) -> bool:
+    """Returns whether a text has characters of a script without spaces between words."""
+    return _UNSPACED.search(text) is not None
 
 
 def _pairs(run: str) -> Iterator[str]:

@@ -6,7 +6,6 @@ field.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -17,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from mcp_server.errors import Invalid
 from mcp_server.text.markdown import Lines, located, moment_of_field, split_front_matter, yaml_line
+from mcp_server.text.prose import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -160,10 +160,8 @@ def _no_kind(problem: ErrorDetails) -> str:
     """Returns that a trigger's `type` does not exist, and the nearest type."""
     told = problem.get("ctx", {})
     tag, known = str(told.get("tag")), re.findall(r"\w+", str(told.get("expected_tags")))
-    close = difflib.get_close_matches(tag, known, n=1)
-    return f"{tag!r} is no kind of trigger; " + (
-        f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-    )
+    hint = did_you_mean(tag, known) or f"; there are {', '.join(known)}"
+    return f"{tag!r} is no kind of trigger{hint}"
 
 
 def with_field(text: str, name: str, value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from mcp_server.storage import topics as activations
 from mcp_server.storage.topics import SessionTopics, TopicSet, named
 from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.prose import counted, did_you_mean
 from mcp_server.topics import gate_log
 from mcp_server.topics.topic import PRIORITIES, Topic, TopicActivation
 
@@ -104,15 +104,11 @@ async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switch
     topics = await run_sync(memory.topics.read)
     topic = named(topics, name)
     if topic is None:
-        close = difflib.get_close_matches(name.lower(), list(topics.topics), n=1, cutoff=0.4)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no topic {name!r}{hint} (topics list)")
+        raise NotFound(f"no topic {name!r}{did_you_mean(name.lower(), topics.topics, cutoff=0.4)} (topics list)")
     row = await sessions.require(memory, session)
     exchange = await memory.state.count_turns(row.session, "user")
     before, _ = await activations.change(
-        memory.state,
-        row.session,
-        lambda one: one.switched(topic.name, on=on, exchange=exchange, by=BY_HAND),
+        memory.state, row.session, lambda one: one.switched(topic.name, on=on, exchange=exchange, by=BY_HAND)
     )
     was = before.topics.get(topic.name)
     changed = was is None or (was.manual, was.off) != (on, not on)
@@ -151,8 +147,6 @@ async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
 
 
 def _row(topic: Topic, one: TopicActivation | None, exchange: int, ttl: int, problem: str) -> TopicRow:
-    from mcp_server.topics.topic_file import describe_triggers
-
     active = one is not None and one.lives(exchange, ttl)
     return TopicRow(
         name=topic.name,
@@ -168,8 +162,15 @@ def _row(topic: Topic, one: TopicActivation | None, exchange: int, ttl: int, pro
     )
 
 
+def describe_triggers(topic: Topic) -> str:
+    """Returns the kinds of a topic's triggers in few words: `2 × pattern, cron`; `likeness` if it has none."""
+    kinds = [one.kind for one in topic.triggers]
+    parts = [f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]
+    return ", ".join(parts) or "likeness"
+
+
 def _line(row: TopicRow) -> str:
-    stays = "" if row.left is None else f", for {row.left} more exchange{'' if row.left == 1 else 's'}"
+    stays = "" if row.left is None else f", for {counted(row.left, 'more exchange')}"
     state = f"**active** ({row.by}{stays})" if row.state == "active" else row.state
     about = f" — {row.description[:100]}" if row.description else ""
     return f"- {row.name}: {state} · {row.activation}, {row.priority} · {row.triggers}{about}"

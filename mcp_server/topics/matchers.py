@@ -127,7 +127,6 @@ _REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_
 
 
 _WORD = re.compile(r"['’](?:s|t|d|m|re|ve|ll)\b|(?:[^\W_][\u0300-\u036f]*)+", re.IGNORECASE)
-_UNSPACED = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +142,6 @@ def spoken(text: str) -> Spoken:
     found = [match for match in _WORD.finditer(text) if match[0][0] not in "'’" or match.start() == 0]
     words = [match[0].lower() if match[0].isascii() else fold(match[0]) for match in found]
     return Spoken(words, [match.span() for match in found])
-
-
-def has_no_spaces(text: str) -> bool:
-    """Returns whether a text has characters of a script without spaces between words. Such texts are searched as they
-    are."""
-    return _UNSPACED.search(text) is not None
 
 
 _URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\^{}]+", re.IGNORECASE)

@@ -1,13 +1,11 @@
 """Tier 1: finds the triggers that a message fires.
 
-A thousand topics with five triggers each take about as long as ten, because triggers are not tried one by one: words,
-phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
-every match must contain (`matchers.required`).
+Triggers are not tried one by one: words, phrases and names are in one inverted index, and a regular expression is tried
+only if the text contains a literal that every match must contain (`matchers.required`).
 
-Users write the regular expressions, so each has a time limit, and all expressions together have another limit for a
-message. The limits count the time of matching, not of compiling. Every expression that a limit stops or skips is
-reported. After three stops an expression is not tried again until its file changes; a skipped expression is tried first
-with the next message.
+Users write the regular expressions, so the time of matching is limited, for each and for all of a message. Expressions
+that a limit stops or skips are reported. After three stops an expression is not tried again until its file changes; a
+skipped one is tried first with the next message.
 """
 
 from __future__ import annotations
@@ -19,8 +17,9 @@ from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
+from mcp_server.text.words import has_no_spaces
 from mcp_server.topics import matchers
-from mcp_server.topics.matchers import Spoken, has_no_spaces, spoken
+from mcp_server.topics.matchers import Spoken, spoken
 from mcp_server.topics.topic import Kind, Match, Topic, Trigger, Trouble, WatchedMessage
 
 MOST_SAID = 5
@@ -198,7 +197,7 @@ class Watchers:
             self._others[kind].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
-        if has_no_spaces(said):
+        if has_no_spaces(said):  # searched as it is
             self._unspaced.append((matchers.folded(said.strip()), entry))
             return
         if words := spoken(said).words:

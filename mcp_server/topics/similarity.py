@@ -10,9 +10,6 @@
 Jaccard and 3-grams (intersection over union) compare a message with each piece of a topic (its head, a paragraph, a
 list item) and use the best: no message of one line would reach a threshold against a whole playbook. 3-grams tolerate
 misspellings.
-
-`rank_bm25` alone does not replace the formulas here: its scores have no upper bound and its IDF is negative for words
-that most topics say, so `Weights.idf` is used for both.
 """
 
 from __future__ import annotations
@@ -323,7 +320,7 @@ class Similarity:
         if not said:
             return {}
         profiles, scorer = self._bm25
-        # Its own IDF is negative for what most topics say, and with one topic for everything.
+        # The library's own IDF is negative for what most topics say, and with one topic for everything.
         scorer.idf = {stem: self._weights.idf(stem) for stem in said}
         most = sum(scorer.idf.values()) * (scorer.k1 + 1)
         scores = zip(profiles, scorer.get_scores(said), strict=True)

@@ -18,7 +18,7 @@ from mcp_server.model import SourceFile
 from mcp_server.storage import topics as activations
 from mcp_server.storage.files import is_untouched_template
 from mcp_server.storage.topics import PEOPLE, SessionTopics, TopicSet
-from mcp_server.text.markdown import links, resolve, sections, split_front_matter
+from mcp_server.text.markdown import link_targets, links, resolve, sections, split_front_matter
 from mcp_server.text.prose import extract
 from mcp_server.text.words import fold, words
 from mcp_server.topics import watch
@@ -133,7 +133,7 @@ class _Paths:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._known: list[str] | None = None
+        self._targets: dict[str, str] | None = None
 
     def subscribed(self, wanted: str) -> SourceFile | None:
         """Returns the file of a subscription, which is a path or a wiki link."""
@@ -144,9 +144,9 @@ class _Paths:
 
     def linked(self, name: str, heading: str | None) -> SourceFile | None:
         """Returns the file, or the section of it, to which `[[name#heading]]` refers."""
-        if self._known is None:
-            self._known = [stat.path for folder in LINKABLE for stat in self._memory.files.walk(folder)]
-        path = resolve(name, self._known)
+        if self._targets is None:
+            self._targets = link_targets(stat.path for folder in LINKABLE for stat in self._memory.files.walk(folder))
+        path = resolve(name, self._targets)
         source = self.read(path) if path else None
         return _section(source, heading) if source and heading else source
 

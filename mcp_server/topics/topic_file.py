@@ -313,10 +313,3 @@ def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
     yield from near((), known.model_extra, list(type(known).model_fields))
     for place, one in enumerate(known.triggers):
         yield from near(("triggers", place), one.model_extra, list(type(one).model_fields))
-
-
-def describe_triggers(topic: Topic) -> str:
-    """Returns the kinds of a topic's triggers in few words: `2 × pattern, cron`; `likeness` if it has none."""
-    kinds = [one.kind for one in topic.triggers]
-    counted = [f"{kinds.count(kind)} × {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]
-    return ", ".join(counted) or "likeness"

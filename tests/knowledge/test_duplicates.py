@@ -12,13 +12,7 @@ WORDS = [
     *("use", "do", "not", "don't", "can't", "the", "treba", "č", "Č", "đ", "-", "*", "**", "`", "1.", "[ ]"),
     *("sqlite", "postgres", "index", "ledger", "retries", "3", "5"),
 ]
-ENTRIES = st.one_of(
-    st.lists(
-        st.sampled_from(WORDS),
-        max_size=8,
-    ).map(" ".join),
-    st.text(max_size=40),
-)
+ENTRIES = st.one_of(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), st.text(max_size=40))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
@@ -22,7 +23,6 @@ from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.duties import concerns_live
 from mcp_server.knowledge import derive, notes
 from mcp_server.knowledge.extract import extract_pending, refresh
-from mcp_server.knowledge.live_pages import stored_lines
 from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -56,7 +56,7 @@ async def show_what_the_end_does_not_find(memory: Memory, session: str) -> None:
     assert row is not None
     text = "scratch the AppRole login for Vault, we switch to paper instead"
     line = Line("decision", text, "2026-02-16", 3, row.path, said="2026-02-16", project="atlas", changes=0.9)
-    await write_lines(memory, (), live={row.path: {"turn": row.turns, "lines": stored_lines([line])}})
+    await write_lines(memory, (), live={row.path: {"turn": row.turns, "lines": [asdict(line)]}})
     assert text in memory.files.read_text(PAGE)
 
 

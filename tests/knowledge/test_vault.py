@@ -11,7 +11,7 @@ import pytest
 from mcp_server.knowledge.condense import condense
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
-from mcp_server.text.markdown import links, load, resolve, sections, split_front_matter, without_comments
+from mcp_server.text.markdown import link_targets, links, load, resolve, sections, split_front_matter, without_comments
 from tests.conftest import Clock
 from tests.knowledge.test_items import FIRST, SECOND, talk
 from tests.knowledge.test_linking import ANA, ASK
@@ -34,7 +34,7 @@ async def test_pages_have_valid_front_matter_tags_headings_and_links(memory: Mem
         assert fields["type"], path
         shipped = path.startswith("knowledge/identity/") or path.endswith(("/MEMORY.md", "/_index.md", "/_active.md"))
         assert shipped or fields["tags"], path
-        dead = [link.name for link in links(body) if resolve(link.name, texts) is None]
+        dead = [link.name for link in links(body) if resolve(link.name, link_targets(texts)) is None]
         assert dead == [], f"{path} links pages that do not exist"
         levels = [one.level for one in sections(body) if one.title]
         assert all(lower <= upper + 1 for upper, lower in pairwise(levels)), f"{path} leaves out a level of headings"

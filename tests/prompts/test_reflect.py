@@ -12,36 +12,34 @@ from tests.serving import connected, prompt, say
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_model_is_asked_to_remember_what_lasts(tmp_path: Path) -> None:
+SAID = {
+    "reflect": ("`remember`", "decision", "lesson", "person", "procedure", "secret"),
+    "flush": ("`remember`", "`anchor`", "decisions", "lessons", "journal", "FLUSH_OK"),
+    "prune_review": ("`prune`", "keep, fading and gone", "Change nothing before", "`anchor`", "`recover`", "/compact"),
+}
+"""Words of each prompt that asks the model to do something."""
+
+
+@pytest.mark.parametrize("name", SAID)
+async def test_the_model_is_told_what_to_do(name: str, tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        text = await prompt(client, "reflect")
-    for word in ("`remember`", "decision", "lesson", "person", "procedure", "secret"):
-        assert word in text
+        text = await prompt(client, name)
+    assert [word for word in SAID[name] if word not in text] == []
     assert "session=" not in text
 
 
-async def test_the_handle_is_named_where_it_is_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SAID)
+async def test_the_handle_is_named_where_it_is_known(name: str, tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        assert 'session="other"' in await prompt(client, "reflect", session="other")
+        assert 'session="other"' in await prompt(client, name, session="other")
         session = await say(client, "Hello")
-        assert f'session="{session}"' in await prompt(client, "reflect")
+        assert f'session="{session}"' in await prompt(client, name)
 
 
 async def test_an_unknown_prompt_is_named(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         with pytest.raises(MCPError, match="nothing"):
             await client.get_prompt("nothing")
-
-
-async def test_the_model_is_asked_to_save_what_matters_first(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        text = await prompt(client, "flush")
-        session = await say(client, "Hello")
-        assert f'session="{session}"' in await prompt(client, "flush")
-        assert 'session="other"' in await prompt(client, "flush", session="other")
-    for word in ("`remember`", "`anchor`", "decisions", "lessons", "journal", "FLUSH_OK"):
-        assert word in text
-    assert "session=" not in text
 
 
 async def test_every_command_of_the_seed_answers(tmp_path: Path) -> None:
@@ -78,18 +76,3 @@ async def test_actions_and_items_are_completed(tmp_path: Path) -> None:
         assert actions.completion.values == ["unanchor"]
         items = await client.complete(ref, {"name": "item", "value": "cl"})
         assert items.completion.values == ["claracore"]
-
-
-async def test_the_model_is_asked_to_look_first_and_to_ask_before_it_acts(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        text = await prompt(client, "prune_review")
-    for word in ("`prune`", "keep, fading and gone", "Change nothing before", "`anchor`", "`recover`", "/compact"):
-        assert word in text
-    assert "session=" not in text
-
-
-async def test_the_handle_is_named_in_the_review(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        assert 'session="other"' in await prompt(client, "prune_review", session="other")
-        session = await say(client, "Hello")
-        assert f'session="{session}"' in await prompt(client, "prune_review")

@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.text.markdown import linked, links, resolve, sections, split_front_matter, without_comments
+from mcp_server.text.markdown import link_targets, links, resolve, sections, split_front_matter, without_comments
 
 
 def test_front_matter_is_split_off_with_its_lines() -> None:
@@ -103,11 +103,12 @@ def test_what_stands_in_code_is_no_link() -> None:
 
 
 def test_a_link_leads_to_the_file_of_that_name() -> None:
-    assert resolve("ana-kovac", PATHS) == "archive/people/ana-kovac.md"
-    assert resolve("people/Ana Kovač", PATHS[:1]) == "knowledge/people/ana-kovac.md"
-    assert resolve("knowledge/people/ana-kovac.md", PATHS) == "knowledge/people/ana-kovac.md"
-    assert resolve("atlas", PATHS) == "knowledge/projects/atlas/context.md"
-    assert resolve("nobody", PATHS) is None
+    targets = link_targets(PATHS)
+    assert resolve("ana-kovac", targets) == "archive/people/ana-kovac.md"
+    assert resolve("people/Ana Kovač", link_targets(PATHS[:1])) == "knowledge/people/ana-kovac.md"
+    assert resolve("knowledge/people/ana-kovac.md", targets) == "knowledge/people/ana-kovac.md"
+    assert resolve("atlas", targets) == "knowledge/projects/atlas/context.md"
+    assert resolve("nobody", targets) is None
 
 
 NAMES = st.lists(st.sampled_from(["a", "B", "c d", "context", "_index", "people"]), min_size=1, max_size=4).map(
@@ -115,9 +116,19 @@ NAMES = st.lists(st.sampled_from(["a", "B", "c d", "context", "_index", "people"
 )
 
 
-@given(st.lists(NAMES, max_size=4), st.lists(NAMES.map(lambda name: f"{name}.md"), max_size=8))
-def test_many_names_lead_where_each_alone_does(names: list[str], paths: list[str]) -> None:
-    assert linked(names, paths) == {found for name in names if (found := resolve(name, paths))}
+@given(NAMES, st.lists(NAMES.map(lambda name: f"{name}.md"), max_size=8))
+def test_of_several_files_the_one_with_the_shortest_path_is_meant(name: str, paths: list[str]) -> None:
+    wanted = plain(name)
+    fitting = []
+    for path in paths:
+        ends = (f"/{wanted}/context", f"/{wanted}/-index")
+        is_meant = (plain(path) == wanted, plain(path).endswith(f"/{wanted}"), plain(path).endswith(ends))
+        fitting += [(is_meant.index(True), len(path), path)] if any(is_meant) else []
+    assert resolve(name, link_targets(paths)) == (min(fitting)[2] if fitting else None)
+
+
+def plain(name: str) -> str:
+    return name.lower().replace(" ", "-").replace("_", "-").removesuffix(".md")
 
 
 @given(st.text(alphabet="[]|#`~\n ab", max_size=40))

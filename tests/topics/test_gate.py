@@ -75,13 +75,7 @@ def test_a_correction_needs_no_gate_but_a_manual_topic_gives_none() -> None:
     assert judge.route(replace(low, activation="manual"), [match], 0.0, 0.15).way == "not asked"
 
 
-@given(
-    st.floats(0, 1),
-    st.integers(0, 50),
-    st.floats(0, 1),
-    st.floats(0, 1),
-    st.one_of(st.none(), st.floats(-1, 1)),
-)
+@given(st.floats(0, 1), st.integers(0, 50), st.floats(0, 1), st.floats(0, 1), st.one_of(st.none(), st.floats(-1, 1)))
 def test_the_terms_of_the_arithmetic_gate_sum_to_its_value(
     score: float, told: int, threshold: float, margin: float, meant: float | None
 ) -> None:

@@ -12,8 +12,9 @@ import pytest
 from mcp_server.errors import Invalid
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.topics import TopicFiles, named
+from mcp_server.topics.listing import describe_triggers
 from mcp_server.topics.topic import Trigger
-from mcp_server.topics.topic_file import describe_triggers, parse_topic
+from mcp_server.topics.topic_file import parse_topic
 from tests.topics.playbooks import EMAIL
 
 SEED = EMAIL.replace("max_context_kb: 4\n", "max_context_kb: 4\nowner: Ana\n")

@@ -135,7 +135,7 @@ def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition 
     if grown is not None:
         return grown
     try:
-        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, markdown.load)
+        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path)
     except ContextManagerError as error:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         problem = f"{error}. Its text is searched nevertheless"
