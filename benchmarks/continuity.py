@@ -25,7 +25,7 @@ from benchmarks.datasets import whole as whole_turns
 from benchmarks.push import FAST
 from benchmarks.understand import Labeled, Share, load
 from benchmarks.workbench import ASKER, Talk, Workbench, caught_up, mean, percentile
-from mcp_server.checkpoints import checkpoint, resume
+from mcp_server.checkpoints import checkpoint, stored
 from mcp_server.context import push, windows
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.sections import said as as_said
@@ -216,7 +216,7 @@ async def _continue(
             recognized = {"decision": notes.decisions, "rule": notes.rules, "open": notes.open_items}
             for name in TEXTS:
                 if name == "resume":
-                    text = (await resume.resume(memory, SESSION, caller)).compiled.text
+                    text = (await stored.resume(memory, SESSION, caller)).compiled.text
                 elif name == "brief":
                     text = (await push.for_start(memory, f"new-{further}", "startup", caller)).text
                 else:

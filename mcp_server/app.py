@@ -332,13 +332,13 @@ def _close_session(memory: Memory, row: SessionRow) -> Awaitable[SessionRow]:
 def _left_off(
     memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None
 ) -> Awaitable[LeftOff | None]:
-    from mcp_server.checkpoints.resume import left_off
+    from mcp_server.checkpoints.stored import left_off
 
     return left_off(memory, row, turns, in_window, until)
 
 
 def _last_checkpoint(memory: Memory, session: str) -> Awaitable[LeftOff | None]:
-    from mcp_server.checkpoints.resume import last_checkpoint
+    from mcp_server.checkpoints.stored import last_checkpoint
 
     return last_checkpoint(memory, session)
 

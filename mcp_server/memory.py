@@ -43,9 +43,9 @@ class Rooms:
     close_session: Callable[[Memory, SessionRow], Awaitable[SessionRow]]
     """Closes a session under its transcript's lock: checkpoint, front matter, cold storage. Returns the new row."""
     left_off: Callable[[Memory, SessionRow, Sequence[Turn], int | None, int | None], Awaitable[LeftOff | None]]
-    """`checkpoints.resume.left_off`: the state of a session before its window was compacted."""
+    """`checkpoints.stored.left_off`: the state of a session before its window was compacted."""
     last_checkpoint: Callable[[Memory, str], Awaitable[LeftOff | None]]
-    """`checkpoints.resume.last_checkpoint`: the state of a session at its last checkpoint."""
+    """`checkpoints.stored.last_checkpoint`: the state of a session at its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def add(mcp: MCPServer[Any], connection: Connection) -> None:
         ] = None,
     ) -> str:
         """Go on here with a conversation that was begun in another window or client."""
-        from mcp_server.checkpoints.resume import resume as action
+        from mcp_server.checkpoints.stored import resume as action
 
         memory, caller = await connection.memory(), await connection.caller()
         resumed = await action(memory, (session or "").strip() or None, caller)

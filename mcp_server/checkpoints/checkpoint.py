@@ -20,7 +20,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.kept import notes_of, snapshot, stored, topic_names, without_notes_texts
+from mcp_server.checkpoints.kept import snapshot, stored, topic_names, without_notes_texts
 from mcp_server.context.compile import CompileRequest, InputsWithoutFiles, inputs_without_files, with_files
 from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import last_visible_turn
@@ -28,7 +28,6 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import notes as session_notes
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.notes import Noted
-from mcp_server.knowledge.notes import outcome as outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.relevance.chunks import Gauges
@@ -43,16 +42,12 @@ from mcp_server.understanding.judging import clean, is_question
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.sentences import sentences
 
-LOCK = "checkpoints"
-"""Held, shared, while a checkpoint is made, so that `sweep` does not delete its tree."""
-
+LOCK = "checkpoints"  # held, shared, while a checkpoint is made, so that `sweep` does not delete its tree
 LONGEST_NOTE = 500
 ENRICHING = "enriching"
 """Namespace of the state: checkpoint → its session, for checkpoints that an LLM has yet to review."""
 
-_NAMES = re.compile(r"\d|(?<=\S )[A-Z]|[\w-]+[./_-]\w")
-"""A fact that holds a number, a name, or an identifier."""
-
+_NAMES = re.compile(r"\d|(?<=\S )[A-Z]|[\w-]+[./_-]\w")  # a fact that holds a number, a name, or an identifier
 log = logging.getLogger(__name__)
 
 
@@ -88,10 +83,9 @@ async def make_locked(
 
     def work() -> tuple[Checkpoint, list[str], Noted | None]:
         draft, contents, notes = _drafted(memory, row, turn, asked, state, full)
+        about = {} if recovery is None else {"recovery": dict(recovery)}
         draft = replace(draft, reason=reason, note=clipped(redact(note).text, LONGEST_NOTE))
-        if recovery is not None:
-            draft = replace(draft, state={**(draft.state or {}), "recovery": dict(recovery)})
-        return *_write(memory, draft, contents), notes
+        return *_write(memory, replace(draft, state={**(draft.state or {}), **about}), contents), notes
 
     checkpoint, changed, notes = await run_sync(work)
     if notes is not None:
@@ -104,10 +98,8 @@ async def make_locked(
 
 
 async def before(memory: Memory, session: str, reason: Reason, since: int | None = None) -> None:
-    """Makes a checkpoint before the caller changes a session, under the caller's lock on its transcript.
-
-    Makes none if the last checkpoint already covers turn number `since`. Logs a failure instead of raising it.
-    """
+    """Makes a checkpoint before the caller changes a session, under the caller's lock on its transcript. Makes none if
+    the last checkpoint already covers turn number `since`. Logs a failure instead of raising it."""
     try:
         if since is not None:
             heads = await run_sync(CheckpointFiles(memory.files).heads, session)
@@ -122,12 +114,12 @@ async def before(memory: Memory, session: str, reason: Reason, since: int | None
 
 async def sweep(memory: Memory) -> int:
     """Deletes trees without a checkpoint and returns how many. Does nothing while a checkpoint is being made."""
-    held = await run_sync(memory.locks.try_exclusive, LOCK)
+    held, files = await run_sync(memory.locks.try_exclusive, LOCK), CheckpointFiles(memory.files)
     if held is None:
         return 0
     with held:
-        kept = frozenset(head.id for head in await run_sync(CheckpointFiles(memory.files).heads))
-        await run_sync(CheckpointFiles(memory.files).sweep)
+        kept = frozenset(head.id for head in await run_sync(files.heads))
+        await run_sync(files.sweep)
         return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
 
 
@@ -136,7 +128,7 @@ def _drafted(
 ) -> tuple[Checkpoint, dict[str, bytes], Noted | None]:
     """Reads the transcripts and the knowledge. Returns the checkpoint without its tree, the files for that tree, and
     the session's notes if the state lacks some of its turns."""
-    session, chunks, now = row.session, state.chunks, memory.clock()
+    session, now = row.session, memory.clock()
     placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
     turns = [said for _, said in placed if said.number <= turn]
     trees = CheckpointTrees(memory.files, memory.git)
@@ -149,8 +141,9 @@ def _drafted(
     except (ContextManagerError, OSError) as error:
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     recognizer = memory.recognizer()
-    notes, are_new = notes_of(state, session, turn, turns, recognizer)
-    if are_new:
+    before = session_notes.from_dict(state.entries.get(session_notes.NAMESPACE, {}).get(session))
+    notes = session_notes.noted(turns, recognizer, before if before.turn <= turn else None)
+    if notes is not before:
         state = replace(state, entries={**state.entries, session_notes.NAMESPACE: {session: notes.as_dict()}})
     checkpoint = Checkpoint(
         id=new_id(),
@@ -161,19 +154,19 @@ def _drafted(
         **of_notes(recognizer, notes, turns),
         topics=topic_names(state.entries, session),
         gauges=full,
-        live=tuple(chunk.id for chunk in chunks if chunk.form != "cold"),
-        cold=tuple(chunk.id for chunk in chunks if chunk.form == "cold"),
+        live=tuple(chunk.id for chunk in state.chunks if chunk.form != "cold"),
+        cold=tuple(chunk.id for chunk in state.chunks if chunk.form == "cold"),
         compile_inputs=document,
         compiled_sha256=sha256,
         state=without_notes_texts(state, session).to_json(),
     )
-    return checkpoint, contents, notes if are_new else None
+    return checkpoint, contents, notes if notes is not before else None
 
 
 def of_notes(recognizer: Model, notes: Noted, turns: Sequence[Turn]) -> dict[str, Any]:
     """Returns the fields of a checkpoint that follow from the session's notes. `turns` are those up to the
     checkpoint."""
-    outcome = outcome_of(notes, recognizer)
+    outcome = session_notes.outcome(notes, recognizer)
     next_step = announced(turns, outcome.open_items)
     return {
         "thread": summary(turns),
@@ -227,30 +220,19 @@ def made_text(made: Checkpoint) -> str:
 
 def summary_text(made: Checkpoint) -> str:
     """Returns what a new checkpoint contains, in two lines or more."""
-    kinds = (
-        *((made.decisions, "decision"), (made.open_items, "open item"), (made.anchors, "anchor")),
-        *((made.topics, "topic"), (made.live, "live chunk"), (made.cold, "cold chunk")),
-    )
-    held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
-    knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"
-    lines = [
-        f"checkpoint: {made.id}",
-        f"session {made.session}, after turn {made.turn}: {', '.join(filter(None, (held, knowledge)))}",
-        *(f"not in it: {path}, {why}" for path, why in made.left_out),
-    ]
-    return neutralise("\n".join(lines))
+    counts = {"decision": len(made.decisions), "open item": len(made.open_items), "anchor": len(made.anchors)}
+    counts |= {"topic": len(made.topics), "live chunk": len(made.live), "cold chunk": len(made.cold)}
+    held = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count]
+    held.append("the knowledge as it is" if made.knowledge_tree else "no knowledge")
+    head = [f"checkpoint: {made.id}", f"session {made.session}, after turn {made.turn}: {', '.join(held)}"]
+    return neutralise("\n".join([*head, *(f"not in it: {path}, {why}" for path, why in made.left_out)]))
 
 
 BEGAN_WITH = "Began with: "
-LEAST_WORDS = 2
-"""Content words that a message with a subject has at least."""
-MAX_READ = 20_000
-"""Characters of a message that are read."""
-LONGEST_SUMMARY_PART = 180
-"""Characters."""
-
-LAST_MESSAGES = 6
-"""Messages at the end in which the next step is looked for."""
+LEAST_WORDS = 2  # content words that a message with a subject has at least
+MAX_READ = 20_000  # characters of a message that are read
+LONGEST_SUMMARY_PART = 180  # characters
+LAST_MESSAGES = 6  # messages at the end in which the next step is looked for
 
 _NEXT = re.compile(
     r"\bnext (?:steps?|up|thing)\b|\bnext,? (?:i|we)\b"
@@ -268,11 +250,8 @@ def summary(turns: Sequence[Turn]) -> str:
     if not said:
         return ""
     about = [turn for turn in said if turn.important or len(content_words(turn.content)) >= LEAST_WORDS] or said
-    first, last = about[0], about[-1]
-    lines = [f"{BEGAN_WITH}{clipped(first.content, LONGEST_SUMMARY_PART)}"]
-    if last is not first:
-        lines.append(f"Last asked: {clipped(last.content, LONGEST_SUMMARY_PART)}")
-    return "\n".join(lines)
+    first, last = (clipped(turn.content, LONGEST_SUMMARY_PART) for turn in (about[0], about[-1]))
+    return f"{BEGAN_WITH}{first}" + (f"\nLast asked: {last}" if len(about) > 1 else "")
 
 
 def announced(turns: Sequence[Turn], open_items: Sequence[str]) -> str:
@@ -282,10 +261,10 @@ def announced(turns: Sequence[Turn], open_items: Sequence[str]) -> str:
     last = _beginnings(real[-LAST_MESSAGES:])
     parts = [sentences(turn.content) for role in ("agent", "user") for turn in last if turn.role == role]
     said = [clean(one.text) for one in chain.from_iterable(parts)]
-    found = next((one for one in reversed(said) if _announces(one)), "")
+    found = next(filter(_announces, reversed(said)), "")
     if found:
         return next((item for item in open_items if found in item), found)
-    return next((item for item in reversed(open_items) if _announces(item)), "")
+    return next(filter(_announces, reversed(open_items)), "")
 
 
 def _announces(text: str) -> bool:

@@ -40,9 +40,7 @@ from mcp_server.text.transcript_head import own_fields
 
 SCHEMA = "context-manager/checkpoint"
 VERSION = 1
-LONGEST_PAGE = 80
-"""Lines that a page must not reach."""
-
+LONGEST_PAGE = 80  # lines that a page must not reach
 Reason = Literal["asked", "compaction", "end", "hook", "recovery"]
 """Why it was made: by tool or command, before compaction, at session end, by a client's hook, before a recovery."""
 
@@ -97,17 +95,14 @@ class Checkpoint:
 def render(checkpoint: Checkpoint) -> str:
     """Returns all of the checkpoint as a text that `parse` reads."""
     gauges = checkpoint.gauges
-    return _written(
-        checkpoint,
-        {
-            "live_tokens": gauges.live_tokens if gauges else None,
-            "limit_tokens": gauges.limit if gauges else None,
-            "client_tokens": gauges.client_tokens if gauges else None,
-            "compiled_sha256": checkpoint.compiled_sha256,
-            "knowledge_tree": checkpoint.knowledge_tree,
-        },
-        [(one.title, one.write(getattr(checkpoint, one.field))) for one in _SECTIONS],
-    )
+    more = {
+        "live_tokens": gauges.live_tokens if gauges else None,
+        "limit_tokens": gauges.limit if gauges else None,
+        "client_tokens": gauges.client_tokens if gauges else None,
+        "compiled_sha256": checkpoint.compiled_sha256,
+        "knowledge_tree": checkpoint.knowledge_tree,
+    }
+    return _written(checkpoint, more, [(one.title, one.write(getattr(checkpoint, one.field))) for one in _SECTIONS])
 
 
 def page(checkpoint: Checkpoint) -> str:
@@ -120,29 +115,18 @@ def _page(checkpoint: Checkpoint, decisions: int) -> str:
     sections = []
     for one in _SECTIONS:
         most = decisions if one.field == "decisions" else one.most
-        value = getattr(checkpoint, one.field) if most else None
-        if isinstance(value, tuple) and len(value) > most:
+        value = getattr(checkpoint, one.field)
+        if most and isinstance(value, tuple) and len(value) > most:
             lines = [f"({len(value) - most} older ones: `resume`)", *one.write(value[-most:])]
         else:
-            lines = one.write(value)[:most] if value else []
+            lines = one.write(value)[:most] if most and value else []
         sections.append((one.title, lines))
     return _written(checkpoint, {}, sections)
 
 
 def _written(checkpoint: Checkpoint, more: Mapping[str, object], sections: Iterable[tuple[str, list[str]]]) -> str:
-    gauges = checkpoint.gauges
-    fields: dict[str, object] = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "id": checkpoint.id,
-        "session": checkpoint.session,
-        "project": checkpoint.project,
-        "at": checkpoint.at,
-        "reason": checkpoint.reason,
-        "note": checkpoint.note,
-        "turn": checkpoint.turn,
-        **more,
-    }
+    gauges, names = checkpoint.gauges, ("id", "session", "project", "at", "reason", "note", "turn")
+    fields = {"schema": SCHEMA, "version": VERSION, **{name: getattr(checkpoint, name) for name in names}, **more}
     head = ["---", *map(": ".join, zip(fields, map(yaml_line, fields.values()), strict=True)), "---"]
     title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {minute_text(checkpoint.at)} UTC"
     live = f", live context at {gauges.live:.0%} of {gauges.limit:,} tokens" if gauges else ""
@@ -170,6 +154,8 @@ def parse(text: str, where: str = "checkpoint") -> Checkpoint:
         content: dict[str, Any] = {one.field: one.read(body.get(one.title, ())) for one in _SECTIONS}
     except ValueError as error:
         raise Invalid(f"{where}: a JSON block is broken ({error}); take the file from git") from error
+    for name in ("compiled_sha256", "knowledge_tree"):
+        content[name] = None if fields.get(name) is None else str(fields[name])
     return Checkpoint(
         id=_text(fields, "id", where),
         session=_text(fields, "session", where),
@@ -179,8 +165,6 @@ def parse(text: str, where: str = "checkpoint") -> Checkpoint:
         reason=cast(Reason, reason),
         note=str(fields.get("note") or ""),
         gauges=_gauges(fields, where),
-        compiled_sha256=_optional(fields, "compiled_sha256"),
-        knowledge_tree=_optional(fields, "knowledge_tree"),
         **content,
     )
 
@@ -190,9 +174,6 @@ def without_counts(checkpoint: Checkpoint) -> Checkpoint:
     again. For a conversation in which something was deleted."""
     state = {**(checkpoint.state or {}), "entries": {}}
     return replace(checkpoint, compile_inputs=None, compiled_sha256=None, state=state)
-
-
-# ---------------------------------------------------------------- front matter
 
 
 def _gauges(fields: Mapping[str, object], where: str) -> Gauges | None:
@@ -215,13 +196,6 @@ def _text(fields: Mapping[str, object], name: str, where: str) -> str:
         raise Invalid(f"{where}: `{name}` must be text, not {value!r}")
     return str(value)
 
-
-def _optional(fields: Mapping[str, object], name: str) -> str | None:
-    value = fields.get(name)
-    return None if value is None else str(value)
-
-
-# ---------------------------------------------------------------- sections
 
 _UNWRITABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
@@ -280,8 +254,7 @@ def _read_tool_call(lines: Sequence[str]) -> ToolCall | None:
     fields = _read_row(lines[0], 3) if lines else None
     if fields is None:
         return None
-    name, summary, result = fields
-    return ToolCall(name, summary, result, _read_bullets(line.removeprefix("  ") for line in lines[1:]))
+    return ToolCall(fields[0], fields[1], fields[2], _read_bullets(line.removeprefix("  ") for line in lines[1:]))
 
 
 def _read_anchors(lines: Sequence[str]) -> tuple[Anchor, ...]:
@@ -294,13 +267,8 @@ def _read_anchors(lines: Sequence[str]) -> tuple[Anchor, ...]:
     return tuple(found)
 
 
-def _rows(rows: Iterable[Sequence[str]]) -> list[str]:
-    return [_row(*row) for row in rows]
-
-
-def _read_pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    rows = (_read_row(line, 2) for line in lines)
-    return tuple((row[0], row[1]) for row in rows if row is not None)
+def _read_pairs(lines: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(row) for line in lines if (row := _read_row(line, 2)))
 
 
 def _block(value: Any) -> list[str]:
@@ -343,12 +311,10 @@ _SECTIONS = (
     _Section("Last tool call", "last_tool_call", _tool_call, _read_tool_call, 1),
     _Section("Files touched", "files", _bullets, _read_bullets, 5),
     _Section("Topics", "topics", _bullets, _read_bullets),
-    _Section(
-        "Anchors", "anchors", lambda all_: _rows((a.item, a.kind, a.at, a.note) for a in all_), _read_anchors, 100
-    ),
+    _Section("Anchors", "anchors", lambda some: [_row(a.item, a.kind, a.at, a.note) for a in some], _read_anchors, 100),
     _Section("Live chunks", "live", _bullets, _read_bullets),
     _Section("Cold chunks", "cold", _bullets, _read_bullets),
-    _Section("Left out", "left_out", _rows, _read_pairs),
+    _Section("Left out", "left_out", lambda rows: [_row(*row) for row in rows], _read_pairs),
     _Section("Compile inputs", "compile_inputs", _block, _read_block),
     _Section("State", "state", _block, _read_block),
 )

@@ -9,7 +9,7 @@ Any answer but the requested JSON object is ignored. Its entries are merged with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from mcp_server.knowledge.duplicates import covered, normalised
 from mcp_server.model import Turn
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped, entry, is_injected
+from mcp_server.tokens import Count
 
 
 def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:
@@ -28,8 +29,7 @@ def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:
         for candidate in sorted(set(entries), key=_firmness):
             if normalised(candidate) and not covered(candidate, kept):
                 kept.append(candidate)
-    survivors = set(kept)
-    return [one for one in dict.fromkeys([*enriched, *captured]) if one in survivors]
+    return [one for one in dict.fromkeys([*enriched, *captured]) if one in kept]
 
 
 def _firmness(entry: str) -> tuple[int, str, str]:
@@ -39,11 +39,9 @@ def _firmness(entry: str) -> tuple[int, str, str]:
 
 
 MOST_MESSAGES, FEWER_MESSAGES = 20, 15
-LONG_PROMPT = 1_500
-"""Tokens above which a prompt shows fewer messages."""
+LONG_PROMPT = 1_500  # tokens above which a prompt shows fewer messages
 ANSWER_TOKENS = 500
-LONGEST_MESSAGE = 400
-"""Characters shown of a message."""
+LONGEST_MESSAGE = 400  # characters shown of a message
 MOST_ENTRIES = 40
 """Entries of a kind that an answer may have. An answer with more is invalid."""
 
@@ -67,16 +65,13 @@ class Enrichment:
 
 
 def request(
-    template: str,
-    decisions: Iterable[str],
-    open_items: Iterable[str],
-    turns: Sequence[Turn],
-    count: Callable[[str], int],
+    template: str, decisions: Iterable[str], open_items: Iterable[str], turns: Sequence[Turn], count: Count
 ) -> str:
     """Returns the prompt: the template, filled in. `count` counts tokens; `turns` are in order, newest last."""
     said = [turn for turn in turns if turn.role != "system" and turn.content.strip() and not is_injected(turn.content)]
-    shown = [_shown(turn) for turn in said[-MOST_MESSAGES:]]
-    texts = {"decisions": _listed(decisions), "open_items": _listed(open_items)}
+    shown = [f"{turn.role}: {_short(turn.content)}" for turn in said[-MOST_MESSAGES:]]
+    lists = {"decisions": decisions, "open_items": open_items}
+    texts = {name: "\n".join(f"- {_short(one)}" for one in some) or "(none)" for name, some in lists.items()}
 
     def filled(messages: Sequence[str]) -> str:
         values = {**texts, "messages": "\n".join(messages) or "(none)"}
@@ -128,9 +123,5 @@ def _cleaned(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in cleaned if one.strip(" .()").lower() not in ("", *_NONE)))
 
 
-def _shown(turn: Turn) -> str:
-    return f"{turn.role}: {clipped(neutralise(turn.content), LONGEST_MESSAGE)}"
-
-
-def _listed(entries: Iterable[str]) -> str:
-    return "\n".join(f"- {clipped(neutralise(one), LONGEST_MESSAGE)}" for one in entries) or "(none)"
+def _short(text: str) -> str:
+    return clipped(neutralise(text), LONGEST_MESSAGE)

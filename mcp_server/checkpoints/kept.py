@@ -19,7 +19,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.sessions import AS_OF
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import notes as session_notes
-from mcp_server.knowledge.notes import Noted, from_dict, noted, with_texts, without_texts
+from mcp_server.knowledge.notes import with_texts, without_texts
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity
@@ -27,14 +27,9 @@ from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.storage.checkpoint_files import CheckpointTrees
 from mcp_server.storage.values import READINGS, STEPS, Place, SessionState
 from mcp_server.text.markdown import split_front_matter
-from mcp_server.understanding.model import Model
 
-WORTH_A_REFERENCE = 40
-"""Characters from which a text is replaced by a reference."""
-
-LAST_TURNS = 20
-"""The message is searched in at most this many of the session's last turns."""
-
+WORTH_A_REFERENCE = 40  # characters from which a text is replaced by a reference
+LAST_TURNS = 20  # the message is searched in at most this many of the session's last turns
 TextOf = Callable[[str], str | None]
 """Returns the text of a file, or of a turn (`path#number`); None if it does not exist."""
 
@@ -67,13 +62,9 @@ def referring(document: Mapping[str, Any], text_of: TextOf, turn_of: TurnOf, pla
     given["files"] = [{**one, "text": text(one["text"], one["path"])} for one in document["files"]]
     given["hits"] = [hit(one) for one in document["hits"]]
     given["turns"] = [turn(one, named(one["number"])) for one in document["turns"]]
-    for number in sorted(place_of, reverse=True)[:LAST_TURNS]:
-        message = text(document["message"], named(number))
-        if message != document["message"]:
-            given["message"] = message
-            break
-    last = document.get("last_session")
-    if last is not None:
+    messages = (text(document["message"], named(number)) for number in sorted(place_of, reverse=True)[:LAST_TURNS])
+    given["message"] = next((one for one in messages if one != document["message"]), document["message"])
+    if last := document.get("last_session"):
         turns = [turn(one, f"{last['path']}#{one['number']}") for one in last["turns"]]
         given["last_session"] = {**last, "turns": turns}
     return given
@@ -132,10 +123,8 @@ def stored(
     contents: Mapping[str, bytes],
 ) -> tuple[Mapping[str, Any], str, tuple[str, ...]]:
     """Returns inputs as a checkpoint stores them, without hits that did not change the text; the hash of the compiled
-    text; and the files that the inputs refer to, without transcripts. Reads files.
-
-    `place_of` maps each turn's number to the path of its transcript, `contents` are the files of the checkpoint's tree.
-    """
+    text; and the files that the inputs refer to, without transcripts. Reads files. `place_of` maps each turn's number
+    to the path of its transcript, `contents` are the files of the checkpoint's tree."""
     compiled = _reduced(inputs, memory)
 
     def read(path: str) -> bytes | None:
@@ -148,13 +137,18 @@ def stored(
 
 
 async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
-    """Compiles the checkpoint's inputs again."""
+    """Compiles the checkpoint's inputs again, from the files in its tree, without text that was forgotten since."""
     document = checkpoint.compile_inputs
     if document is None or checkpoint.compiled_sha256 is None:
         return Verified(False, "", problem="it keeps no compile inputs")
+    trees, tree = CheckpointTrees(memory.files, memory.git), checkpoint.knowledge_tree
+
+    def read(path: str) -> bytes | None:
+        data = trees.read(tree, (path,)).get(path) if tree else None
+        return data and memory.forgotten.clean(data.decode("utf-8", "replace")).encode("utf-8")
 
     def work() -> Verified:
-        text_of, turn_of = _then(memory, checkpoint)
+        text_of, turn_of = _sources(memory, read)
         try:
             inputs = CompileInputs.from_json(resolved(document["fields"], text_of, turn_of))
             compiled = compile_inputs(inputs, memory.tokens.count)
@@ -171,27 +165,12 @@ async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
 
 def _reduced(inputs: CompileInputs, memory: Memory) -> Compiled:
     """Compiles the inputs without the hits that did not change the text."""
-    count = memory.tokens.count
-    whole = compile_inputs(inputs, count)
+    whole = compile_inputs(inputs, memory.tokens.count)
     shown = {one.id for one in whole.receipt.considered if one.included}
     places = ((one, one.hit.passage) for one in inputs.hits)
     hits = tuple(one for one, passage in places if f"{passage.path}:{passage.start}-{passage.end}" in shown)
-    if len(hits) < len(inputs.hits):
-        fewer = compile_inputs(replace(inputs, hits=hits), count)
-        if fewer.sha256 == whole.sha256:
-            return fewer
-    return whole
-
-
-def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
-    """Returns readers of the files in the checkpoint's tree, without text that was forgotten on request since."""
-    trees = CheckpointTrees(memory.files, memory.git)
-
-    def read(path: str) -> bytes | None:
-        data = trees.read(checkpoint.knowledge_tree, (path,)).get(path) if checkpoint.knowledge_tree else None
-        return data and memory.forgotten.clean(data.decode("utf-8", "replace")).encode("utf-8")
-
-    return _sources(memory, read)
+    fewer = compile_inputs(replace(inputs, hits=hits), memory.tokens.count) if len(hits) < len(inputs.hits) else whole
+    return fewer if fewer.sha256 == whole.sha256 else whole
 
 
 def _sources(memory: Memory, read: Callable[[str], bytes | None]) -> tuple[TextOf, TurnOf]:
@@ -203,35 +182,30 @@ def _sources(memory: Memory, read: Callable[[str], bytes | None]) -> tuple[TextO
         return None if data is None else split_front_matter(data.decode("utf-8", "replace")).body
 
     @cache
-    def turns(path: str) -> Mapping[int, Any]:
+    def turns(path: str) -> Mapping[int, Turn]:
         try:
             return {placed.turn.number: placed.turn for placed in memory.transcripts.read(path).turns}
         except ContextManagerError:
             return {}
 
-    def turn_at(of: str) -> Any:
+    def turn_at(of: str) -> Turn | None:
         path, _, number = of.rpartition("#")
         return turns(path).get(int(number)) if path and number.isdigit() else None
 
     def text_of(of: str) -> str | None:
         if not of.startswith(_TRANSCRIPTS):
             return body(of)
-        turn = turn_at(of)
-        return turn.content if turn is not None else None
+        return turn.content if (turn := turn_at(of)) else None
 
     def turn_of(of: str) -> Mapping[str, Any] | None:
-        turn = turn_at(of)
-        return None if turn is None else dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
+        if turn := turn_at(of):
+            return dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])
+        return None
 
     return text_of, turn_of
 
 
-# ---------------------------------------------------------------- texts
-
-
-TOPICS = "topics"
-"""Namespace of the state: session → its active topics by name."""
-
+TOPICS = "topics"  # namespace of the state: session → its active topics by name
 
 KEPT: tuple[tuple[str, str, str | None], ...] = (
     (clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
@@ -259,23 +233,11 @@ def without_notes_texts(state: SessionState, session: str) -> SessionState:
     return replace(state, entries=_with_notes(state.entries, session, without_texts))
 
 
-def notes_of(
-    state: SessionState, session: str, turn: int, turns: Sequence[Turn], recognizer: Model
-) -> tuple[Noted, bool]:
-    """Returns the session's notes after turn number `turn`, and whether they differ from those in the state. `turns`
-    are all turns up to it."""
-    before = from_dict(state.entries.get(session_notes.NAMESPACE, {}).get(session))
-    notes = noted(turns, recognizer, before if before.turn <= turn else None)
-    return notes, notes is not before
-
-
 async def replace_state(
     memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
 ) -> None:
-    """Replaces a session's state and live chunks in one transaction.
-
-    `turn` is the last turn of the stored state; of the session's `turns` turns the later ones are hidden.
-    """
+    """Replaces a session's state and live chunks in one transaction. `turn` is the last turn of the stored state; of
+    the session's `turns` turns the later ones are hidden."""
     places = [*_places(session), (AS_OF, session)]
     said = await sessions.session_turns(memory, session)
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
@@ -294,10 +256,8 @@ def _with_notes(
 
 
 async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """Ends the rewound state of a session, which continues with `turns`: the hidden turns are never processed.
-
-    Call it under the transcript's lock, before the turns are processed.
-    """
+    """Ends the rewound state of a session, which continues with `turns`: the hidden turns are never processed. Call it
+    under the transcript's lock, before the turns are processed."""
     hidden = await memory.state.get(AS_OF, session)
     if hidden is None:
         return
@@ -312,6 +272,5 @@ async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> Non
 
 def topic_names(stored: Mapping[str, Mapping[str, Any]], session: str) -> tuple[str, ...]:
     value = stored.get(TOPICS, {}).get(session)
-    if isinstance(value, Mapping):
-        return tuple(sorted(str(name) for name, state in value.items() if isinstance(state, Mapping)))
-    return ()
+    topics = value.items() if isinstance(value, Mapping) else ()
+    return tuple(sorted(str(name) for name, state in topics if isinstance(state, Mapping)))

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import reduce
+from posixpath import commonprefix
 
 from anyio.to_thread import run_sync
 
@@ -27,7 +28,7 @@ from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailab
 from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import Anchor, with_entry
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Turn
+from mcp_server.model import Caller
 from mcp_server.relevance.chunks import ColdRecord, DropReason, LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage.checkpoint_files import ANCHORS, FOLDERS, CheckpointTrees
@@ -37,7 +38,6 @@ from mcp_server.text.destinations import is_for_own_hand
 from mcp_server.text.prose import counted
 
 TAG = "memory/before/"
-
 log = logging.getLogger(__name__)
 
 
@@ -81,9 +81,8 @@ async def restore(
     stays = await run_sync(unchanged_files, memory, then, caller) if knowledge else {}
     row = await sessions.require(memory, then.session)
     if not apply:
-        return Restored(
-            then, knowledge, await describe_changes(memory, then, knowledge, stays), notes=_notes(row, then, stays)
-        )
+        text = await describe_changes(memory, then, knowledge, stays)
+        return Restored(then, knowledge, text, notes=_notes(row, then, stays))
     async with memory.locks.transcript(then.session):
         row = await sessions.require(memory, then.session)
         text = await describe_changes(memory, then, knowledge, stays)
@@ -108,8 +107,7 @@ async def finish(memory: Memory) -> int:
             if intent not in await run_sync(intents.all):  # its own process has finished it
                 continue
             try:
-                then = await stored.read(memory, intent.target)
-                own = await stored.read(memory, intent.undo)
+                then, own = await stored.read(memory, intent.target), await stored.read(memory, intent.undo)
             except NotFound:  # a checkpoint was deleted by hand: nobody can carry it on
                 await run_sync(intents.erase, intent)
                 continue
@@ -166,9 +164,6 @@ def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple
     return tuple(notes)
 
 
-# ---------------------------------------------------------------- files
-
-
 def _restore_files(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
 ) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
@@ -181,19 +176,17 @@ def _restore_files(
     left: list[str] = []
     for path in sorted(wanted, key=lambda path: path not in after):  # what comes is there before anything goes
         now, shall = trees.current((path,)).get(path), after.get(path)
-        if now == shall:
-            done.append(path)
-        elif now != before.get(path):
+        if now not in (shall, before.get(path)):
             left.append(path)
-        else:
-            try:
-                if shall is not None:
-                    memory.files.write_bytes_atomic(path, shall, now, new=now is None)
-                else:
-                    memory.files.remove(path)
-                done.append(path)
-            except (Conflict, NotFound):
-                left.append(path)
+            continue
+        try:
+            if now != shall and shall is not None:
+                memory.files.write_bytes_atomic(path, shall, now, new=now is None)
+            elif now != shall:
+                memory.files.remove(path)
+            done.append(path)
+        except (Conflict, NotFound):
+            left.append(path)
     return tuple(done), tuple(left), frozenset((*before, *after))
 
 
@@ -236,63 +229,49 @@ async def _commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint
     return [f"committed as {commit[:10]}; the commit before is tagged {tag}"] if commit else []
 
 
-# ---------------------------------------------------------------- the session
-
-
 async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoint) -> None:
     """Restores the session's own state: writes the cold records that it needs to disk, then replaces all rows in one
     transaction, then deletes the records that are no longer needed."""
-    session = then.session
+    session, count = then.session, memory.tokens.count
     stored = SessionState.from_json(then.state or {})
     there = await live_set(memory, session)
     chunks = stored.chunks or [chunk for chunk in there if chunk.turn <= then.turn]
     known = {chunk.id for chunk in chunks}
-    turns = await sessions.session_turns(memory, session)
-    by_number = {turn.number: turn for turn in turns}
+    turns = {turn.number: turn for turn in await sessions.session_turns(memory, session)}
     later = [chunk for chunk in there if chunk.id not in known and chunk.turn > then.turn]
-    hidden = [await run_sync(_cold, memory, one, by_number) for one in later if one.turn <= intent.turns]
     new = [chunk for chunk in later if chunk.turn > intent.turns]
-    wanted = [*chunks, *hidden]
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
 
-    def kept() -> None:
-        missing = [one for one in chunks if one.form != "whole" and not _says(records.get(one.id), one)]
-        made = [_record(memory, one, session, by_number, "asked") for one in missing]
-        memory.cold.put_all([*made, *(_record(memory, one, session, by_number, "wound_back") for one in hidden)])
+    def original(chunk: LiveChunk) -> str:
+        """Returns a chunk's text; empty for a file that a client only named."""
+        return original_of(chunk, turns.get(chunk.turn)) or ""
 
-    await run_sync(kept)
-    await replace_state(memory, session, stored, [*wanted, *new], then.turn, intent.turns)
-    whole = {one.id for one in wanted if one.form == "whole"}
-    stale = [record for number, record in records.items() if number in whole and record.form != "whole"]
+    def record(chunk: LiveChunk, reason: DropReason) -> ColdRecord:
+        text, days = original(chunk), memory.settings.context.recoverable_for_days
+        tokens = count(text) if text else chunk.tokens
+        return ColdRecord.of(chunk, session, text, reason, memory.clock(), days, tokens=tokens)
+
+    def kept() -> list[LiveChunk]:
+        """Writes the missing records. Returns the chunks of the hidden turns, which go cold."""
+        hidden = []
+        for chunk in later:
+            if chunk.turn <= intent.turns:
+                tokens = chunk.tokens if chunk.form == "whole" else count(original(chunk))
+                hidden.append(replace(chunk, form="cold", shown=None, tokens=tokens, immune=0))
+        there = {number: (one.form, one.shown) for number, one in records.items()}
+        missing = [one for one in chunks if one.form != "whole" and there.get(one.id) != (one.form, one.shown)]
+        made = [record(chunk, "asked") for chunk in missing]
+        memory.cold.put_all([*made, *(record(chunk, "wound_back") for chunk in hidden)])
+        return hidden
+
+    hidden = await run_sync(kept)
+    await replace_state(memory, session, stored, [*chunks, *hidden, *new], then.turn, intent.turns)
+    whole = {one.id for one in chunks if one.form == "whole"}
+    stale = [one for number, one in records.items() if number in whole and one.form != "whole"]
     await run_sync(memory.cold.remove_all, stale)
 
 
-def _cold(memory: Memory, chunk: LiveChunk, turns: Mapping[int, Turn]) -> LiveChunk:
-    tokens = chunk.tokens if chunk.form == "whole" else memory.tokens.count(_original(chunk, turns))
-    return replace(chunk, form="cold", shown=None, tokens=tokens, immune=0)
-
-
-def _says(record: ColdRecord | None, chunk: LiveChunk) -> bool:
-    return record is not None and record.form == chunk.form and record.shown == chunk.shown
-
-
-def _record(
-    memory: Memory, chunk: LiveChunk, session: str, turns: Mapping[int, Turn], reason: DropReason
-) -> ColdRecord:
-    original = _original(chunk, turns)
-    tokens = memory.tokens.count(original) if original else chunk.tokens
-    days = memory.settings.context.recoverable_for_days
-    return ColdRecord.of(chunk, session, original, reason, memory.clock(), days, tokens=tokens)
-
-
-def _original(chunk: LiveChunk, turns: Mapping[int, Turn]) -> str:
-    """Returns a chunk's text; empty for a file that a client only named."""
-    return original_of(chunk, turns.get(chunk.turn)) or ""
-
-
-MOST_LISTED = 20
-"""At most this many names of a kind are listed; the others are counted."""
-
+MOST_LISTED = 20  # at most this many names of a kind are listed; the others are counted
 NOTHING = "Nothing would change."
 
 
@@ -308,20 +287,23 @@ class State:
 
 
 def difference(now: State, then: State) -> str:
-    """Returns what would change if `then` replaced `now`, a line per kind; one sentence if nothing would.
-
-    An anchor counts as changed if its note or kind differs, not if its time does.
-    """
+    """Returns what would change if `then` replaced `now`, a line per kind; one sentence if nothing would. An anchor
+    counts as changed if its note or kind differs, not if its time does."""
     here, there = ({anchor.item: (anchor.kind, anchor.note) for anchor in state.anchors} for state in (now, then))
-    lines = [
-        *_listed("anchors set again", there.keys() - here.keys()),
-        *_listed("anchors taken away", here.keys() - there.keys()),
-        *_listed("anchors changed", {item for item in here.keys() & there.keys() if here[item] != there[item]}),
-        *_listed("topics active again", {*then.topics} - {*now.topics}),
-        *_listed("topics no longer active", {*now.topics} - {*then.topics}),
-        *_counted("live again", {*then.live} - {*now.live}),
-        *_counted("no longer live", {*now.live} - {*then.live}),
-    ]
+    named: dict[str, Collection[str]] = {
+        "anchors set again": there.keys() - here.keys(),
+        "anchors taken away": here.keys() - there.keys(),
+        "anchors changed": {item for item in here.keys() & there.keys() if here[item] != there[item]},
+        "topics active again": {*then.topics} - {*now.topics},
+        "topics no longer active": {*now.topics} - {*then.topics},
+    }
+    lines = []
+    for what, names in named.items():
+        more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+        lines += [f"{what}: {', '.join(sorted(names)[:MOST_LISTED])}{more}"] if names else []
+    came, went = len({*then.live} - {*now.live}), len({*now.live} - {*then.live})
+    lines += [f"live again: {counted(came, 'chunk')}"] if came else []
+    lines += [f"no longer live: {counted(went, 'chunk')}"] if went else []
     if now.knowledge is not None and then.knowledge is not None:
         lines += _changed_files(now.knowledge, then.knowledge)
     return "\n".join(lines) or NOTHING
@@ -344,24 +326,12 @@ def _changed_files(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]
 def line_changes(before: str, after: str) -> tuple[int, int]:
     """Returns (lines added, lines removed) between two texts."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    old, new = old[start : len(old) - end], new[start : len(new) - end]
+    start = len(commonprefix([old, new]))
+    old, new = old[start:], new[start:]
+    end = len(commonprefix([old[::-1], new[::-1]]))
+    old, new = old[: len(old) - end], new[: len(new) - end]
     same = sum(match.size for match in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
     return len(new) - same, len(old) - same
-
-
-def _listed(what: str, names: Collection[str]) -> list[str]:
-    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    return [f"{what}: {', '.join(sorted(names)[:MOST_LISTED])}{more}"] if names else []
-
-
-def _counted(what: str, names: Collection[str]) -> list[str]:
-    return [f"{what}: {counted(len(names), 'chunk')}"] if names else []
 
 
 NO_UNDO = "its undo could not bring it back"
@@ -373,53 +343,43 @@ async def diff_text(memory: Memory, number: str, other: str | None) -> str:
     then = await stored.read(memory, number)
     if other is None:
         return await describe_changes(memory, then, True, {})
-    trees = CheckpointTrees(memory.files, memory.git)
     since = await stored.read(memory, other)
-    before = replace(_state_of(since), knowledge=await run_sync(_texts, memory, trees, since))
-    after = replace(_state_of(then), knowledge=await run_sync(_texts, memory, trees, then))
-    return difference(before, after)
+    states = [State(one.anchors, one.topics, one.live, await run_sync(_texts, memory, one)) for one in (since, then)]
+    return difference(*states)
 
 
 async def describe_changes(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
     """Returns what restoring would change, in words, without the files in `stays`."""
-    trees = CheckpointTrees(memory.files, memory.git)
     here = there = None
     if knowledge:
         out = {*stays, *dict(then.left_out)}
         here, there = (
             {path: text for path, text in texts.items() if path not in out}
-            for texts in (await run_sync(_texts_now, trees), await run_sync(_texts, memory, trees, then))
+            for texts in (await run_sync(_texts_now, memory), await run_sync(_texts, memory, then))
         )
-    now = await _now(memory, then.session, here)
-    return difference(now, replace(_state_of(then), knowledge=there))
-
-
-async def _now(memory: Memory, session: str, knowledge: Mapping[str, str] | None) -> State:
-    state = await snapshot(memory, session)
-    return State(
+    session, state = then.session, await snapshot(memory, then.session)
+    now = State(
         anchors=tuple(await run_sync(anchors, memory)),
         topics=topic_names(state.entries, session),
         live=tuple(chunk.id for chunk in await live_set(memory, session) if chunk.form != "cold"),
-        knowledge=knowledge,
+        knowledge=here,
     )
+    return difference(now, State(then.anchors, then.topics, then.live, there))
 
 
-def _state_of(of: Checkpoint) -> State:
-    return State(anchors=of.anchors, topics=of.topics, live=of.live)
-
-
-def _texts(memory: Memory, trees: CheckpointTrees, of: Checkpoint) -> dict[str, str]:
+def _texts(memory: Memory, of: Checkpoint) -> dict[str, str]:
     """Returns a checkpoint's knowledge files, without text that was forgotten on request since."""
     if of.knowledge_tree is None:
         raise Unavailable(f"checkpoint {of.id} holds no knowledge; go back to it without")
+    trees = CheckpointTrees(memory.files, memory.git)
     names = [path for path in trees.names(of.knowledge_tree) if path.startswith(FOLDERS)]
     found = trees.read(of.knowledge_tree, names).items()
     clean = ((path, without_forgotten(memory, path, data)) for path, data in found)
     return {path: data.decode("utf-8", "replace") for path, data in clean if data is not None}
 
 
-def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
-    found = trees.contents().items()
+def _texts_now(memory: Memory) -> dict[str, str]:
+    found = CheckpointTrees(memory.files, memory.git).contents().items()
     return {path: data.decode("utf-8", "replace") for path, data in found if path.startswith(FOLDERS)}
 
 
@@ -431,7 +391,7 @@ def unchanged_files(memory: Memory, then: Checkpoint, caller: Caller) -> dict[st
     found |= {path: f"the checkpoint does not hold it, it {why}" for path, why in then.left_out}
     if caller.source == "cli" or not memory.settings.knowledge.approve:
         return found
-    there, here = _texts(memory, trees, then), _texts_now(trees)
+    there, here = _texts(memory, then), _texts_now(memory)
     by_hand = f"it is for the user's own hand: `context-manager recover {then.id} --knowledge --apply`"
     for path in sorted(there.keys() | here.keys()):
         if is_for_own_hand(path) and there.get(path) != here.get(path):

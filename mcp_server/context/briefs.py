@@ -35,13 +35,8 @@ from mcp_server.search.search import project_scope
 FOLDER = ".local/brief"
 INDEX = f"{FOLDER}/index.json"
 GLOBAL_FILE = "global.md"
-
-FOLDERS = "folders"
-"""Namespace of the state: real folder → `{"project": raw key, "at": …}`."""
-
-MADE = "briefs"
-"""Namespace of the state: file name → digest of its inputs."""
-
+FOLDERS = "folders"  # namespace of the state: real folder → `{"project": raw key, "at": …}`
+MADE = "briefs"  # namespace of the state: file name → digest of its inputs
 MOST_FOLDERS = 1000
 
 SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_share": 1.0}
@@ -75,10 +70,8 @@ async def make(
     """Compiles the brief of a project. `left_off` is the session's state when its window was compacted, `last` its last
     exchanges; without `whole` the brief contains only these."""
     inputs = replace(await _inputs(memory, project), checkpoint=left_off, last_session=last)
-    if left_off is not None:
-        inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
-    inputs = inputs if whole else replace(inputs, files=())
-    return await _compiled(memory, inputs)
+    budget = inputs.budget if left_off is None else memory.settings.hooks.compaction_tokens
+    return await _compiled(memory, replace(inputs, budget=budget, files=inputs.files if whole else ()))
 
 
 async def keep(memory: Memory, project: Project) -> bool:
@@ -158,13 +151,10 @@ async def _inputs(memory: Memory, project: Project) -> CompileInputs:
     )
 
 
-def _says_something(inputs: CompileInputs) -> bool:
-    return inputs.checkpoint is not None or any(not source.untouched and source.text.strip() for source in inputs.files)
-
-
 async def _compiled(memory: Memory, inputs: CompileInputs) -> Brief:
     """Compiles the brief. If there is nothing to say, the tokenizer is not even loaded."""
-    if inputs.budget <= 0 or not _says_something(inputs):
+    filled = any(not source.untouched and source.text.strip() for source in inputs.files)
+    if inputs.budget <= 0 or not (filled or inputs.checkpoint):
         return Brief()
     compiled = await run_sync(compile_short, inputs, memory.tokens.count, LONGEST)
     considered = compiled.receipt.considered

@@ -50,8 +50,7 @@ from mcp_server.topics.topic_context import in_context
 from mcp_server.topics.watch import Seen, first_tier_of_prompt
 
 LAST_EXCHANGES = 3
-MAX_SESSIONS_READ = 20
-"""Number of conversations that are tried if the newest ones cannot be read."""
+MAX_SESSIONS_READ = 20  # number of conversations that are tried if the newest ones cannot be read
 
 
 async def has_no_answer(memory: Memory, session: str) -> bool:
@@ -60,13 +59,10 @@ async def has_no_answer(memory: Memory, session: str) -> bool:
 
 
 async def last_session(memory: Memory, project: Project, without: str) -> LastSession | None:
-    """Returns the project's newest conversation other than the session `without`, ignoring subagents.
-
-    A single question that was answered without a tool is not what a person goes on with: such conversations count only
-    if there are no others.
-    """
-    keys = project.keys or {project.key}
-    rows = await memory.state.sessions()
+    """Returns the project's newest conversation other than the session `without`, ignoring subagents. A single question
+    that was answered without a tool is not what a person goes on with: such conversations count only if there are no
+    others."""
+    keys, rows = project.keys or {project.key}, await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
     newest: LastSession | None = None
     for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:MAX_SESSIONS_READ]:
@@ -90,24 +86,15 @@ def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
     """Returns the user turns of the last exchanges and the last agent turn of each."""
     turns = (placed.turn for placed in memory.transcripts.read(row.path).turns)
     said = [one for one in turns if one.content.strip() and one.role != "system" and not is_injected(one.content)]
-    kept: list[Turn] = []
-    users = 0
-    for position in range(len(said) - 1, -1, -1):
-        turn = said[position]
-        follows = said[position + 1].role if position + 1 < len(said) else "user"
-        if turn.role == "user" or (turn.role == "agent" and follows != "agent"):
-            kept.insert(0, turn)
-        users += turn.role == "user"
-        if users == LAST_EXCHANGES:
-            break
-    return tuple(kept)
+    users = [place for place, one in enumerate(said) if one.role == "user"][-LAST_EXCHANGES:]
+    last = said[users[0] if len(users) == LAST_EXCHANGES else 0 :]
+    following = [*(one.role for one in last[1:]), "user"]
+    rows = zip(last, following, strict=False)
+    return tuple(one for one, then in rows if one.role == "user" or (one.role == "agent" and then != "agent"))
 
 
-MAX_DROPPED = 40
-"""Number of dropped chunks that a compilation receives: more never fit into its list."""
-
-LONGEST_DROPPED = 160
-"""Characters of a dropped text in its line."""
+MAX_DROPPED = 40  # number of dropped chunks that a compilation receives: more never fit into its list
+LONGEST_DROPPED = 160  # characters of a dropped text in its line
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +107,14 @@ class Live:
 
 
 async def live_context(memory: Memory, session: str, turns: Sequence[Turn]) -> Live:
-    """Returns the live context of a session's `turns`, without later ones. The last user turn is always whole.
-
-    If there is no live set (the session has ended, or its state was lost), it is read from cold storage.
-    """
+    """Returns the live context of a session's `turns`, without later ones. The last user turn is always whole. If there
+    is no live set (the session has ended, or its state was lost), it is read from cold storage."""
     standing = await memory.live.shortened_chunks(session)
     if standing is None:
-        standing = await run_sync(_by_records, memory, session)
+        records = [one for one in await run_sync(memory.cold.of, session) if one.form != "whole"]
+        places = [(one.chunk_id, one.kind, one.turn, one.part) for one in records]
+        standing = [Standing(*place, one.form, one.shown, one.name) for place, one in zip(places, records, strict=True)]
     return await run_sync(_shown, turns, standing) if standing else Live(tuple(turns))
-
-
-def _by_records(memory: Memory, session: str) -> list[Standing]:
-    return [
-        Standing(one.chunk_id, one.kind, one.turn, one.part, one.form, one.shown, one.name)
-        for one in memory.cold.of(session)
-        if one.form != "whole"
-    ]
 
 
 def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
@@ -173,13 +152,11 @@ MAX_HITS = 300
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """The message, session and limits of a compilation.
-
-    Without a message, the session's last user turn is used; without either, the context is the same for everyone.
-    `budget` defaults to the setting. If it is below 128 tokens, `strict` makes that an error; otherwise the text is
-    cut and says so. `known` makes an unknown project an error; otherwise the project is new. `resumed`: the session
-    continues from there in an empty window. `row` is the session's, if the caller has just read it.
-    """
+    """The message, session and limits of a compilation. Without a message, the session's last user turn is used;
+    without either, the context is the same for everyone. `budget` defaults to the setting. If it is below 128 tokens,
+    `strict` makes that an error; otherwise the text is cut and says so. `known` makes an unknown project an error;
+    otherwise the project is new. `resumed`: the session continues from there in an empty window. `row` is the
+    session's, if the caller has just read it."""
 
     message: str | None = None
     session: str | None = None
@@ -218,10 +195,8 @@ class _Conversation:
 @dataclass(frozen=True, slots=True)
 class InputsWithoutFiles:
     """A compilation before its files are read: the inputs without them, what search found, and the project.
-
     `references` counts for each path of a hit how often the file was of use. `until` is the last visible turn of a
-    session that was wound back, else None.
-    """
+    session that was wound back, else None."""
 
     inputs: CompileInputs
     found: Found | None
@@ -249,8 +224,7 @@ async def compile_context(
             inputs = replace(inputs, files=(*inputs.files, *own_files(personal)))
         compiled, found = compile_inputs(inputs, memory.tokens.count), asked.found
         generation, messages = (found.generation, found.messages) if found else ("none", ())
-        receipt = replace(compiled.receipt, generation=generation, messages=messages)
-        compiled = replace(compiled, receipt=receipt)
+        compiled = replace(compiled, receipt=replace(compiled.receipt, generation=generation, messages=messages))
         log_compiled(memory, asked.inputs.message, asked.project.slug or "", compiled)
         return compiled
 
@@ -348,21 +322,16 @@ def with_files(memory: Memory, asked: InputsWithoutFiles) -> CompileInputs:
     new = linked_hits(found.hits, worthwhile, lambda: _markdown_in(memory, *FOLLOWED), page_of)
     every, worth = (*found.hits, *new), worthwhile | set(range(len(found.hits), len(found.hits) + len(new)))
     reasons = why_out([hit.passage for hit in every], others, page_of, memory.recognizer().only_asks)
-    hits = tuple(
-        Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worth)
-        for place, (hit, why) in enumerate(zip(every, reasons, strict=True))
-    )
-    return replace(inputs, hits=hits)
-
-
-def _with_note(hit: Hit, newer: Mapping[str, str]) -> Hit:
-    """Returns a hit whose text says so if there is a newer statement of the same thing; `newer` is keyed by place."""
-    day = newer.get(_place(hit))
-    return replace(hit, passage=replace(hit.passage, text=with_note(hit.passage.text, day))) if day else hit
+    hits = []
+    for place, (hit, why) in enumerate(zip(every, reasons, strict=True)):
+        if day := newer.get(_place(hit)):
+            hit = replace(hit, passage=replace(hit.passage, text=with_note(hit.passage.text, day)))
+        hits.append(Candidate(hit, asked.references.get(hit.passage.path, 0), why, place in worth))
+    return replace(inputs, hits=tuple(hits))
 
 
 def _with_notes(source: SourceFile, newer: Mapping[str, str]) -> SourceFile:
-    """Returns a file with such notes in its lines."""
+    """Returns a file with a note in each line that has a newer statement; `newer` is its day, by place."""
     rows = source.text.split("\n")
     for number, row in enumerate(rows):
         if (day := newer.get(f"{source.path}:{source.first_line + number}")) and not row.startswith("#"):
@@ -471,17 +440,14 @@ def _read(memory: Memory, paths: Iterable[str]) -> list[SourceFile]:
     texts = {path: text for path, text in found.items() if text is not None}
     withheld = (Withheld("cannot be read: `status` says why"),)
     sources = {path: SourceFile(path, "", withheld=withheld) for path in found.keys() - texts.keys()}
+    merge = (Withheld("two versions that nobody has merged: `status` says where"),)  # neither is the user's choice
     marked = list(map(marked_line, texts.values()))
     split = list(map(split_front_matter, texts.values()))
     untouched = list(map(is_untouched_template, texts, texts.values()))
     for path, mark, parts, is_template in zip(texts, marked, split, untouched, strict=True):
         source = SourceFile(path, parts.body, parts.body_line, is_template)
-        if mark is not None:  # neither version is the user's choice
-            why = "two versions that nobody has merged: `status` says where"
-            source = SourceFile(path, "", withheld=(Withheld(why),))
-        elif path == USER_FILE:
-            source = of_the_user(source)
-        sources[path] = source
+        source = of_the_user(source) if path == USER_FILE else source
+        sources[path] = source if mark is None else SourceFile(path, "", withheld=merge)
     return [sources[path] for path in sorted(sources)]
 
 

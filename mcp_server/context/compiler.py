@@ -9,6 +9,7 @@ from typing import Any
 
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, CompilerSettings
 from mcp_server.context.sections import (
+    NO_ROOM_IN_SHARE,
     NOTHING,
     SEPARATOR,
     Filling,
@@ -19,7 +20,6 @@ from mcp_server.context.sections import (
     accounted,
 )
 from mcp_server.context.slots import checkpoint, files, knowledge, session, topics
-from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
 from mcp_server.settings import Settings
 from mcp_server.tokens import UNLIMITED_BYTES, Count, Meter, Room
 
@@ -63,8 +63,7 @@ GROWTH_STEP = 1 / 8
 """Part of the allowance. Files grow by multiples of it, so that their text rarely changes from message to message and
 stays in a provider's prompt cache."""
 
-SPARE = 2
-"""Tokens per slot that growing slots leave free: a slot needs one line end besides its text."""
+SPARE = 2  # tokens per slot that growing slots leave free: a slot needs one line end besides its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +109,9 @@ def compile_short(inputs: CompileInputs, count: Count, longest: int) -> Compiled
 
 
 def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
-    """Compiles the context for `inputs`. As `count` counts the whole text, it never exceeds the budget.
-
-    Slots are filled by adding up the tokens of their lines. If the whole text has more tokens than its lines (possible
-    for a tokenizer, not seen with ours), the slots are filled again with that many tokens less.
-    """
+    """Compiles the context for `inputs`. As `count` counts the whole text, it never exceeds the budget. Slots are
+    filled by adding up the tokens of their lines. If the whole text has more tokens than its lines (possible for a
+    tokenizer, not seen with ours), the slots are filled again with that many tokens less."""
     meter = Meter(count)
     budget = allowance = max(0, inputs.budget)
     while True:
@@ -170,11 +167,9 @@ def _pass(
     growing: frozenset[str],
     costs: Mapping[str, int] | None = None,
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
-    """Fills the slots in order: each within the cap of its group, while the floors of later slots stay free.
-
-    `costs` are the tokens of each slot in the first pass. In the second pass the other slots keep these, and a slot
-    that is `growing` may take the rest.
-    """
+    """Fills the slots in order: each within the cap of its group, while the floors of later slots stay free. `costs`
+    are the tokens of each slot in the first pass. In the second pass the other slots keep these, and a slot that is
+    `growing` may take the rest."""
     sections: dict[str, Section] = {}
     filling = replace(filling, before=sections)
     empty = {slot.name for slot in FILL if slot.needs and not getattr(filling.inputs, slot.needs)}

@@ -15,15 +15,12 @@ from math import fsum
 from mcp_server.text.words import words
 from mcp_server.tokens import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 
-LEFT_OUT = "[…]"
-"""Marks where a passage or a turn was cut."""
-
+LEFT_OUT = "[…]"  # marks where a passage or a turn was cut
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)\]]*+(?=\s)|(?=\n)")
 # Possessive, and from the first dot only: a message of nothing but dots took seconds.
 _SECTION_START = re.compile(r"^#{1,6} ", re.MULTILINE)
 _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-LEAST_CODE = 6
-"""Fenced code with fewer lines is kept: removing it would save little."""
+LEAST_CODE = 6  # fenced code with fewer lines is kept: removing it would save little
 _SPACE = re.compile(r"\s+")
 _MOST_SENTENCES = 400  # of one passage: search found it by its first ones
 
@@ -39,11 +36,8 @@ class Cut:
 
 def beginning(text: str, room: Room, meter: Meter, mark: Callable[[int], str]) -> Cut:
     """Returns the beginning of `text` that fits, up to the end of a section if that keeps most of it, else of a line,
-    sentence or word.
-
-    `mark(end)` is the last line for a cut after `end` characters, included in the room. The result is empty if not even
-    the mark fits.
-    """
+    sentence or word. `mark(end)` is the last line for a cut after `end` characters, included in the room. The result is
+    empty if not even the mark fits."""
     if room.holds(text, meter):
         return Cut(text, len(text), True)
     rest = room.less("\n" + mark(len(text)), meter)  # marks differ by digits only: the longest first, a token to spare
@@ -87,19 +81,15 @@ _SIGNATURE = re.compile(
     r"|@@ |[+-]{3} \S|\s*(?:[\w<>\[\]*&:]+\s+)+\w+\([^;]*\)\s*\{\s*$"
 )
 _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
-FEWEST_LINES = 8
-"""A text with fewer lines is prose: its beginning and end say most."""
-MAX_EXCERPTED = 400_000
-"""Characters of a text that an excerpt is taken from: half of them at each end."""
+FEWEST_LINES = 8  # a text with fewer lines is prose: its beginning and end say most
+MAX_EXCERPTED = 400_000  # characters of a text that an excerpt is taken from: half of them at each end
 ERROR_WORTH, SIGNATURE_WORTH, ASKED_WORTH = 2.0, 1.5, 3.0
 
 
 def excerpt(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
     """Returns the lines of a log or of code that matter most, in at most `tokens` tokens: errors, signatures, and lines
-    with rare words of `query` (folded words), then its beginning and end. Of prose, its beginning and end.
-
-    Lines that differ only in numbers count less each time they recur.
-    """
+    with rare words of `query` (folded words), then its beginning and end. Of prose, its beginning and end. Lines that
+    differ only in numbers count less each time they recur."""
     if len(text) > MAX_EXCERPTED:
         text = f"{text[: MAX_EXCERPTED // 2]}\n{LEFT_OUT}\n{text[-MAX_EXCERPTED // 2 :]}"
     lines = text.split("\n")
@@ -139,9 +129,7 @@ def excerpt(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
 
 def without_code(text: str, query: frozenset[str], *, begins_inside: bool = False) -> str:
     """Returns a message without the fenced blocks that contain no word of `query` (folded words), such as pasted logs.
-
-    If the message may begin inside a block and its first fence does not tell, it is returned unchanged.
-    """
+    If the message may begin inside a block and its first fence does not tell, it is returned unchanged."""
     shown: list[str] = []
     block: list[str] = []
     fence = ""
@@ -171,11 +159,9 @@ def without_code(text: str, query: frozenset[str], *, begins_inside: bool = Fals
 
 
 def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
-    """Returns the run of whole sentences of a passage that is most relevant to `query` (folded words) and fits.
-
-    The worth of a run is the sum over its query words, each once, of 1 / the number of sentences with that word. Of
-    equal runs the longer one is taken, then the earlier one. The result is empty if not even a cut sentence fits.
-    """
+    """Returns the run of whole sentences of a passage that is most relevant to `query` (folded words) and fits. The
+    worth of a run is the sum over its query words, each once, of 1 / the number of sentences with that word. Of equal
+    runs the longer one is taken, then the earlier one. The result is empty if not even a cut sentence fits."""
     if Room(tokens).holds(text, meter):
         return text
     ends = [match.end() for match in _SENTENCE_END.finditer(text) if match.end()][:_MOST_SENTENCES]
@@ -183,8 +169,10 @@ def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -
         ends.append(len(text))
     starts = [0, *ends[:-1]]
     room = tokens - 2 * meter.line(f" {LEFT_OUT}")
-    costs = [_within(text[a:b], room, meter) for a, b in zip(starts, ends, strict=True)]
-    said = [query.intersection(words(text[a:b])) for a, b in zip(starts, ends, strict=True)]
+    certain = max(0, room) * MOST_CHARACTERS_PER_TOKEN  # a longer sentence is too long: it need not be counted
+    sentences = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    costs = [meter.line(sentence) if len(sentence) <= certain else room + 1 for sentence in sentences]
+    said = [query.intersection(words(sentence)) for sentence in sentences]
     weight = {word: 1 / sum(word in sentence for sentence in said) for word in set().union(*said)}
     best: tuple[float, int, int] = (-1.0, 0, 0)
     last = 0
@@ -205,18 +193,13 @@ def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -
     return shown if meter.line(shown) <= tokens else ""
 
 
-def _within(text: str, room: int, meter: Meter) -> int:
-    """Returns the tokens of a sentence, or more than `room`, without counting, if it is certainly too long."""
-    return meter.line(text) if len(text) <= max(0, room) * MOST_CHARACTERS_PER_TOKEN else room + 1
-
-
 def _words_within(text: str, tokens: int, meter: Meter, *, from_end: bool) -> str:
     """Returns as many whole words from one end as fit."""
     reach = max(0, tokens) * MOST_CHARACTERS_PER_TOKEN
     if from_end:
-        ends = [len(text), *(m.end() for m in reversed(list(_SPACE.finditer(text, max(0, len(text) - reach)))))]
-        position = bisect_left(ends, True, key=lambda start: meter(text[start:]) > tokens)
-        return text[ends[position - 1] :] if position else ""
-    ends = [0, *(m.start() for m in _SPACE.finditer(text[:reach]))]
-    position = bisect_left(ends, True, key=lambda end: meter(text[:end]) > tokens)
-    return text[: ends[position - 1]] if position else ""
+        spaces = reversed(list(_SPACE.finditer(text, max(0, len(text) - reach))))
+        parts = [slice(len(text), None), *(slice(space.end(), None) for space in spaces)]
+    else:
+        parts = [slice(0), *(slice(space.start()) for space in _SPACE.finditer(text[:reach]))]
+    position = bisect_left(parts, True, key=lambda part: meter(text[part]) > tokens)
+    return text[parts[position - 1]] if position else ""

@@ -9,7 +9,7 @@ people and procedures that it links.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
@@ -23,13 +23,8 @@ from mcp_server.text.passages import of_knowledge
 from mcp_server.understanding import cues
 
 LINKED_SHARE = 0.5
-
-MOST_LINKED, MOST_LINES = 3, 3
-"""The first hits whose links are followed, and the lines of each linked page."""
-
-LONGEST = 320
-"""Characters of a linked line: a longer one is not expected to be worth its tokens."""
-
+MOST_LINKED, MOST_LINES = 3, 3  # the first hits whose links are followed, and the lines of each linked page
+LONGEST = 320  # characters of a linked line: a longer one is not expected to be worth its tokens
 FOLLOWED = ("knowledge/people/", "knowledge/procedures/")
 """Folders of pages that are followed. Another project's page would bring in what is not about this one."""
 
@@ -77,8 +72,7 @@ _BEGINNING = re.compile(
 """The bullet and the day of a line, and in its group the label of a short form."""
 _SHORT = re.compile(r"^(?:\*\*[\w-]+\*\*|\[\[[^\[\]\n]+\]\]) — | \[\[[^\[\]\n]+\]\]$")
 """Marks a line that repeats parts of other pages' lines: MEMORY.md's of a project, and a journal's with a link."""
-_PARTS = re.compile(r"(?:^|; )(?:decided|open|next): ")
-"""Begins the parts of MEMORY.md's line of a project."""
+_PARTS = re.compile(r"(?:^|; )(?:decided|open|next): ")  # begins the parts of MEMORY.md's line of a project
 _PROJECT = re.compile(r"^(?:[\w-]+|\[\[[^\[\]\n]+\]\]): ")
 """Prefix of a line in MEMORY.md, which has lines of all projects."""
 
@@ -88,9 +82,7 @@ _OF_PROJECT = re.compile(r"- (?:\d{4}-\d{2}-\d{2}: )?\[\[([^/\[\]\n]+)/context\|
 
 def _plain(text: str) -> str:
     """Returns an entry's text without bullet, day, and the journal's additions, so that it is the same in every file.
-
-    `text` is the entry without its sources.
-    """
+    `text` is the entry without its sources."""
     return _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…").casefold()
 
 
@@ -110,25 +102,17 @@ def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
     the index of projects that begin with a link to one, each with the reason."""
     if not others:
         return {}
-    rows = body.split("\n")
-    begun = {
-        place: ANOTHERS.format(other)
-        for place, row in enumerate(rows)
-        if (other := _project_of(row)) in others and is_derived(row)
-    }
-    return begun | {
-        place: ANOTHERS.format(as_shown(section.title))
-        for section in sections(body)
-        if as_shown(section.title) in others
-        for place in range(section.start - 1, section.end)
-        if is_derived(rows[place])
-    }
+    of_line = {place: _project_of(row) for place, row in enumerate(body.split("\n")) if is_derived(row)}
+    found = {place: other for place, other in of_line.items() if other in others}
+    for section in sections(body):
+        if (title := as_shown(section.title)) in others:
+            found |= dict.fromkeys(of_line.keys() & range(section.start - 1, section.end), title)
+    return {place: ANOTHERS.format(other) for place, other in found.items()}
 
 
 def _project_of(line: str) -> str:
     """Returns the project that a line of MEMORY.md or the index of projects is about, or ""."""
-    begins = _OF_PROJECT.match(line)
-    return begins[1] if begins else ""
+    return begins[1] if (begins := _OF_PROJECT.match(line)) else ""
 
 
 def as_page(path: str, text: str) -> SourceFile:
@@ -143,12 +127,9 @@ def why_out(
     page_of: Callable[[str], SourceFile],
     only_asks: Callable[[str], bool],
 ) -> list[str]:
-    """Returns for each passage why it is excluded, or "".
-
-    It is excluded if a newer line of its project's page says otherwise, or if it is a derived line of a journal or of
-    MEMORY.md about one of the projects `others`, or a turn in which the user `only_asks`. `page_of` returns the page at
-    a path.
-    """
+    """Returns for each passage why it is excluded, or "". It is excluded if a newer line of its project's page says
+    otherwise, or if it is a derived line of a journal or of MEMORY.md about one of the projects `others`, or a turn in
+    which the user `only_asks`. `page_of` returns the page at a path."""
     overtaken: set[tuple[str, int]] = set()
     for path in {one.path for one in passages if one.category == "project" and is_derived(one.text)}:
         page = page_of(path)
@@ -164,10 +145,8 @@ def why_out(
 
 
 def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
-    """Returns the positions of the lines that an extractor wrote and that are already shown; `said` is `said_above`.
-
-    A short form is already shown if lines that were shown contain each of its parts.
-    """
+    """Returns the positions of the lines that an extractor wrote and that are already shown; `said` is `said_above`. A
+    short form is already shown if lines that were shown contain each of its parts."""
     if not said:
         return []
     places = [place for place, line in enumerate(lines) if is_derived(line)]
@@ -190,14 +169,11 @@ def without(source: SourceFile, out: Mapping[int, str]) -> SourceFile:
     if not out:
         return source
     lines = ["" if place in out else line for place, line in enumerate(source.text.split("\n"))]
-    return replace(source, text="\n".join(lines), withheld=(*source.withheld, *_runs(source.first_line, out)))
-
-
-def _runs(first_line: int, out: Mapping[int, str]) -> Iterator[Withheld]:
-    """Yields runs of adjacent lines that are out for the same reason."""
+    runs: list[Withheld] = []  # of adjacent lines that are out for the same reason
     start: int | None = None
     for place in sorted(out):
         start = place if start is None else start
         if out.get(place + 1) != out[place]:
-            yield Withheld(out[place], first_line + start, first_line + place)
+            runs.append(Withheld(out[place], source.first_line + start, source.first_line + place))
             start = None
+    return replace(source, text="\n".join(lines), withheld=(*source.withheld, *runs))

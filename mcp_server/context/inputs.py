@@ -21,9 +21,7 @@ from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.topics.topic import ActiveTopic, Correction
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 8
-"""Increase it with every change after which the same inputs may give other bytes."""
-
+COMPILER_VERSION = 8  # increase it with every change after which the same inputs may give other bytes
 LEAST_BUDGET = 128
 """Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
 
@@ -55,12 +53,9 @@ class CompilerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hit of the search, in its order.
-
-    `references` counts how often its file was of use. `out` is the reason, for the receipt, if it is excluded from this
-    context. `worthwhile`: it is expected to be worth its tokens (`push_policy`) and may be shown although the gate
-    is closed.
-    """
+    """A hit of the search, in its order. `references` counts how often its file was of use. `out` is the reason, for
+    the receipt, if it is excluded from this context. `worthwhile`: it is expected to be worth its tokens
+    (`push_policy`) and may be shown although the gate is closed."""
 
     hit: Hit
     references: int = 0
@@ -97,12 +92,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class LeftOff:
-    """The state of a conversation when its window was compacted, from a checkpoint.
-
-    `id` and `path` are the checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the
-    checkpoint's last turn. Decisions, rules, items and files are listed newest last. `possible` are sentences that
-    may state further ones. `probabilities` are the recognizer's, by text, 0 to 1.
-    """
+    """The state of a conversation when its window was compacted, from a checkpoint. `id` and `path` are the
+    checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the checkpoint's last turn. Decisions,
+    rules, items and files are listed newest last. `possible` are sentences that may state further ones. `probabilities`
+    are the recognizer's, by text, 0 to 1."""
 
     id: str
     path: str
@@ -171,10 +164,8 @@ class CompileInputs:
     page_order: tuple[str, ...] = ()
 
     def digests(self) -> dict[str, str]:
-        """Returns a SHA-256 (hex) of each field's canonical JSON, also of unknown fields of a newer version.
-
-        In that JSON a dataclass is the list of its values, ordered by name, which takes half the time of an object.
-        """
+        """Returns a SHA-256 (hex) of each field's canonical JSON, also of unknown fields of a newer version. In that
+        JSON a dataclass is the list of its values, ordered by name, which takes half the time of an object."""
         texts = {name: _canonical(value, _row) for name, value in self._values().items()}
         return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
@@ -189,10 +180,8 @@ class CompileInputs:
     def from_json(cls, document: Mapping[str, Any]) -> CompileInputs:
         """Returns the inputs that any version stored."""
         known = set(_names(cls)) - {"extra"}
-        extra = {name: value for name, value in document.items() if name not in known}
-        given = {name: value for name, value in document.items() if name in known}
-        inputs: CompileInputs = _read(cls, given)
-        return replace(inputs, extra=extra)
+        inputs: CompileInputs = _read(cls, document)
+        return replace(inputs, extra={name: value for name, value in document.items() if name not in known})
 
 
 def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
@@ -214,18 +203,14 @@ def _object(value: Any) -> Any:
 
 def _row(value: Any) -> Any:
     """Converts as `_object` does, but a dataclass to the list of its values."""
-    return _values_of[type(value)](value) if is_dataclass(value) else _object(value)
+    kind: Any = type(value)
+    return _reader(kind)(value) if is_dataclass(value) else _object(value)
 
 
-class _Readers(dict[type, Callable[[Any], Any]]):
-    """A cache of functions that read all fields of a dataclass: inputs contain more than a thousand dataclasses."""
-
-    def __missing__(self, kind: type) -> Callable[[Any], Any]:
-        self[kind] = reader = attrgetter(*sorted(_names(kind)))
-        return reader
-
-
-_values_of = _Readers()
+@lru_cache  # inputs contain more than a thousand dataclasses
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Returns a function that reads all fields of a dataclass, ordered by name."""
+    return attrgetter(*sorted(_names(kind)))
 
 
 def _names(kind: Any) -> Iterable[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -33,13 +34,11 @@ OUTSIDE_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history.
-
-    The id of a whole excluded file is its path, of excluded history `session#first-last`. `tokens` are those of the
-    rendered text, 0 if it was excluded before it was rendered. `reason` says why it is in or out, in words for a
-    person. `score` is the product of `terms`; candidates are ordered by `score` less `charge`, which grows with their
-    length. `whole` is False if only a part is shown.
-    """
+    """A candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history. The id of a
+    whole excluded file is its path, of excluded history `session#first-last`. `tokens` are those of the rendered text,
+    0 if it was excluded before it was rendered. `reason` says why it is in or out, in words for a person. `score` is
+    the product of `terms`; candidates are ordered by `score` less `charge`, which grows with their length. `whole` is
+    False if only a part is shown."""
 
     id: str
     slot: str
@@ -101,9 +100,8 @@ class Receipt:
     def _head(self) -> list[str]:
         lines = [f"# Receipt: {self.tokens:,} of {self.budget:,} tokens, delivery {self.delivery}"]
         lines += [f"The budget is below {LEAST_BUDGET} tokens: what a context needs was cut."] if self.too_small else []
-        scope = [f"session {self.session}"] * bool(self.session) + [f"project {shown_name(self.project)}"] * bool(
-            self.project
-        )
+        scope = [f"session {self.session}"] if self.session else []
+        scope += [f"project {shown_name(self.project)}"] if self.project else []
         lines += [f"For {', '.join(scope)}."] if scope else []
         if self.gate is not None:
             sign = "open, ≥" if self.gate.open else "closed, <"
@@ -112,17 +110,10 @@ class Receipt:
         return [*lines, f"SHA-256 {self.sha256}.{index}", *self.messages]
 
     def _slots(self) -> list[str]:
-        lines = [
-            "",
-            "## Tokens by slot",
-            "",
-            "| slot | tokens | at most | kept free | shown | in part |",
-            "|---|--:|--:|--:|--:|--:|",
-        ]
-        for slot in self.slots:
-            lines.append(
-                f"| {slot.name} | {slot.tokens:,} | {slot.cap:,} | {slot.floor:,} | {slot.included} | {slot.cut} |"
-            )
+        lines = ["", "## Tokens by slot", "", "| slot | tokens | at most | kept free | shown | in part |"]
+        lines.append("|---|--:|--:|--:|--:|--:|")
+        for one in self.slots:
+            lines.append(f"| {one.name} | {one.tokens:,} | {one.cap:,} | {one.floor:,} | {one.included} | {one.cut} |")
         return [*lines, f"| between them | {self.separators:,} | | | | |"]
 
     def _inside(self) -> list[str]:
@@ -133,18 +124,11 @@ class Receipt:
     def _outside(self) -> list[str]:
         kept_out = [one for one in self.considered if not one.included]
         reasons = Counter(one.reason for one in kept_out) + Counter(self.left_out)
-        if not reasons:
-            return []
-        lines = [f"- {count:,} × {reason}" for reason, count in reasons.most_common()]
         nearest = [one for one in kept_out if one.score is not None][:OUTSIDE_SHOWN]
-        named = [f"- {one.id} — {one.reason}{_score(one)}" for one in nearest]
-        return [
-            "",
-            f"## Out: {reasons.total():,}",
-            "",
-            *lines,
-            *(["", "The best of them:", "", *named] if named else []),
-        ]
+        lines = ["", f"## Out: {reasons.total():,}", ""] if reasons else []
+        lines += [f"- {count:,} × {reason}" for reason, count in reasons.most_common()]
+        lines += ["", "The best of them:", ""] if nearest else []
+        return [*lines, *(f"- {one.id} — {one.reason}{_score(one)}" for one in nearest)]
 
 
 def _score(one: Considered) -> str:
@@ -176,6 +160,7 @@ def rows_of(considered: Iterable[Considered]) -> list[dict[str, Any]]:
 
 
 SEPARATOR = "\n\n"
+NO_ROOM_IN_SHARE = "no room within its share"  # the reason of a candidate that a slot's cap leaves out
 
 _EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*(?:\n\s*(?=(?!\1#)#{1,6} )|\s*\Z)", re.MULTILINE)
 """A heading, followed by nothing but a heading that is no deeper, or by the end."""
@@ -208,10 +193,8 @@ def label(slot: str, source: str) -> str:
 
 
 def file_text(text: str) -> str:
-    """Returns a workspace file's text, neutralized, with blanked comments and without marks of sources.
-
-    Line numbers stay the same.
-    """
+    """Returns a workspace file's text, neutralized, with blanked comments and without marks of sources. Line numbers
+    stay the same."""
     return neutralise(without_sources(without_comments(text))).rstrip()
 
 
@@ -248,18 +231,19 @@ def group_header(passage: Passage, *, cut: bool, short: bool = False) -> str:
     """Returns the line above what was found in one conversation or file on one day; with `cut`, it also says how to
     read the rest. With `short`, the header of a conversation or of a line of a project's page is its day, and that of
     other parts of the page its project."""
-    if short and (day := day_of_line(passage)):
-        return _header(day)
+    path = one_line(passage.path, _LONGEST_PATH)
     date = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
-    if short and _is_of_project(passage):
-        return _header(f"project {one_line(passage.path.split('/')[-2], _LONGEST_PATH)}", date)
-    if passage.category != "conversation":
-        return _header(one_line(passage.path, _LONGEST_PATH), date)
-    if short and date:
-        return _header(date)
-    return _header(
-        date, one_line(passage.title, _LONGEST_TITLE), f"read {one_line(passage.path, _LONGEST_PATH)}" if cut else ""
-    )
+    if short and (day := day_of_line(passage)):
+        parts = [day]
+    elif short and _is_of_project(passage):
+        parts = [f"project {one_line(passage.path.split('/')[-2], _LONGEST_PATH)}", date]
+    elif passage.category != "conversation":
+        parts = [path, date]
+    elif short and date:
+        parts = [date]
+    else:
+        parts = [date, one_line(passage.title, _LONGEST_TITLE), f"read {path}" if cut else ""]
+    return f"[{' · '.join(filter(None, parts))}]"
 
 
 def _is_of_project(passage: Passage) -> bool:
@@ -273,30 +257,21 @@ def day_of_line(passage: Passage) -> str:
     return (dated[1] or "") if dated else ""
 
 
-def _header(*parts: str) -> str:
-    return f"[{' · '.join(part for part in parts if part)}]"
-
-
 def passage_text(passage: Passage) -> str:
     """Returns a passage's text without marks of sources and without a section's heading, which is in its title."""
     if passage.category == "conversation":
         return passage.text
     if passage.text.startswith("#"):
         return passage.text.partition("\n")[2] or passage.text
-    return _line_text(passage.text) if is_derived(passage.text) else passage.text
-
-
-def _line_text(line: str) -> str:
-    """Returns a derived line's text, without its day if the text names the day."""
-    text = without_sources(line).removeprefix("- ")
+    if not is_derived(passage.text):
+        return passage.text
+    text = without_sources(passage.text).removeprefix("- ")
     dated = _DAY.match(text)
     if dated is None or dated[1][:4] not in text[dated.end() :]:
         return text
-    try:
-        day = written(date.fromisoformat(dated[1]))
-    except ValueError:
-        return text
-    return text[dated.end() :] if day in text else text
+    with suppress(ValueError):  # a line that names its day is shown without it
+        text = text[dated.end() :] if written(date.fromisoformat(dated[1])) in text else text
+    return text
 
 
 def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
@@ -312,10 +287,8 @@ def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The text of a slot, and the receipt's lines for everything that it considered.
-
-    `lines` are the shown line numbers of files and `turns` the shown turns of the session, so that nothing is repeated.
-    """
+    """The text of a slot, and the receipt's lines for everything that it considered. `lines` are the shown line numbers
+    of files and `turns` the shown turns of the session, so that nothing is repeated."""
 
     text: str = ""
     considered: tuple[Considered, ...] = ()

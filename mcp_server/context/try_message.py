@@ -18,7 +18,7 @@ from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import bounded
 from mcp_server.topics.judge import Verdict, decided, weigh
-from mcp_server.topics.topic import Correction, Direction, Match, TopicActivation, Trouble, WatchedMessage
+from mcp_server.topics.topic import Correction, Direction, TopicActivation, Trouble, WatchedMessage
 from mcp_server.topics.topic_context import as_texts
 from mcp_server.topics.watch import LONGEST_WATCHED, describe_trigger, first_tier
 
@@ -49,15 +49,12 @@ class Trial:
             "paths": list(self.heard.paths),
             "topics": [_verdict(one) for one in self.verdicts],
             "not_considered": self.others,
-            "troubles": [{"topic": one.topic, "line": one.line, "what": one.what} for one in self.troubles],
+            "troubles": [_fields(one, "topic", "line", "what") for one in self.troubles],
             "problems": list(self.problems),
-            "corrections": [{"topic": one.topic, "hint": one.hint} for one in self.corrections],
+            "corrections": [_fields(one, "topic", "hint") for one in self.corrections],
             "injected": {
                 "tokens": self.tokens,
-                "items": [
-                    {"id": one.id, "tokens": one.tokens, "included": one.included, "reason": one.reason}
-                    for one in self.items
-                ],
+                "items": [_fields(one, "id", "tokens", "included", "reason") for one in self.items],
                 "text": self.text,
             },
             "llm": self.llm,
@@ -86,12 +83,10 @@ async def try_message(
     tier1 = await run_sync(first_tier, memory, topics, heard)
     weighed = await run_sync(weigh, memory, heard, topics, tier1)
     verdicts = await decided(memory, heard, topics, weighed)
-    fired = [
-        TopicActivation(one.topic, by=describe_trigger(one.matches, one.score), score=one.score)
-        for one in verdicts
-        if one.active
-    ]
-    corrections = _corrections(heard, verdicts)
+    active = [one for one in verdicts if one.active]
+    fired = [TopicActivation(one.topic, by=describe_trigger(one.matches, one.score), score=one.score) for one in active]
+    found = [Correction(one.topic, match.correction, 0) for one in active for match in one.matches if match.correction]
+    corrections = tuple(dict.fromkeys(found)) if direction == "output" else ()
     inputs = CompileInputs(
         message=message,
         budget=memory.settings.context_compiler.token_budget,
@@ -116,26 +111,22 @@ async def try_message(
     )
 
 
-def _corrections(heard: WatchedMessage, verdicts: Sequence[Verdict]) -> tuple[Correction, ...]:
-    if heard.direction != "output":
-        return ()
-    found = [
-        Correction(one.topic, match.correction, 0)
-        for one in verdicts
-        for match in one.matches
-        if one.active and match.correction
-    ]
-    return tuple(dict.fromkeys(found))
+def _fields(one: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
 
 
 def _verdict(one: Verdict) -> Mapping[str, Any]:
+    tier1 = [
+        _fields(match, "kind", "said", "start", "end") | {"line": match.trigger.line, "correction": match.correction}
+        for match in one.matches
+    ]
     return {
         "topic": one.topic,
         "path": one.about.path,
         "active": one.active,
         "activation": one.about.activation,
         "priority": one.about.priority,
-        "tier1": [_match(match) for match in one.matches],
+        "tier1": tier1,
         "tier2": {
             "method": one.about.similarity,
             "score": one.likeness.score,
@@ -151,15 +142,4 @@ def _verdict(one: Verdict) -> Mapping[str, Any]:
             "needed": one.deliberation.needed,
             "terms": dict(one.deliberation.terms),
         },
-    }
-
-
-def _match(match: Match) -> Mapping[str, Any]:
-    return {
-        "kind": match.kind,
-        "said": match.said,
-        "start": match.start,
-        "end": match.end,
-        "line": match.trigger.line,
-        "correction": match.correction,
     }

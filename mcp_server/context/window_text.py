@@ -30,8 +30,7 @@ FOR_THE_CLIENT = frozenset(NothingAsked) - {NothingAsked.NO_SUBJECT}
 """The prompt is empty or meant for the client: a command, a note, text that the client wrote."""
 
 
-CUT_WORDS = 8
-"""Number of first words that identify a line that was cut."""
+CUT_WORDS = 8  # number of first words that identify a line that was cut
 
 _AGREEMENT = re.compile(
     r"(?:yes|yeah|yep|yup|ok|okay|sure|great|perfect|cool|thanks|nice|alright|ja|da|danke|hvala|alles)\b", re.IGNORECASE
@@ -63,14 +62,8 @@ def asks_nothing(prompt: str) -> NothingAsked | None:
     if _HOST.match(said):
         return NothingAsked.BY_CLIENT
     subject = subject_words(said)
-    if not subject or (len(subject) == 1 and _agrees(said)):
-        return NothingAsked.NO_SUBJECT
-    return None
-
-
-def _agrees(text: str) -> bool:
-    """Returns whether a text is a short agreement with what was just said, and no question."""
-    return len(words(bounded(text))) <= MOST_WORDS and "?" not in text and _AGREEMENT.match(text) is not None
+    agrees = "?" not in said and _AGREEMENT.match(said) is not None and len(words(bounded(said))) <= MOST_WORDS
+    return NothingAsked.NO_SUBJECT if not subject or (len(subject) == 1 and agrees) else None
 
 
 PHRASES = tuple(
@@ -105,10 +98,8 @@ LONGEST_REQUEST = 300
 
 
 def asks_to_go_on(message: str, project: str = "") -> bool:
-    """Returns whether a message only asks to continue the previous work ("where were we?").
-
-    A command of the client never does. The name of the `project` does not count as a subject.
-    """
+    """Returns whether a message only asks to continue the previous work ("where were we?"). A command of the client
+    never does. The name of the `project` does not count as a subject."""
     said = message.strip()
     if not said or said[0] in "/!#<" or len(said) > LONGEST_REQUEST:
         return False
@@ -124,11 +115,9 @@ def subject_words(text: str) -> frozenset[str]:
 
 
 def fingerprints(text: str) -> tuple[str, ...]:
-    """Returns short hashes of the words of each line of a text. Markup and headers are ignored.
-
-    An entry of a list (`- …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was
-    cut also the hash of its first words, and one that quotes an answer (`… (answer: ten)`) also that of the answer.
-    """
+    """Returns short hashes of the words of each line of a text. Markup and headers are ignored. An entry of a list (`-
+    …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was cut also the hash of its
+    first words, and one that quotes an answer (`… (answer: ten)`) also that of the answer."""
     found: set[str] = set()
     for line, forms in _forms(text):
         found.update(map(_hash, forms), map(_opening, forms) if line.endswith("…") else ())

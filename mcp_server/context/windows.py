@@ -2,16 +2,15 @@
 
 Hooks report a window's session to the process that maintains the workspace, but another process may serve the window,
 so the state stores it. A compaction removes our texts from a window. The client's hooks report it; if no server was
-running, the transcript has a compaction turn.
-
-The user can pause pushes, everywhere or in one project, and mark lines that are never pushed. Compiled contexts are
-logged here in the form of the log of pushes: a client without hooks gets no pushes.
+running, the transcript has a compaction turn. Here are also the pauses of pushes, the lines that are never pushed, and
+the log of compiled contexts, in the form of the log of pushes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -64,12 +63,8 @@ class Pause:
 async def pause(memory: Memory, project: Project | None = None, duration: timedelta | None = None) -> Pause:
     """Stops pushes in one project or everywhere, for a time or until `resume`. Replaces an earlier pause there."""
     now = memory.clock()
-    new = Pause(
-        project=None if project is None else project.key,
-        name="everywhere" if project is None else project.slug or "sessions without a project",
-        since=now,
-        until=now + duration if duration else None,
-    )
+    name = "everywhere" if project is None else project.slug or "sessions without a project"
+    new = Pause(None if project is None else project.key, name, now, now + duration if duration else None)
     stored = {"name": new.name, "since": new.since.isoformat(), "until": new.until and new.until.isoformat()}
     await memory.state.put(PAUSES, EVERYWHERE if new.project is None else f"={new.project}", stored)
     return new
@@ -108,21 +103,16 @@ def _covers(one: Pause, project: Project) -> bool:
 def _read(key: str, value: object) -> Pause | None:
     try:
         assert isinstance(value, dict)
-        until = value.get("until")
-        return Pause(
-            project=None if key == EVERYWHERE else key[1:],
-            name=str(value["name"]),
-            since=datetime.fromisoformat(value["since"]),
-            until=datetime.fromisoformat(until) if until else None,
-        )
+        project, since, until = key[1:], datetime.fromisoformat(value["since"]), value.get("until")
+        until = datetime.fromisoformat(until) if until else None
+        return Pause(None if key == EVERYWHERE else project, str(value["name"]), since, until)
     except (AssertionError, LookupError, TypeError, ValueError):  # written by another version
         return None
 
 
 NEVER_PUSHED = "never_pushed"
 WHY = "you said: never push this"
-LONGEST_SHOWN = 200
-"""Characters of a text that are kept to show it to the user."""
+LONGEST_SHOWN = 200  # characters of a text that are kept to show it to the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +144,10 @@ async def allow(memory: Memory, number: str) -> None:
 
 async def never_pushed(memory: Memory) -> list[NeverPushed]:
     """Returns the texts that are never pushed, newest first."""
+    stored = await memory.state.entries(NEVER_PUSHED)
     found = [
         NeverPushed(number, str(one["words"]), datetime.fromisoformat(one["at"]))
-        for number, one in (await memory.state.entries(NEVER_PUSHED)).items()
+        for number, one in stored.items()
         if isinstance(one, dict)
     ]
     return sorted(found, key=lambda one: one.at, reverse=True)
@@ -181,15 +172,9 @@ def without_lines(source: SourceFile, marks: Collection[str]) -> SourceFile:
 
 
 LOG = "compiled"
-PROMPT_SHOWN = 300
-"""Characters of a prompt in a log, without secrets."""
-
-LONGEST_TEXT = 60_000
-"""Characters of a compiled text in the log; the rest is cut off."""
-
-MAX_LEFT_OUT = 40
-"""Excluded candidates in the log, the best ones; the others are counted by reason."""
-
+PROMPT_SHOWN = 300  # characters of a prompt in a log, without secrets
+LONGEST_TEXT = 60_000  # characters of a compiled text in the log; the rest is cut off
+MAX_LEFT_OUT = 40  # excluded candidates in the log, the best ones; the others are counted by reason
 _CONSIDERED = tuple(field.name for field in fields(Considered))
 _VALUES = attrgetter(*_CONSIDERED)
 
@@ -205,14 +190,11 @@ def shown_prompt(memory: Memory, prompt: str) -> str:
 def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled) -> None:
     """Appends a compiled context to the log. Ignores a log that cannot be written. The log belongs to all members of a
     shared memory: what is from the user's own is left out, and then the text too."""
-    receipt = compiled.receipt
+    receipt, gate = compiled.receipt, compiled.receipt.gate
     considered = [one for one in receipt.considered if not one.source.startswith(OWN)]
     inside = [one for one in considered if one.included]
     outside = [one for one in considered if not one.included]
-    left_out = dict(receipt.left_out)
-    for one in outside[MAX_LEFT_OUT:]:
-        left_out[one.reason] = left_out.get(one.reason, 0) + 1
-    gate = receipt.gate
+    left_out = Counter(receipt.left_out) + Counter(one.reason for one in outside[MAX_LEFT_OUT:])
     record = {
         "at": memory.clock().isoformat(),
         "event": "compile_context",
@@ -239,8 +221,7 @@ def log_compiled(memory: Memory, message: str, project: str, compiled: Compiled)
         logs.append(memory.files, LOG, record)
 
 
-WINDOWS = "windows"
-"""Namespace of the state: window → its session."""
+WINDOWS = "windows"  # namespace of the state: window → its session
 
 
 async def session_in(memory: Memory, window: str) -> str | None:
@@ -256,35 +237,25 @@ async def enter(memory: Memory, window: str, session: str) -> None:
 
 
 async def forget_closed(memory: Memory) -> None:
-    """Removes closed windows. A window's name is the path of a file that exists as long as the window."""
+    """Removes closed windows. A window's name is the path of a file that exists as long as the window. A named pipe of
+    Windows is not checked, because that would open it."""
     for window in await memory.state.entries(WINDOWS):
-        if not await run_sync(_is_there, window):
-            await memory.state.remove(WINDOWS, window)
+        with contextlib.suppress(OSError):
+            if not window.startswith("\\\\.\\pipe\\") and not await run_sync(Path(window).exists):
+                await memory.state.remove(WINDOWS, window)
 
 
-def _is_there(window: str) -> bool:
-    """Returns True if in doubt. A named pipe of Windows is not checked, because that would open it."""
-    try:
-        return window.startswith("\\\\.\\pipe\\") or Path(window).exists()
-    except OSError:
-        return True
-
-
-SENT = "sent"
-"""Namespace of the state: session → its `Window`."""
-
+SENT = "sent"  # namespace of the state: session → its `Window`
 KEEP_WINDOWS = timedelta(days=60)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The texts of ours in a session's window since it began or was last compacted.
-
-    `lines` are fingerprints of the texts' lines. `brief`: it holds a brief. `compacting`: the client has begun to
-    compact. `start` is the number of the compaction turn that the window begins with; `unmarked`: that turn is not
-    recorded yet. `checkpoint` is the id of the checkpoint that was sent, `tokens` counts those pushed with prompts.
-    `printed` is the time, in seconds since 1970, of the hook's last report that was counted.
-    """
+    """The texts of ours in a session's window since it began or was last compacted. `lines` are fingerprints of the
+    texts' lines. `brief`: it holds a brief. `compacting`: the client has begun to compact. `start` is the number of the
+    compaction turn that the window begins with; `unmarked`: that turn is not recorded yet. `checkpoint` is the id of
+    the checkpoint that was sent, `tokens` counts those pushed with prompts. `printed` is the time, in seconds since
+    1970, of the hook's last report that was counted."""
 
     lines: frozenset[str] = frozenset()
     brief: bool = False
@@ -311,11 +282,9 @@ def _window(stored: object) -> Window:
 
 @dataclass(frozen=True, slots=True)
 class PushState:
-    """The stored values that decide what is pushed into a session's window, as of one moment.
-
-    `row` is the session's, `resumed` its entry in `sessions.RESUMED`; `pauses` are those in force; `never` are the
-    fingerprints of lines that are never pushed.
-    """
+    """The stored values that decide what is pushed into a session's window, as of one moment. `row` is the session's,
+    `resumed` its entry in `sessions.RESUMED`; `pauses` are those in force; `never` are the fingerprints of lines that
+    are never pushed."""
 
     row: SessionRow | None
     window: Window
@@ -363,10 +332,8 @@ async def compacted(memory: Memory, session: str) -> None:
 
 
 async def emptied(memory: Memory, session: str, window: Window) -> Window:
-    """Returns the window after a compaction, or the same window if this compaction was reported before.
-
-    The compaction's turn may not be recorded yet.
-    """
+    """Returns the window after a compaction, or the same window if this compaction was reported before. The
+    compaction's turn may not be recorded yet."""
     row = await sessions.current_row(memory, session)
     start = await sessions.window_start(memory, row) if row else None
     if window.at and not window.compacting and start == window.start:

@@ -25,7 +25,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
-from mcp_server.model import Delivery, Turn
+from mcp_server.model import Delivery
 from mcp_server.pressure import log
 from mcp_server.relevance.advisor_items import (
     AdvisorScore,
@@ -47,13 +47,10 @@ from mcp_server.text.words import content_words
 
 Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
 Proposal = Literal["prune", "review"]
-
 QUIET, AGGRESSIVE, CRITICAL, TOO_LATE = 0.70, 0.80, 0.90, 0.95
 LOWEST_SHARE = 0.25
-MOST = 5
-"""Number of recommendations in an unasked message."""
-LEAK_FILES = 5
-"""If this many files of one folder come in within five minutes, the warning names the folder."""
+MOST = 5  # number of recommendations in an unasked message
+LEAK_FILES = 5  # if this many files of one folder come in within five minutes, the warning names the folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +110,8 @@ def scored(
     for item in items:
         points, why = relevance(keywords, item.named, item.described, lexicon)
         minutes = max(0.0, (now - item.last_accessed).total_seconds() / 60)
-        if first_prompt:
-            score = AdvisorScore(recency=10, frequency=0, relevance=points, why=why)
-        else:
-            score = AdvisorScore(recency(minutes), frequency(item.accesses), points, why)
-        pairs.append((item, score))
+        accessed = (10, 0) if first_prompt else (recency(minutes), frequency(item.accesses))
+        pairs.append((item, AdvisorScore(*accessed, points, why)))
     return pairs
 
 
@@ -142,8 +136,6 @@ def advise(
     if phase == "too late":
         return Advice(phase, warnings=(*growth, "The context is critical: compact it now; there is no time to pick."))
     pairs = scored(items, prompt, now, lexicon, first_prompt)
-    by_score = sorted(pairs, key=lambda pair: (pair[1].total, -pair[0].tokens, pair[0].id))
-    proposals = _proposals(phase, by_score)
     warnings = list(growth)
     if phase == "critical":
         warnings.append("The context is critical: somebody has to take something out by hand.")
@@ -152,10 +144,14 @@ def advise(
         warnings.append(
             "Everything is relevant to the work: archive old decisions, and review which skills are needed."
         )
+    else:
+        proposals = _proposals(phase, pairs)
     return Advice(phase, tuple(pairs), tuple(proposals), tuple(warnings)).first(most)
 
 
-def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
+def _proposals(phase: Phase, pairs: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
+    """Returns what the phase proposes, the lowest scores first."""
+    by_score = sorted(pairs, key=lambda pair: (pair[1].total, -pair[0].tokens, pair[0].id))
     if phase in ("quiet", "identify"):
         lowest = by_score[: math.ceil(len(by_score) * LOWEST_SHARE)]
         return [Recommendation(item, score, "prune") for item, score in lowest]
@@ -191,40 +187,33 @@ COMPACT_IN_REPLACE = '`prune(strategy="compact", dry_run=false)` compacts it; `r
 
 
 def message(advice: Advice, share: float, delivery: Delivery) -> str:
+    """Returns the advice in words, with what to do; empty if there is none."""
     if not (advice.recommendations or advice.warnings):
         return ""
     lines = [f"Context at {share:.0%}.", *advice.warnings]
     if advice.recommendations:
         lines.append(f"Least needed now (about {advice.savings:,} tokens in all):")
-        lines += [_line(one) for one in advice.recommendations]
+    for one in advice.recommendations:
+        what = f"{one.proposal} {one.item.type} {neutralise(one.item.path)}"
+        lines.append(f"- {what}: {one.score.total} points, {one.item.tokens:,} tokens ({one.reason})")
     if advice.left_out:
         lines.append(f'- … and {advice.left_out} more: `prune(strategy="advisor")` lists them')
-    return "\n".join([*lines, *_what_to_do(advice, delivery)])
-
-
-def _what_to_do(advice: Advice, delivery: Delivery) -> list[str]:
     if delivery == "add":
-        return [IN_ADD]
-    if any(one.proposal == "prune" for one in advice.recommendations):
-        return [IN_REPLACE]
-    if advice.recommendations:
-        return [REVIEW_IN_REPLACE]
-    return [COMPACT_IN_REPLACE] if advice.phase == "too late" else []
-
-
-def _line(one: Recommendation) -> str:
-    verb = "review" if one.proposal == "review" else "prune"
-    what = f"{one.item.type} {neutralise(one.item.path)}"
-    return f"- {verb} {what}: {one.score.total} points, {one.item.tokens:,} tokens ({one.reason})"
+        lines.append(IN_ADD)
+    elif any(one.proposal == "prune" for one in advice.recommendations):
+        lines.append(IN_REPLACE)
+    elif advice.recommendations:
+        lines.append(REVIEW_IN_REPLACE)
+    elif advice.phase == "too late":
+        lines.append(COMPACT_IN_REPLACE)
+    return "\n".join(lines)
 
 
 def state_of(
     session: str, advice: Advice, items: Iterable[ContextItem], tokens: int, budget: int, now: datetime
 ) -> dict[str, Any]:
-    """Returns the advisor's state of a session as JSON values; times are ISO 8601 in UTC.
-
-    `tokens` are those of the whole context, `budget` is its limit. From 95% on the items have no scores.
-    """
+    """Returns the advisor's state of a session as JSON values; times are ISO 8601 in UTC. `tokens` are those of the
+    whole context, `budget` is its limit. From 95% on the items have no scores."""
     scores = {item.id: score for item, score in advice.scores}
     return {
         "session_id": session,
@@ -233,12 +222,7 @@ def state_of(
         "context_budget": budget,
         "items": [_item(item, scores.get(item.id)) for item in items],
         "pruning_recommendations": [
-            {
-                "id": one.item.id,
-                "score": one.score.total,
-                "reason": one.reason,
-                "estimated_savings": one.item.tokens,
-            }
+            {"id": one.item.id, "score": one.score.total, "reason": one.reason, "estimated_savings": one.item.tokens}
             for one in advice.recommendations
         ],
     }
@@ -268,18 +252,12 @@ def _item(item: ContextItem, score: AdvisorScore | None) -> dict[str, Any]:
     return described
 
 
-HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")
-"""Kinds of chunks that can contain items."""
-
-ADVISED = "advised"
-"""Namespace of the state: session → the phase that its user was last told of."""
-
-MOST_WITH_PROMPT, MOST_TOKENS = 3, 150
-"""Recommendations and tokens of advice that comes with a prompt."""
+HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")  # kinds of chunks that can contain items
+ADVISED = "advised"  # namespace of the state: session → the phase that its user was last told of
+MOST_WITH_PROMPT, MOST_TOKENS = 3, 150  # recommendations and tokens of advice that comes with a prompt
 
 
-Contents = Mapping[str, Sequence[str]]
-"""Path of a file → the texts that tools returned of it."""
+Contents = Mapping[str, Sequence[str]]  # path of a file → the texts that tools returned of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +270,6 @@ class AdvisorView:
     gauges: Gauges
     delivery: Delivery
     chunks: tuple[LiveChunk, ...]
-    turns: Mapping[int, Turn]
     prompt: str
     problem: str = ""
 
@@ -312,10 +289,8 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
 
 async def with_prompt(memory: Memory, session: str, prompt: str, read: Callable[[], Contents] = dict) -> str:
     """Returns the advice that a client's hook adds to a prompt: from 70% of the client's window on, once for each
-    phase, in at most `MOST_TOKENS` tokens. Empty if there is none. The session must have turns.
-
-    `read` returns what the client's transcript says was read of each file. It is called only if there is advice.
-    """
+    phase, in at most `MOST_TOKENS` tokens. Empty if there is none. The session must have turns. `read` returns what the
+    client's transcript says was read of each file. It is called only if there is advice."""
     if not memory.settings.advisor.enabled:
         return ""
     phase = phase_of((await gauges(memory, session)).advised)
@@ -344,11 +319,9 @@ async def view_of(
     most: int | None = MOST,
     contents: Contents = MappingProxyType({}),
 ) -> AdvisorView:
-    """Returns the advisor's view of a session, with at most `most` recommendations (None: all). Writes nothing.
-
-    Without a prompt the user's last message is used; without `client_tokens`, the client's last count. Files in
-    `contents` have the size and the description of what was read of them; others have an estimate.
-    """
+    """Returns the advisor's view of a session, with at most `most` recommendations (None: all). Writes nothing. Without
+    a prompt the user's last message is used; without `client_tokens`, the client's last count. Files in `contents` have
+    the size and the description of what was read of them; others have an estimate."""
     row = await sessions.require(memory, session)
     turns = await sessions.session_turns(memory, session)
     chunks = await holders(memory, session, HOLDERS)
@@ -357,29 +330,20 @@ async def view_of(
     delivery = row.delivery or "add"
     now = memory.clock()
     growing = log.growing(await memory.live.readings(session), full, now)
+    first = sum(turn.role == "user" for turn in turns) <= 1
     by_number = {turn.number: turn for turn in turns}
 
-    def judged() -> tuple[Advice, list[ContextItem], str]:
+    def judged() -> AdvisorView:
         lexicon, problem = memory.lexicon()
         items = [
             with_contents(item, contents.get(item.path, ()), memory.tokens.count)
             for item in items_of(chunks, by_number, estimated=delivery == "add")
         ]
-        said = advise(
-            items,
-            asks,
-            full.advised,
-            now,
-            lexicon,
-            first_prompt=sum(turn.role == "user" for turn in turns) <= 1,
-            growing=growing,
-            asked=asked,
-            most=most,
-        )
-        return said, items, problem
+        share = full.advised
+        said = advise(items, asks, share, now, lexicon, first_prompt=first, growing=growing, asked=asked, most=most)
+        return AdvisorView(said, tuple(items), full, delivery, tuple(chunks), asks, problem)
 
-    said, items, problem = await run_sync(judged)
-    return AdvisorView(said, tuple(items), full, delivery, tuple(chunks), by_number, asks, problem)
+    return await run_sync(judged)
 
 
 def save(memory: Memory, session: str, view: AdvisorView) -> None:

@@ -50,17 +50,14 @@ async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) 
 
 
 T = TypeVar("T")
-
 log = logging.getLogger(__name__)
 
 
 async def after_turn(
     memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[ContextChunk]
 ) -> tuple[str, ...]:
-    """Processes turns that were just recorded in `row`'s session, oldest first. Returns notes for the answer.
-
-    `loaded` are the items that entered the client's context with the last turn. Call it under the transcript's lock.
-    """
+    """Processes turns that were just recorded in `row`'s session, oldest first. Returns notes for the answer. `loaded`
+    are the items that entered the client's context with the last turn. Call it under the transcript's lock."""
     notes: list[str] = []
     session = row.session
 
@@ -121,10 +118,8 @@ async def after_turn(
 
 
 async def close_session(memory: Memory, row: SessionRow) -> SessionRow:
-    """Closes a session under the caller's lock on its transcript, and returns its new row.
-
-    Makes a checkpoint, seals the transcript, and then moves the live chunks to cold storage.
-    """
+    """Closes a session under the caller's lock on its transcript, and returns its new row. Makes a checkpoint, seals
+    the transcript, and then moves the live chunks to cold storage."""
     await checkpoint.before(memory, row.session, "end")
     closed = await sessions.seal(memory, row)
     try:

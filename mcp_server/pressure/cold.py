@@ -1,11 +1,5 @@
-"""Cold storage of a session: chunks that left the live context, and how they come back.
-
-    recover_chunk   brings a chunk back by its id
-    find_cold       finds chunks by words
-    come_back       brings chunks back after a user's message: score ≥ keep and the gate open, a few a turn, then immune
-    put_away        copies the live chunks of a session that ends
-    expire          deletes old records and finishes what a crash interrupted
-    drops           lists what left, when and why
+"""Cold storage of a session: chunks that left the live context, and how they come back: by their id, found by words, or
+after a user's message that is about them.
 
 A recovered chunk is first made live, then its record is deleted. A crash in between leaves both; records of chunks that
 are live and whole are ignored.
@@ -37,15 +31,9 @@ from mcp_server.storage import logs
 from mcp_server.storage.values import Change
 from mcp_server.text.words import bounded, content_words
 
-IMMUNE = 3
-"""Number of exchanges in which a recovered chunk cannot be dropped again."""
-
-MAX_RECOVERED_SHARE = 0.10
-"""Share of the limit that can come back automatically in one turn."""
-
-MAX_HITS = 300
-"""Search hits among which cold chunks are looked for."""
-
+IMMUNE = 3  # number of exchanges in which a recovered chunk cannot be dropped again
+MAX_RECOVERED_SHARE = 0.10  # share of the limit that can come back automatically in one turn
+MAX_HITS = 300  # search hits among which cold chunks are looked for
 EXPIRED = "cold_expired"
 
 
@@ -96,11 +84,8 @@ async def go_cold_again(memory: Memory, record: ColdRecord) -> None:
 
 
 async def find_cold(memory: Memory, query: str, session: str | None = None, limit: int = 10) -> list[ColdRecord]:
-    """Returns the cold records that match `query` best, of one session or of all.
-
-    Text is found by the ordinary search, items that a client only named by their names. Chunks that are live and whole
-    are left out.
-    """
+    """Returns the cold records that match `query` best, of one session or of all. Text is found by the ordinary search,
+    items that a client only named by their names. Chunks that are live and whole are left out."""
     found = await find(
         memory, SearchRequest(query=query, limit=MAX_HITS, scope="all", session=session, category="conversation")
     )
@@ -108,32 +93,30 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
     for hit in found.hits:
         place = hit.passage.session, hit.passage.turn or 0
         by_turn[place] = max(hit.score, by_turn.get(place, 0.0))
+    asked = set(content_words(query))
+    suiting: list[tuple[float, ColdRecord]] = []
+    for record in await _records(memory, session):
+        value = by_turn.get((record.session_id, record.turn), 0.0) if record.content else 0.0
+        if not record.content and asked:
+            value = len(asked.intersection(content_words(record.name))) / len(asked)
+        if value > 0 and record.form != "whole":
+            suiting.append((value, record))
+    suiting.sort(key=lambda one: (-one[0], one[1].session_id, one[1].turn, one[1].part))
+    return [record for _, record in suiting[:limit]]
 
+
+async def _records(memory: Memory, session: str | None) -> list[ColdRecord]:
+    """Returns the records of a session (None: of all), without those of chunks that are live and whole."""
+    records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
     live = await memory.live.whole(session)
-
-    def matching() -> list[ColdRecord]:
-        asked = set(content_words(query))
-        records = memory.cold.of(session) if session is not None else memory.cold.all()
-        suiting: list[tuple[float, ColdRecord]] = []
-        for record in records:
-            value = by_turn.get((record.session_id, record.turn), 0.0) if record.content else 0.0
-            if not record.content and asked:
-                value = len(asked & set(content_words(record.name))) / len(asked)
-            if value > 0 and record.form != "whole" and record.chunk_id not in live:
-                suiting.append((value, record))
-        suiting.sort(key=lambda one: (-one[0], one[1].session_id, one[1].turn, one[1].part))
-        return [record for _, record in suiting]
-
-    return (await run_sync(matching))[:limit]
+    return [record for record in records if record.chunk_id not in live]
 
 
 async def come_back(memory: Memory, session: str, new: Sequence[Turn], lookups: Lookups) -> list[Recovered]:
-    """Brings cold chunks back that a user's message among the turns `new` is about; returns them, best first.
-
-    At most `context.auto_recover` chunks come back. Chunks from before the client's own compaction do not, and a
-    message without content words ("ok, thanks") brings none. Call it under the transcript's lock. `lookups` caches what
-    is read under that lock.
-    """
+    """Brings cold chunks back that a user's message among the turns `new` is about; returns them, best first. At most
+    `context.auto_recover` chunks come back. Chunks from before the client's own compaction do not, and a message
+    without content words ("ok, thanks") brings none. Call it under the transcript's lock. `lookups` caches what is read
+    under that lock."""
     knobs = memory.settings.context
     asks = any(turn.role == "user" and says_something(turn) for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
@@ -193,11 +176,9 @@ async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float
 
 
 async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
-    """Copies the live chunks of a session that ends to cold storage, and deletes its live set. Returns their number.
-
-    A record says whether its chunk was whole: if the session continues later, the chunk is live again in that form.
-    `turns` are all of the session's. Call it under the transcript's lock.
-    """
+    """Copies the live chunks of a session that ends to cold storage, and deletes its live set. Returns their number. A
+    record says whether its chunk was whole: if the session continues later, the chunk is live again in that form.
+    `turns` are all of the session's. Call it under the transcript's lock."""
     chunks = await memory.live.of(session)
     if not chunks:
         return 0
@@ -205,18 +186,18 @@ async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
     by_number = {turn.number: turn for turn in turns}
     last = bounded(next((turn.content for turn in reversed(turns) if turn.role == "user"), ""))
 
-    def record(chunk: LiveChunk) -> ColdRecord:
-        content = original_of(chunk, by_number.get(chunk.turn)) or ""
-        return ColdRecord.of(chunk, session, content, "session_end", now, knobs.recoverable_for_days, prompt=last)
-
-    def write() -> int:
-        records = [record(chunk) for chunk in chunks if chunk.form == "whole"]  # of all others the record is there
+    def written() -> int:
+        records = []
+        for chunk in chunks:
+            if chunk.form == "whole":  # of all others the record is there
+                said, days = original_of(chunk, by_number.get(chunk.turn)) or "", knobs.recoverable_for_days
+                records.append(ColdRecord.of(chunk, session, said, "session_end", now, days, prompt=last))
         memory.cold.put_all(records, copies=True)
         return len(records)
 
-    written = await run_sync(write) if knobs.cold_storage_enabled else 0
+    count = await run_sync(written) if knobs.cold_storage_enabled else 0
     await memory.live.clear(session)
-    return written
+    return count
 
 
 async def expire(memory: Memory) -> int:
@@ -225,19 +206,14 @@ async def expire(memory: Memory) -> int:
     today = memory.clock().date().isoformat()
     if await memory.state.get(EXPIRED, "day") == today:
         return 0
-
-    def clear() -> int:
-        expired = expired_records(memory)
-        memory.cold.remove_all(expired)
-        return len(expired)
-
-    removed = await run_sync(clear)
+    expired = await run_sync(expired_records, memory)
+    await run_sync(memory.cold.remove_all, expired)
     for session in await memory.live.sessions():
         with contextlib.suppress(ContextManagerError):  # a broken transcript: `status` names it
             async with memory.locks.transcript(session):
                 await _mend(memory, session)
     await memory.state.put(EXPIRED, "day", today)
-    return removed
+    return len(expired)
 
 
 async def _mend(memory: Memory, session: str) -> None:
@@ -261,18 +237,18 @@ def expired_records(memory: Memory) -> list[ColdRecord]:
 
 async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
     row = await sessions.current_row(memory, record.session_id)
+    chunk = await _chunk(memory, record) if row is not None and row.status != "closed" else None
+    added = 0
     if row is None:
-        return Recovered(record, False, 0, "its conversation is not there any more; this is its text")
-    if row.status == "closed":
+        note = "its conversation is not there any more; this is its text"
+    elif row.status == "closed":
         note = f"its conversation is over: it is live again when something is said in it; {row.path} has every word"
-        return Recovered(record, False, 0, note)
-    chunk = await _chunk(memory, record)
-    if chunk is None or chunk.form == "whole":
-        return Recovered(record, False, 0, "it is live, whole")
-    added = record.tokens - (0 if chunk.form == "cold" else chunk.tokens)
-    if row.delivery == "replace":
-        return Recovered(record, False, added)
-    note = "it comes back into our mirror; the client keeps its own window: paste what it should see again"
+    elif chunk is None or chunk.form == "whole":
+        note = "it is live, whole"
+    else:
+        added = record.tokens - (0 if chunk.form == "cold" else chunk.tokens)
+        mirror = "it comes back into our mirror; the client keeps its own window: paste what it should see again"
+        note = "" if row.delivery == "replace" else mirror
     return Recovered(record, False, added, note)
 
 
@@ -296,19 +272,14 @@ async def _restore(memory: Memory, records: Sequence[ColdRecord], turns: Sequenc
     """Makes the chunks of `records` whole and live in one transaction, and then deletes the records."""
     if not records:
         return
-    session = records[0].session_id
-    by_id = {record.chunk_id: record for record in records}
-    back = [
-        replace(chunk, form="whole", shown=None, tokens=by_id[chunk.id].tokens, immune=_immune(turns))
-        for chunk in await live_set(memory, session)
-        if chunk.id in by_id
-    ]
-    await change(memory, session, back)
+    session, tokens = records[0].session_id, {record.chunk_id: record.tokens for record in records}
+    chunks = [chunk for chunk in await live_set(memory, session) if chunk.id in tokens]
+    whole = [replace(one, form="whole", shown=None, tokens=tokens[one.id], immune=_immune(turns)) for one in chunks]
+    await change(memory, session, whole)
     await run_sync(memory.cold.remove_all, records)
 
 
-MAX_LINES_READ = 100_000
-"""Most lines of the log that are read."""
+MAX_LINES_READ = 100_000  # most lines of the log that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,9 +312,7 @@ async def cold_records(memory: Memory, session: str | None = None) -> list[ColdR
     whole. Raises NotFound if there is no such session."""
     if session is not None:
         await sessions.require(memory, session)
-    records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
-    live = await memory.live.whole(session)
-    records = [record for record in records if record.chunk_id not in live]
+    records = await _records(memory, session)
     return sorted(records, key=lambda record: (record.timestamp, record.turn, record.part), reverse=True)
 
 
@@ -356,20 +325,17 @@ def one_line(record: ColdRecord, most: int = 80) -> str:
 def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> list[Drop]:
     found: list[Drop] = []
     told: set[tuple[str, str]] = set()
+    cold = {place: record for place, record in kept.items() if record.form == "cold"}
     for line in islice(logs.newest_first(memory.files, "drops"), MAX_LINES_READ):
         place = (str(line.get("session_id", "")), str(line.get("chunk_id", "")))
-        if not place[1] or (session is not None and place[0] != session):
-            continue
-        # A chunk may come back and go again: only its last drop still has the record.
-        record = kept.get(place) if place not in told else None
-        record = record if record and record.form == "cold" else None
-        told.add(place)
-        found.append(_drop(line, record))
-    found += [
-        _drop(record.as_dict() | {"reason": record.drop_reason, "relevance_score": record.relevance_score}, record)
-        for place, record in kept.items()
-        if place not in told and record.form == "cold"
-    ]
+        if place[1] and (session is None or place[0] == session):
+            # A chunk may come back and go again: only its last drop still has the record.
+            found.append(_drop(line, None if place in told else cold.get(place)))
+            told.add(place)
+    for place, record in cold.items():
+        if place not in told:
+            line = {"reason": record.drop_reason, "relevance_score": record.relevance_score}
+            found.append(_drop(record.as_dict() | line, record))
     return sorted(found, key=lambda drop: drop.timestamp, reverse=True)
 
 

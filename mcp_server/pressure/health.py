@@ -1,7 +1,5 @@
-"""How full the context of each conversation is, what happens to it next, and the sentences about it in answers.
-
-In `add` the client keeps its own window and only our mirror of it changes: every sentence says so.
-"""
+"""How full the context of each conversation is, and what happens to it next. In `add` that is our mirror of it:
+the client keeps its own window."""
 
 from __future__ import annotations
 
@@ -20,22 +18,17 @@ from mcp_server.relevance.chunks import Gauges
 from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
 from mcp_server.storage.values import SessionRow
-from mcp_server.text.prose import counted
 
-MOST = 20
-"""Most open conversations in the list, those with the latest messages."""
-
+MOST = 20  # most open conversations in the list, those with the latest messages
 MIRROR = "ours is a mirror: the client keeps its own window, in which /compact makes room"
 PROMPT = "this is the prompt"
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The gauges of a conversation, with the fields of `context-health.jsonl`, and the next step in words.
-
-    Shares are 0 or more; over 1 the context exceeds its limit. `client_tokens` is the client's last count of its own
-    window. `forms` counts the chunks by their form.
-    """
+    """The gauges of a conversation, with the fields of `context-health.jsonl`, and the next step in words. Shares are 0
+    or more; over 1 the context exceeds its limit. `client_tokens` is the client's last count of its own window. `forms`
+    counts the chunks by their form."""
 
     session_id: str
     title: str
@@ -58,10 +51,8 @@ class Health:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns JSON values, without those that are unknown."""
-        rounded = {"pct_used": round(self.pct_used, 4), "timestamp": self.timestamp.isoformat(timespec="seconds")}
-        shown = {**asdict(self), **rounded, "forms": dict(self.forms)}
-        if self.client_pct is not None:
-            return shown | {"client_pct": round(self.client_pct, 4)}
+        shares = {name: round(value, 4) for name, value in asdict(self).items() if isinstance(value, float)}
+        shown = asdict(self) | shares | {"timestamp": self.timestamp.isoformat(timespec="seconds")}
         return {name: value for name, value in shown.items() if value is not None}
 
 
@@ -115,56 +106,13 @@ def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
     return f"curation in {left:,} tokens ({whose})"
 
 
-async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:
-    """Returns the sentence about mirrors for a report on these conversations; empty if all of them use `replace`."""
-    ours = {row.session for row in await memory.state.sessions() if row.delivery == "replace"}
-    return "" if set(sessions) <= ours else OF_MIRRORS
-
-
-TOLD_FROM = 0.10
-"""Share of the limit from which `observe` shows the gauge."""
-
-IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
 OF_MIRRORS = (
     "Where the client keeps its own window, this is about our mirror of it. The window is as it was: only its user "
     "makes room in it, with /compact there, a new chat, or by clearing a file."
 )
-IN_REPLACE = "`recover` brings them back"
 
 
-def gauge_line(gauges: Gauges, delivery: Delivery) -> str:
-    """Returns the gauge in words: `live context: 81,000 of 200,000 tokens (41%)`."""
-    whose = "live context" if delivery == "replace" else "our mirror of this conversation"
-    said = f"{whose}: {_share(gauges.live_tokens, gauges.limit)}"
-    if gauges.client_tokens is not None:
-        said += f"; client context: {_share(gauges.client_tokens, gauges.limit)}"
-    return said
-
-
-def relief_line(event: str, dropped: int, shortened: int, saved: int, delivery: Delivery) -> str:
-    """Returns what a curation or compaction did, in words; empty if it changed nothing."""
-    if not (dropped or shortened):
-        return ""
-    parts = [f"{dropped} chunks went to cold storage"] * bool(dropped)
-    parts += [f"{shortened} chunks were shortened"] * bool(shortened)
-    did = f"{' and '.join(parts)} ({saved:,} tokens)"
-    if delivery == "replace":
-        return f"{event}: {did}; {IN_REPLACE}"
-    return f"{event} of our mirror: {did}; {IN_ADD}"
-
-
-def recovered_line(count: int, delivery: Delivery) -> str:
-    where = "the live context" if delivery == "replace" else "our mirror"
-    return f"{counted(count, 'chunk')} came back from cold storage into {where}"
-
-
-def over_limit_line(gauges: Gauges) -> str:
-    """Returns the sentence for a context over its limit from which nothing more can be removed."""
-    return (
-        f"the live context is still over its limit ({_share(gauges.live_tokens, gauges.limit)}): what is left is "
-        "loaded by the client, or too many pieces that are protected; take off anchors, or raise context.limit_tokens"
-    )
-
-
-def _share(tokens: int, limit: int) -> str:
-    return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"
+async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:
+    """Returns the sentence about mirrors for a report on these conversations; empty if all of them use `replace`."""
+    ours = {row.session for row in await memory.state.sessions() if row.delivery == "replace"}
+    return "" if ours.issuperset(sessions) else OF_MIRRORS

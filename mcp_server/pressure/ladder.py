@@ -27,15 +27,9 @@ from mcp_server.relevance.chunks import Action, ChunkScore, Decision, LiveChunk
 from mcp_server.settings import Context
 from mcp_server.tokens import shared_out
 
-EXCERPT_TOKENS = 200
-"""Least tokens of an excerpt."""
-
-LEAST_EXCERPT = 40
-"""Least tokens of a text at the limit."""
-
-UNJUDGED = "not indexed yet"
-"""Why curation keeps a chunk that could not be compared with the message."""
-
+EXCERPT_TOKENS = 200  # least tokens of an excerpt
+LEAST_EXCERPT = 40  # least tokens of a text at the limit
+UNJUDGED = "not indexed yet"  # why curation keeps a chunk that could not be compared with the message
 Scored = tuple[LiveChunk, ChunkScore]
 
 
@@ -76,18 +70,14 @@ def curate(scored: Sequence[Scored], target: int, protected: Protected, knobs: C
     """Returns a decision for every chunk, in the order given: keep or drop. Chunks at or below the cutoff go
     until `target` tokens are left."""
     decided: dict[str, Decision] = {}
-    left = sum(chunk.tokens for chunk, _ in scored) - target
+    left, cutoff = sum(chunk.tokens for chunk, _ in scored) - target, knobs.relevance_cutoff
     for chunk, score in sorted(scored, key=_worth):
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
-        if not why and score.total <= knobs.relevance_cutoff and left > 0:
-            decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {knobs.relevance_cutoff:g}", 0)
+        if not why and score.total <= cutoff and left > 0:
+            decided[chunk.id] = Decision(chunk, "drop", score.total, f"score at or below {cutoff:g}", 0)
             left -= chunk.tokens
         else:
-            why = why or (
-                f"score over {knobs.relevance_cutoff:g}"
-                if score.total > knobs.relevance_cutoff
-                else "enough room without it"
-            )
+            why = why or (f"score over {cutoff:g}" if score.total > cutoff else "enough room without it")
             decided[chunk.id] = Decision(chunk, "keep", score.total, why, chunk.tokens)
     return [decided[chunk.id] for chunk, _ in scored]
 
@@ -148,14 +138,13 @@ def limit(scored: Sequence[Scored], target: int) -> list[Decision]:
     over = sum(chunk.tokens for chunk, _ in scored) - target
     parts = _equal_parts([chunk.tokens for chunk in texts], max(0, over), LEAST_EXCERPT)
     most = {chunk.id: tokens for chunk, tokens in zip(texts, parts, strict=True)}
-    decisions = []
-    for chunk, score in scored:
-        tokens = most.get(chunk.id, chunk.tokens)
-        if tokens < chunk.tokens:
-            decisions.append(Decision(chunk, "excerpt", score.total, "the context is over its limit", tokens))
-        else:
-            decisions.append(Decision(chunk, "keep", score.total, "", chunk.tokens))
-    return decisions
+    why = "the context is over its limit"
+    return [
+        Decision(chunk, "excerpt", score.total, why, most[chunk.id])
+        if most.get(chunk.id, chunk.tokens) < chunk.tokens
+        else Decision(chunk, "keep", score.total, "", chunk.tokens)
+        for chunk, score in scored
+    ]
 
 
 def _equal_parts(sizes: Sequence[int], to_save: int, least: int) -> list[int]:

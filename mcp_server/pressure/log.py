@@ -29,7 +29,7 @@ from mcp_server.storage import logs
 from mcp_server.storage.live_sets import path_of
 from mcp_server.storage.logs import append_or_drop
 from mcp_server.storage.values import LiveSetCounts, Reading
-from mcp_server.text.markdown import second_text
+from mcp_server.text.markdown import read_moment, second_text
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
@@ -89,20 +89,19 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts)
     """Writes one line on how full a session is. `next_compaction_estimate` is the number of tokens that triggers
     compaction."""
     knobs = memory.settings.context
-    if not knobs.log_compaction:
-        return
-    line = {
-        "current_tokens": gauges.live_tokens,
-        "limit": gauges.limit,
-        "pct_used": round(gauges.live, 4),
-        "next_compaction_estimate": int(knobs.compaction_trigger_pct * knobs.limit_tokens),
-        "memcached_chunks": entered.live,
-        "cold_storage_chunks": entered.cold,
-        "session_id": session,
-        "client_tokens": gauges.client_tokens,
-        "growth_alarm": growing(entered.earlier, gauges, memory.clock()),
-    }
-    _append(memory, "context-health", line)
+    if knobs.log_compaction:
+        line = {
+            "current_tokens": gauges.live_tokens,
+            "limit": gauges.limit,
+            "pct_used": round(gauges.live, 4),
+            "next_compaction_estimate": int(knobs.compaction_trigger_pct * knobs.limit_tokens),
+            "memcached_chunks": entered.live,
+            "cold_storage_chunks": entered.cold,
+            "session_id": session,
+            "client_tokens": gauges.client_tokens,
+            "growth_alarm": growing(entered.earlier, gauges, memory.clock()),
+        }
+        _append(memory, "context-health", line)
 
 
 def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
@@ -115,17 +114,11 @@ def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
     return grows_fast([(one.at, one.live) for one in readings], now, gauges.live_tokens)
 
 
-GROWTH_FROM = 0.2
-"""Share of the limit below which fast growth raises no alarm."""
+GROWTH_FROM = 0.2  # share of the limit below which fast growth raises no alarm
 
 
 def recovered(
-    memory: Memory,
-    record: ColdRecord,
-    turns: Sequence[Turn],
-    trigger: str,
-    score: float | None = None,
-    query: str = "",
+    memory: Memory, record: ColdRecord, turns: Sequence[Turn], trigger: str, score: float | None = None, query: str = ""
 ) -> None:
     """Writes one line for a chunk that came back. `turns` are all of its session."""
     knobs = memory.settings.context
@@ -149,10 +142,8 @@ def recovered(
 
 
 Record = Mapping[str, Any]
-SOON = 10
-"""Exchanges within which a chunk that left should not be asked for again."""
-BINS = 10
-"""Bins of the histogram, a tenth each; the last one includes 1.0 and more."""
+SOON = 10  # exchanges within which a chunk that left should not be asked for again
+BINS = 10  # bins of the histogram, a tenth each; the last one includes 1.0 and more
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +197,9 @@ def log_stats(
     healths: Sequence[Record],
 ) -> LogStats:
     """Returns a summary of five logs. A field that is missing or has a wrong type counts as none."""
-    times = sorted(
-        str(line["timestamp"])
-        for lines in (drops, curations, compactions, recoveries, healths)
-        for line in lines
-        if line.get("timestamp")
-    )
+    lines = (*drops, *curations, *compactions, *recoveries, *healths)
+    times = sorted(str(line["timestamp"]) for line in lines if line.get("timestamp"))
+    later = [_number(line, "exchanges_since") for line in recoveries if line.get("exchanges_since") is not None]
     return LogStats(
         first=times[0] if times else None,
         last=times[-1] if times else None,
@@ -222,9 +210,7 @@ def log_stats(
         compaction=spread(int(_number(line, "tokens_before") - _number(line, "tokens_after")) for line in compactions),
         summarised=sum(int(_number(line, "chunks_summarized")) for line in compactions),
         recovered=dict(Counter(str(line.get("trigger", "asked")) for line in recoveries).most_common()),
-        soon=sum(
-            _number(line, "exchanges_since") <= SOON for line in recoveries if line.get("exchanges_since") is not None
-        ),
+        soon=sum(exchanges <= SOON for exchanges in later),
         highest_pct=max((_number(line, "pct_used") for line in healths), default=0.0),
     )
 
@@ -244,19 +230,8 @@ def spread(values: Iterable[int]) -> Spread:
 
 def since(lines: Iterable[Record], moment: datetime | None, session: str | None) -> list[Record]:
     """Returns the lines of a session (None: of all) from a moment on (None: all)."""
-    return [
-        line
-        for line in lines
-        if (session is None or line.get("session_id") == session) and (moment is None or _at(line, moment) >= moment)
-    ]
-
-
-def _at(line: Record, like: datetime) -> datetime:
-    try:
-        at = datetime.fromisoformat(str(line.get("timestamp")))
-    except ValueError:
-        return like
-    return at if at.tzinfo else at.replace(tzinfo=like.tzinfo)
+    ours = [line for line in lines if session is None or line.get("session_id") == session]
+    return [line for line in ours if moment is None or (read_moment(line.get("timestamp")) or moment) >= moment]
 
 
 def _number(line: Record, field: str) -> float:
@@ -265,9 +240,7 @@ def _number(line: Record, field: str) -> float:
 
 
 KINDS = ("drops", "curation", "compaction", "recovery", "context-health")
-MAX_LINES_READ = 200_000
-"""Most lines of each log that are read."""
-
+MAX_LINES_READ = 200_000  # most lines of each log that are read
 KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus", "importance_boost")
 
 
@@ -290,15 +263,12 @@ async def tuning(memory: Memory, session: str | None = None, start: datetime | N
     there is no such session."""
     if session is not None:
         await sessions.require(memory, session)
-    context = memory.settings.context
-    knobs = {name: getattr(context, name) for name in KNOBS}
+    knobs = {name: getattr(memory.settings.context, name) for name in KNOBS}
 
     def read() -> Tuning:
-        found = {
-            kind: since(islice(logs.newest_first(memory.files, kind), MAX_LINES_READ), start, session) for kind in KINDS
-        }
-        stats = log_stats(*(found[kind] for kind in KINDS))
+        newest = {kind: islice(logs.newest_first(memory.files, kind), MAX_LINES_READ) for kind in KINDS}
+        found = {kind: since(lines, start, session) for kind, lines in newest.items()}
         about = frozenset(str(line.get("session_id", "")) for lines in found.values() for line in lines)
-        return Tuning(stats, {kind: len(lines) for kind, lines in found.items()}, knobs, about)
+        return Tuning(log_stats(*found.values()), {kind: len(lines) for kind, lines in found.items()}, knobs, about)
 
     return await run_sync(read)

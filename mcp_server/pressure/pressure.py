@@ -27,7 +27,6 @@ from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
 from mcp_server.pressure import ladder, log, reword
-from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.pressure.ladder import UNJUDGED, Protected, Scored
 from mcp_server.relevance.chunks import (
     AGAIN_PER,
@@ -45,7 +44,7 @@ from mcp_server.relevance.chunks import (
 from mcp_server.relevance.live_set import Lookups, change, gauges, gauges_of, live_set
 from mcp_server.storage.values import STEPS, Change, LiveSetCounts, SessionRow
 from mcp_server.text.destinations import place_for
-from mcp_server.text.prose import summarise
+from mcp_server.text.prose import counted, summarise
 from mcp_server.text.redaction import secrets
 from mcp_server.text.words import content_words
 from mcp_server.tokens import Meter
@@ -59,6 +58,14 @@ REASONS: dict[Action, DropReason] = {
     "summarise": "summarised",
     "excerpt": "excerpt",
 }
+
+TOLD_FROM = 0.10  # share of the limit from which `observe` shows the gauge
+IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
+IN_REPLACE = "`recover` brings them back"
+OVER_LIMIT = (
+    "what is left is loaded by the client, or too many pieces that are protected; take off anchors, or raise "
+    "context.limit_tokens"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +103,9 @@ async def relieve(
     memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups, curated: int
 ) -> list[Relief]:
     """Runs what is due after the turns `new`, and returns it: curation at its trigger and at every further 5%,
-    compaction at its own, the limit if that was not enough.
-
-    Call it under the transcript's lock. `entered` is the state of the live set after these turns; `lookups` caches what
-    is read under that lock; `curated` is the step of fullness (STEPS) at which the session was curated last.
-    """
+    compaction at its own, the limit if that was not enough. Call it under the transcript's lock. `entered` is the state
+    of the live set after these turns; `lookups` caches what is read under that lock; `curated` is the step of fullness
+    (STEPS) at which the session was curated last."""
     knobs = memory.settings.context
     if not knobs.cold_storage_enabled or not new:
         return []
@@ -133,19 +138,19 @@ async def relieve(
 async def plan(
     memory: Memory, lookups: Lookups, event: Event, *, asked: bool = False, target: int | None = None
 ) -> Plan:
-    """Returns what curation or compaction would do now. Changes nothing.
-
-    `target` is the number of tokens at which it stops; by default a step below its trigger, so that the next turn does
-    not trigger it again. A curation that was `asked` for takes everything at or below the cutoff.
-    """
+    """Returns what curation or compaction would do now. Changes nothing. `target` is the number of tokens at which it
+    stops; by default a step below its trigger, so that the next turn does not trigger it again. A curation that was
+    `asked` for takes everything at or below the cutoff."""
     session, turns, judged = lookups.session, await lookups.turns(), await lookups.compared(alone=False)
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
     similar, unknown = judged.of(chunks)
     anchored = await anchored_ids(memory, session, chunks)
     scored = _scored(memory, chunks, similar, anchored, turns[-1].at if turns else memory.clock())
     knobs = memory.settings.context
+    asked_last = next((turn.number for turn in reversed(turns) if turn.role == "user"), None)
     protected = Protected(
-        newest=ladder.newest(chunks, knobs) | _last_user(chunks, turns),
+        newest=ladder.newest(chunks, knobs)
+        | {chunk.id for chunk in chunks if chunk.turn == asked_last and chunk.kind == "message"},
         anchored=anchored,
         exchange=exchanges(turns)[-1] + 1 if turns else 0,
         unknown=unknown if judged.query else frozenset(chunk.id for chunk in chunks),
@@ -170,22 +175,16 @@ async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
     window."""
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
     why = "the client has compacted its window"
-    decisions = tuple(
-        Decision(chunk, "drop", 0.0, why, 0)
-        if chunk.turn < boundary
-        else Decision(chunk, "keep", 0.0, "said since", chunk.tokens)
-        for chunk in chunks
-    )
-    return Plan(session, "compaction", "", decisions, sum(chunk.tokens for chunk in chunks), 0, "client")
+    gone = [Decision(chunk, "drop", 0.0, why, 0) for chunk in chunks if chunk.turn < boundary]
+    kept = [Decision(chunk, "keep", 0.0, "said since", chunk.tokens) for chunk in chunks if chunk.turn >= boundary]
+    return Plan(session, "compaction", "", (*gone, *kept), sum(chunk.tokens for chunk in chunks), 0, "client")
 
 
 async def carry_out(
     memory: Memory, decided: Plan, reason: DropReason | None = None, turns: Sequence[Turn] | None = None
 ) -> Relief:
     """Writes journal lines and then the originals to disk, durably, and then changes the live set in one transaction.
-
-    Call it under the transcript's lock; `turns` are all of the session's, if they are known.
-    """
+    Call it under the transcript's lock; `turns` are all of the session's, if they are known."""
     if not decided.changes:
         return Relief(decided, decided.tokens_before)
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
@@ -208,18 +207,11 @@ async def carry_out(
 
 
 async def notes(
-    memory: Memory,
-    row: SessionRow,
-    turn: Turn,
-    reliefs: Sequence[Relief],
-    back: int,
-    entered: LiveSetCounts,
+    memory: Memory, row: SessionRow, turn: Turn, reliefs: Sequence[Relief], back: int, entered: LiveSetCounts
 ) -> tuple[str, ...]:
     """Returns the notes for `observe`'s answer: the gauge from 10% on, what was done, how many chunks came `back`, and
-    a context that is still over its limit. `entered` is the state of the live set after the turn.
-
-    Also writes the health log, for each further hundredth of the limit and whenever something was done.
-    """
+    a context that is still over its limit. `entered` is the state of the live set after the turn. Also writes the
+    health log, for each further hundredth of the limit and whenever something was done."""
     session, delivery = row.session, row.delivery or "add"
     if reliefs or back:
         entered = await memory.live.counts(session)
@@ -227,16 +219,30 @@ async def notes(
     before = entered.earlier[-1].live if entered.earlier else -1
     if reliefs or back or 100 * before // full.limit != 100 * full.live_tokens // full.limit:
         await run_sync(log.health, memory, session, full, entered)
-    said = [gauge_line(full, delivery)] if full.live >= TOLD_FROM or full.client_tokens is not None else []
-    said += [recovered_line(back, delivery)] if back else []
-    for relief in reliefs:
+    said, ours = [], delivery == "replace"
+    share = _share(full.live_tokens, full.limit)
+    if full.live >= TOLD_FROM or full.client_tokens is not None:
+        gauge = f"{'live context' if ours else 'our mirror of this conversation'}: {share}"
+        client = "" if full.client_tokens is None else f"; client context: {_share(full.client_tokens, full.limit)}"
+        said.append(gauge + client)
+    if back:
+        where = "the live context" if ours else "our mirror"
+        said.append(f"{counted(back, 'chunk')} came back from cold storage into {where}")
+    for relief in (one for one in reliefs if one.plan.changes):
         dropped = sum(one.action == "drop" for one in relief.plan.changes)
         shortened = len(relief.plan.changes) - dropped
-        saved = relief.plan.tokens_before - relief.tokens_after
-        said.append(relief_line(relief.plan.event, dropped, shortened, saved, delivery))
-    if delivery == "replace" and full.live >= memory.settings.context.max_context_pct:
-        said.append(over_limit_line(full))
-    return tuple(filter(None, said))
+        parts = [f"{dropped} chunks went to cold storage"] if dropped else []
+        parts += [f"{shortened} chunks were shortened"] if shortened else []
+        did = f"{' and '.join(parts)} ({relief.plan.tokens_before - relief.tokens_after:,} tokens)"
+        event = relief.plan.event
+        said.append(f"{event}: {did}; {IN_REPLACE}" if ours else f"{event} of our mirror: {did}; {IN_ADD}")
+    if ours and full.live >= memory.settings.context.max_context_pct:
+        said.append(f"the live context is still over its limit ({share}): {OVER_LIMIT}")
+    return tuple(said)
+
+
+def _share(tokens: int, limit: int) -> str:
+    return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"
 
 
 def _made(
@@ -248,12 +254,10 @@ def _made(
     now: datetime,
     exchange: int,
 ) -> tuple[LiveChunk, ColdRecord]:
-    chunk = decision.chunk
+    chunk, form, count = decision.chunk, FORMS[decision.action], memory.tokens.count
     said = original_of(chunk, turn)
     original = said or ""
     shown = _shortened(memory, decision, original, decided.query)
-    form = FORMS[decision.action] if shown is not None or decision.action != "summarise" else "excerpt"
-    count = memory.tokens.count
     whole = chunk.tokens if chunk.form == "whole" or said is None else estimated(original, count)
     tokens = whole if form == "cold" else count(shown) if shown is not None else chunk.one_line or 0
     after = replace(chunk, form=form, shown=shown, tokens=tokens, immune=0 if form == "cold" else chunk.immune)
@@ -295,22 +299,15 @@ def _scored(
     return scored
 
 
-def _last_user(chunks: Sequence[LiveChunk], turns: Sequence[Turn]) -> frozenset[str]:
-    last = next((turn.number for turn in reversed(turns) if turn.role == "user"), None)
-    return frozenset(chunk.id for chunk in chunks if chunk.turn == last and chunk.kind == "message")
-
-
 def _under(share: float, limit: int) -> int:
     """Returns the largest number of tokens below a share of the limit."""
     return max(0, -int(-share * limit // 1) - 1)
 
 
 async def before_drop(memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> None:
-    """Writes the journal lines in `chunks`, each under the day on which it was said.
-
-    A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
-    by number. Call it under the transcript's lock.
-    """
+    """Writes the journal lines in `chunks`, each under the day on which it was said. A line that cannot be written (a
+    secret in it, a full disk) stays in the transcript only. `turns` are the session's by number. Call it under the
+    transcript's lock."""
     found = await run_sync(_lines, chunks, turns)
     row = await memory.state.session(session) if found else None
     if row is None:

@@ -23,13 +23,12 @@ from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.knowledge.anchor import anchored_ids
 from mcp_server.knowledge.prune_knowledge import Fate, Fated, Pruned, Strategy, prune_files, prune_memory
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, Turn
+from mcp_server.model import Caller, Turn
 from mcp_server.pressure import advisor, pressure
 from mcp_server.pressure.ladder import UNJUDGED, Protected
 from mcp_server.pressure.pressure import Plan
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import Action, Decision, LiveChunk, text_of
-from mcp_server.relevance.clarity_scores import ItemVerdict
 from mcp_server.relevance.live_set import Lookups, gauges
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.prose import did_you_mean
@@ -40,7 +39,6 @@ IN_ADD = (
     "only its user can change that: /compact there, a new chat, or taking files out of it."
 )
 TOO_LATE = 'prune(strategy="compact") shows what compacting would do.'
-
 FATES: dict[Action, Fate] = {"keep": "keep", "drop": "gone"}  # the others fade
 BECOMES: dict[Action, str] = {
     "one line": "becomes one line",
@@ -54,34 +52,22 @@ MOST_POINTS = 30
 async def prune_ladder(
     memory: Memory, row: SessionRow, strategy: Strategy, target: int | None, dry_run: bool
 ) -> Pruned:
-    """Prunes by the ladder: down to `target` percent of the limit.
-
-    `compact`: by default to below the compaction trigger or, if that is reached already, to half of the live tokens.
-    `auto`: what the gauge asks for now, curation or compaction.
-    """
-    decided = await _planned(memory, row.session, strategy, target)
+    """Prunes by the ladder: down to `target` percent of the limit. `compact`: by default to below the compaction
+    trigger or, if that is reached already, to half of the live tokens. `auto`: what the gauge asks for now, curation or
+    compaction."""
+    lookups, full = Lookups(memory, row.session), await gauges(memory, row.session)
+    due = full.live >= memory.settings.context.compaction_trigger_pct
+    if strategy == "auto" and target is None and not due:
+        decided = await pressure.plan(memory, lookups, "curation", asked=True)
+    else:
+        most = None if due else full.live_tokens // HALF
+        most = most if target is None else full.limit * target // 100
+        decided = await pressure.plan(memory, lookups, "compaction", asked=True, target=most)
     after = decided.tokens_after
     if not dry_run:
         if decided.changes and decided.event != "curation":
             await checkpoint.before(memory, row.session, "compaction")
         after = (await pressure.carry_out(memory, decided)).tokens_after
-    return await _ladder_told(memory, row, strategy, decided, dry_run=dry_run, after=after)
-
-
-async def _planned(memory: Memory, session: str, strategy: Strategy, target: int | None) -> Plan:
-    lookups, full = Lookups(memory, session), await gauges(memory, session)
-    due = full.live >= memory.settings.context.compaction_trigger_pct
-    if strategy == "auto" and target is None and not due:
-        return await pressure.plan(memory, lookups, "curation", asked=True)
-    most = None if due else full.live_tokens // HALF
-    if target is not None:
-        most = full.limit * target // 100
-    return await pressure.plan(memory, lookups, "compaction", asked=True, target=most)
-
-
-async def _ladder_told(
-    memory: Memory, row: SessionRow, strategy: Strategy, decided: Plan, *, dry_run: bool, after: int
-) -> Pruned:
     turns = {turn.number: turn for turn in await sessions.session_turns(memory, row.session)}
     fates = tuple(_fated(one, turns) for one in decided.decisions)
     notes: list[str] = []
@@ -99,24 +85,16 @@ async def _ladder_told(
         after=after,
         limit=memory.settings.context.limit_tokens,
         mirror=row.delivery != "replace",
-        notes=(*notes, *_mirror(row.delivery)),
+        notes=(*notes, *_mirror(row)),
         undo=() if dry_run else tuple(one.id for one in fates if one.fate != "keep"),
     )
 
 
 def _fated(decision: Decision, turns: dict[int, Turn]) -> Fated:
     chunk, fate = decision.chunk, FATES.get(decision.action, "fading")
-    becomes = BECOMES.get(decision.action, "")
-    why = decision.why or ("kept" if fate == "keep" else "")
-    score = "" if fate == "keep" else f", score {decision.score:.2f}"
-    return Fated(
-        chunk.id,
-        described(chunk, turns.get(chunk.turn)),
-        fate,
-        f"{becomes}: {why}{score}" if becomes else f"{why}{score}",
-        chunk.tokens,
-        decision.tokens,
-    )
+    why = decision.why or "kept" if fate == "keep" else f"{decision.why}, score {decision.score:.2f}"
+    why = f"{BECOMES[decision.action]}: {why}" if decision.action in BECOMES else why
+    return Fated(chunk.id, described(chunk, turns.get(chunk.turn)), fate, why, chunk.tokens, decision.tokens)
 
 
 def described(chunk: LiveChunk, turn: Turn | None) -> str:
@@ -130,8 +108,8 @@ def described(chunk: LiveChunk, turn: Turn | None) -> str:
     return f"turn {chunk.turn}, {who}: {title_of(said)}" if said.strip() else f"turn {chunk.turn}, {who}"
 
 
-def _mirror(delivery: Delivery | None) -> tuple[str, ...]:
-    return () if delivery == "replace" else (IN_ADD,)
+def _mirror(row: SessionRow) -> tuple[str, ...]:
+    return () if row.delivery == "replace" else (IN_ADD,)
 
 
 # ------------------------------------------------------------ advisor
@@ -143,6 +121,7 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
     session = row.session
     view = await advisor.view_of(memory, session, asked=True, most=None)
     proposed = {one.item.id: one for one in view.advice.recommendations}
+    pruned = {name for name, one in proposed.items() if one.proposal == "prune"}
     scores = {item.id: score for item, score in view.advice.scores}
     live = {chunk.id: chunk for chunk in view.chunks}
     guard = Protected(anchored=await anchored_ids(memory, session, list(live.values())))
@@ -150,7 +129,6 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
     for item in view.items:
         for chunk in item.chunks:
             holders.setdefault(chunk, set()).add(item.id)
-    pruned = {name for name, one in proposed.items() if one.proposal == "prune"}
     decisions: dict[str, Decision] = {}
     fates: list[Fated] = []
     for item in view.items:
@@ -162,7 +140,9 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
         total = scores[item.id].total
         stays = ""
         for piece in (live[chunk] for chunk in item.chunks):
-            held = _held(piece, holders[piece.id] - pruned, guard)
+            held = guard.why(piece)
+            if not held and (others := sorted(holders[piece.id] - pruned)):
+                held = f"came in one tool result with {others[0]}, which stays"
             stays = stays or held
             if not held:
                 decisions[piece.id] = Decision(piece, "drop", total / MOST_POINTS, why, 0)
@@ -175,7 +155,7 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
         left = (await pressure.carry_out(memory, done, "asked")).tokens_after
         advisor.save(memory, session, view)
     warnings = (*view.advice.warnings, *((TOO_LATE,) if view.advice.phase == "too late" else ()))
-    notes = (*warnings, *((view.problem,) if view.problem else ()), *_mirror(row.delivery))
+    notes = (*warnings, *((view.problem,) if view.problem else ()), *_mirror(row))
     return Pruned(
         "advisor",
         dry_run,
@@ -191,34 +171,21 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
     )
 
 
-def _held(chunk: LiveChunk, others: set[str], guard: Protected) -> str:
-    """Returns why a chunk stays although the advisor proposes it; empty if it goes."""
-    if why := guard.why(chunk):
-        return why
-    return f"came in one tool result with {sorted(others)[0]}, which stays" if others else ""
-
-
 # ------------------------------------------------------------ Clarity
 
 
 async def prune_clarity(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     """Removes items that the conversation is no longer about from the block; their counts stay."""
     done = await clarity.prune(memory, row.session, dry_run=dry_run)
-    fates = [Fated(one.item.id, one.item.id, "gone", f"{one.score:.0f} points: {one.why}") for one in done.gone]
-    fates += [_item(one) for one in done.kept]
+    fates = []
+    for one in (*done.gone, *done.kept):
+        why = one.why if one.word == "keep" else f"{one.score:.0f} points: {one.why}"
+        fates.append(Fated(one.item.id, one.item.id, one.word, why))
     notes: tuple[str, ...] = ("Items leave the block [CLARITY CONTEXT] alone; a mention or an anchor brings one back.",)
     if done.out_already:
         notes += (f"Out since an earlier pruning: {len(done.out_already)}.",)
-    of = f"items of session {row.session}"
-    return Pruned(
-        "clarity", dry_run, of, tuple(fates), row.session, where="no other place: the counts stay", notes=notes
-    )
-
-
-def _item(one: ItemVerdict) -> Fated:
-    fading = one.word == "fading"
-    why = f"{one.score:.0f} points: {one.why}" if fading else one.why
-    return Fated(one.item.id, one.item.id, "fading" if fading else "keep", why)
+    of, where = f"items of session {row.session}", "no other place: the counts stay"
+    return Pruned("clarity", dry_run, of, tuple(fates), row.session, where=where, notes=notes)
 
 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -226,13 +193,7 @@ OF_KNOWLEDGE = ("memory", "files")
 
 
 async def prune(
-    memory: Memory,
-    strategy: str,
-    session: str | None,
-    dry_run: bool,
-    caller: Caller,
-    *,
-    target: int | None = None,
+    memory: Memory, strategy: str, session: str | None, dry_run: bool, caller: Caller, *, target: int | None = None
 ) -> Pruned:
     """Returns what would be removed (`dry_run`), or what was removed.
 
@@ -248,7 +209,10 @@ async def prune(
     if chosen is None:
         near = did_you_mean(strategy, STRATEGIES)
         raise Invalid(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}{near}")
-    _check_target(chosen, target)
+    if target is not None and chosen not in ("auto", "compact", "memory"):
+        raise Invalid(f"strategy {chosen!r} takes no target; auto and compact (percent) and memory (lines) do")
+    if target is not None and chosen != "memory" and not 0 <= target <= 100:
+        raise Invalid(f"target {target}: for {chosen} it is percent of the limit, 0 to 100")
     if chosen == "memory":
         return await prune_memory(memory, target, dry_run)
     if chosen == "files":
@@ -269,16 +233,6 @@ async def last_session(memory: Memory) -> str | None:
     await sessions.ready(memory)
     rows = await sessions.list_sessions(memory, open_only=True, limit=1)
     return rows[0].session if rows else None
-
-
-def _check_target(strategy: Strategy, target: int | None) -> None:
-    if target is None:
-        return
-    if strategy in ("auto", "compact"):
-        if not 0 <= target <= 100:
-            raise Invalid(f"target {target}: for {strategy} it is percent of the limit, 0 to 100")
-    elif strategy != "memory":
-        raise Invalid(f"strategy {strategy!r} takes no target; auto and compact (percent) and memory (lines) do")
 
 
 async def _row(memory: Memory, session: str | None) -> SessionRow:

@@ -26,9 +26,7 @@ from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
 
 TEMPLATE = "summarise"
-REWORDING = "rewording"
-"""Namespace of the state: chunk → its session, for summaries that wait for the LLM."""
-
+REWORDING = "rewording"  # namespace of the state: chunk → its session, for summaries that wait for the LLM
 log = logging.getLogger(__name__)
 
 
@@ -74,43 +72,30 @@ async def reword(memory: Memory, session: str, chunk: str) -> bool:
     return True
 
 
-LONGEST_SHOWN = 24_000
-"""Characters of a message in a request; of a longer one, its head and tail."""
-
-WORDS_A_TOKEN = 0.6
-"""Words to ask for per token, so that the answer ends before the limit cuts it."""
-
-SUPPORTED = 0.5
-"""Share of a summary's content words that must be in the original."""
-
+LONGEST_SHOWN = 24_000  # characters of a message in a request; of a longer one, its head and tail
+WORDS_A_TOKEN = 0.6  # words to ask for per token, so that the answer ends before the limit cuts it
+SUPPORTED = 0.5  # share of a summary's content words that must be in the original
 _FENCED = re.compile(r"\s*```\w*\n(.*?)\n```\s*", re.DOTALL)
 _ENDED = re.compile(r"[.!?…:;)\]\"'`*|]$|\n\s*(?:[-*+]|\d+[.)])\s[^\n]*$")
 _LAST_END = re.compile(r".*[.!?…](?=\s)", re.DOTALL)
 
 
 def request(template: str, message: str, most_tokens: int) -> str:
-    shown = message
     if len(message) > LONGEST_SHOWN:
-        shown = f"{message[: LONGEST_SHOWN * 3 // 4]}\n[…]\n{message[-LONGEST_SHOWN // 4 :]}"
+        message = f"{message[: LONGEST_SHOWN * 3 // 4]}\n[…]\n{message[-LONGEST_SHOWN // 4 :]}"
     words = max(1, int(most_tokens * WORDS_A_TOKEN))
     before, _, after = template.replace("{words}", str(words)).partition("{message}")
-    return before + neutralise(shown) + after
+    return before + neutralise(message) + after
 
 
 def read(answer: str, original: str, most_tokens: int, count: Callable[[str], int]) -> str | None:
     """Returns the summary in an answer; None if it has more than `most_tokens` tokens, is not shorter than the
     original, or is about something else."""
     fenced = _FENCED.fullmatch(answer)
-    text = _whole((fenced[1] if fenced else answer).strip())
+    text = (fenced[1] if fenced else answer).strip()
+    if not _ENDED.search(text) and (last := _LAST_END.match(text)):  # the limit cut off its last sentence
+        text = last[0]
     if not text or len(text) >= len(original) or count(text) > most_tokens:
         return None
     said, known = content_words(text), set(content_words(original))
     return text if said and sum(word in known for word in said) >= SUPPORTED * len(said) else None
-
-
-def _whole(text: str) -> str:
-    """Returns a text without a last sentence that the limit cut off."""
-    if _ENDED.search(text):
-        return text
-    found = _LAST_END.match(text)
-    return found[0] if found else text

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -44,9 +45,7 @@ from mcp_server.text.transcript_head import file_id
 
 Kind = Literal["cold", "version", "archive", "replaced", "commit", "checkpoint"]
 WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
-KEPT_COLD = "cold-storage/"
-"""Path, in a kept copy, of the record of a chunk that came back."""
-
+KEPT_COLD = "cold-storage/"  # path, in a kept copy, of the record of a chunk that came back
 _CHUNK = re.compile(r"c[0-9a-f]{11}")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
@@ -165,11 +164,8 @@ def _about(record: ColdRecord) -> str:
     `message of turn 4 in session s1, 1,500 tokens; cold since 2026-02-16 18:45 UTC (low_relevance, score 0.15)`
     """
     what = record.name if record.kind in ("file", "skill", "agent") else f"turn {record.turn}"
-    why = f"{record.drop_reason}, score {record.relevance_score:.2f}"
-    since = f"{record.timestamp:%Y-%m-%d %H:%M} UTC"
-    return (
-        f"{record.kind} of {what} in session {record.session_id}, {record.tokens:,} tokens; cold since {since} ({why})"
-    )
+    since = f"{record.timestamp:%Y-%m-%d %H:%M} UTC ({record.drop_reason}, score {record.relevance_score:.2f})"
+    return f"{record.kind} of {what} in session {record.session_id}, {record.tokens:,} tokens; cold since {since}"
 
 
 def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
@@ -219,30 +215,26 @@ def _diff(edit: _Edit) -> str:
 
 def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
     if what.startswith(KEPT_PREFIX):
-        plan = _replaced(memory, what)
+        plan = _Plan("replaced", _edits(memory, KeptCopies(memory.files).get(what).files))
     elif what.startswith(ENTRY):
         plan = _entry(memory, what)
     elif split := path_and_revision(what):
-        plan = _version(memory, *split)
+        path = memory.files.relative(split[0])
+        plan = _Plan("version", _edits(memory, {path: memory.git.show(path, split[1])}))
     elif what.removeprefix("./").startswith("archive/"):
         plan = _archived_file(memory, what)
     else:
         raise Invalid(f"{what!r} names nothing to recover; give PATH@REV or an id that `recover` lists")
-    clean = (_without_forgotten(memory, edit) for edit in plan.edits)
-    plan = replace(plan, edits=tuple(edit for edit in clean if edit.before != edit.after))
+    edits = []
     for edit in plan.edits:
+        after = None if edit.after is None else memory.forgotten.document(edit.path, edit.after)
+        if after is None and edit.after is not None:
+            raise Refused(f"{edit.path} was forgotten on request (forgotten.jsonl) and does not come back")
+        if edit.before != after:
+            edits.append(replace(edit, after=after))
+    for edit in edits:
         _check(memory, edit, caller)
-    return plan
-
-
-def _without_forgotten(memory: Memory, edit: _Edit) -> _Edit:
-    """Returns the edit without text that was forgotten on request."""
-    if edit.after is None:
-        return edit
-    after = memory.forgotten.document(edit.path, edit.after)
-    if after is None:
-        raise Refused(f"{edit.path} was forgotten on request (forgotten.jsonl) and does not come back")
-    return replace(edit, after=after)
+    return replace(plan, edits=tuple(edits))
 
 
 def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
@@ -261,16 +253,6 @@ def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
         )
 
 
-def _version(memory: Memory, path: str, revision: str) -> _Plan:
-    path = memory.files.relative(path)
-    return _Plan("version", _edits({path: memory.files.text_or_none(path)}, {path: memory.git.show(path, revision)}))
-
-
-def _replaced(memory: Memory, number: str) -> _Plan:
-    kept = KeptCopies(memory.files).get(number)
-    return _Plan("replaced", _edits({path: memory.files.text_or_none(path) for path in kept.files}, dict(kept.files)))
-
-
 def _archived_file(memory: Memory, path: str) -> _Plan:
     """Moves a file under archive/ to its old place: archive/journal/… to knowledge/journal/…"""
     path = memory.files.relative(path)
@@ -279,41 +261,35 @@ def _archived_file(memory: Memory, path: str) -> _Plan:
     text = memory.files.read_text(path)
     rest = path.removeprefix("archive/")
     home = rest if rest.startswith(WRITABLE) else f"knowledge/{rest}"
-    return _Plan("archive", _edits({home: memory.files.text_or_none(home), path: text}, {home: text, path: None}))
+    return _Plan("archive", _edits(memory, {home: text, path: None}))
 
 
 def _entry(memory: Memory, number: str) -> _Plan:
     """Moves an archived entry to the end of its section of MEMORY.md."""
-    archive = memory.files.text_or_none(ARCHIVE) or ""
+    archive, before = memory.files.text_or_none(ARCHIVE) or "", memory.files.text_or_none(MEMORY)
     entry = next((entry for entry in entries.entries(archive) if entry_id(entry.text) == number), None)
     if entry is None:
         raise NotFound(f"no archived entry {number!r}; `context-manager recover` lists them, --query finds one")
     lines = archive.split("\n")
     without = "\n".join([*lines[: entry.start - 1], *lines[entry.end :]])
-    memory_before = memory.files.text_or_none(MEMORY)
-    body = split_front_matter(memory_before or "").body
-    notes: tuple[str, ...] = ()
-    memory_after = memory_before
+    body = split_front_matter(before or "").body
     if entries.same_entry(body, entry.text) is not None:
         notes = (f"{MEMORY} says it already; only the archive's copy goes",)
-    else:
-        head = (memory_before or "")[: len(memory_before or "") - len(body)]
-        moved = entries.appended(body, entry.section or "Entries", entry.text)
-        memory_after = stamped(MEMORY, head + moved, memory.clock(), None)
-        length, cap = memory_after.count("\n"), memory.settings.lifecycle.memory_line_cap
-        if length > max(cap, REFUSE_LINES):
-            raise Refused(f"{MEMORY} would have {length} lines (at most {REFUSE_LINES}); shorten it first")
-        if length >= cap and entry.date:
-            notes = (f"{MEMORY} is at its {cap} lines: the oldest entries, maybe this one, are archived again soon",)
-    return _Plan(
-        "archive",
-        _edits({MEMORY: memory_before, ARCHIVE: archive}, {MEMORY: memory_after, ARCHIVE: without}),
-        notes,
-    )
+        return _Plan("archive", (_Edit(ARCHIVE, archive, without),), notes)
+    head = (before or "")[: len(before or "") - len(body)]
+    moved = entries.appended(body, entry.section or "Entries", entry.text)
+    after = stamped(MEMORY, head + moved, memory.clock(), None)
+    length, cap = after.count("\n"), memory.settings.lifecycle.memory_line_cap
+    if length > max(cap, REFUSE_LINES):
+        raise Refused(f"{MEMORY} would have {length} lines (at most {REFUSE_LINES}); shorten it first")
+    soon = f"{MEMORY} is at its {cap} lines: the oldest entries, maybe this one, are archived again soon"
+    edits = _Edit(MEMORY, before, after), _Edit(ARCHIVE, archive, without)
+    return _Plan("archive", edits, (soon,) if length >= cap and entry.date else ())
 
 
-def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple[_Edit, ...]:
-    return tuple(_Edit(path, before[path], after[path]) for path in before)
+def _edits(memory: Memory, after: Mapping[str, str | None]) -> tuple[_Edit, ...]:
+    """Returns the edits that give files these texts, in this order."""
+    return tuple(_Edit(path, memory.files.text_or_none(path), text) for path, text in after.items())
 
 
 _NAMED_FILE = re.compile(r"\.[A-Za-z0-9]+$")

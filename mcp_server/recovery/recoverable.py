@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -29,9 +30,7 @@ def lost_lines(earlier: str, now: str) -> list[str]:
     """Returns the lines of `earlier` that `now` lacks or has less often, in order, without empty ones."""
     left = Counter(line.strip() for line in now.splitlines())
     lost: list[str] = []
-    for line in earlier.splitlines():
-        if not line.strip():
-            continue
+    for line in filter(str.strip, earlier.splitlines()):
         if left[line.strip()]:
             left[line.strip()] -= 1
         else:
@@ -52,9 +51,7 @@ def matching(query: str, texts: Iterable[str]) -> tuple[int, str]:
     return len(found), best
 
 
-COMMITS = 200
-"""Number of commits that are searched for earlier versions."""
-
+COMMITS = 200  # number of commits that are searched for earlier versions
 VERSIONS_PER_FILE = 3
 SUMMARY = 100
 
@@ -120,17 +117,14 @@ async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverab
         records = [record for record in await cold_records(memory) if record.form != "whole"][:limit]
     else:
         records = await find_cold(memory, query, limit=limit)
-    return [
-        Recoverable(
-            record.chunk_id,
-            "cold",
-            f"session {record.session_id}, turn {record.turn}",
-            record.timestamp.isoformat(),
-            one_line(record, SUMMARY),
-            matching(query, [record.content, record.name])[0] if query else 0,
-        )
-        for record in records
-    ]
+    found = []
+    for one in records:
+        place, matched = f"session {one.session_id}, turn {one.turn}", 0
+        if query:
+            matched, _ = matching(query, [one.content, one.name])
+        summary = one_line(one, SUMMARY)
+        found.append(Recoverable(one.chunk_id, "cold", place, one.timestamp.isoformat(), summary, matched))
+    return found
 
 
 def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
@@ -139,23 +133,18 @@ def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recovera
 
     def found() -> Iterator[_Listed]:
         for head in files.heads():
-            lines = [head.note, *_said(files, head.path)] if query else []
+            lines = [head.note]
+            with suppress(ContextManagerError):  # a broken one is found by its note
+                if query:
+                    read = files.read(head.path)
+                    lines += [*read.thread.splitlines(), *read.decisions, *read.open_items]
             summary = described_text(files.described(head))
             yield Recoverable(head.id, "checkpoint", head.path, head.at.isoformat(), summary), lines
 
     return list(islice(_ranked(found(), query), limit))
 
 
-def _said(files: CheckpointFiles, path: str) -> list[str]:
-    try:
-        checkpoint = files.read(path)
-    except ContextManagerError:
-        return []
-    return [*checkpoint.thread.splitlines(), *checkpoint.decisions, *checkpoint.open_items]
-
-
-_Listed = tuple[Recoverable, list[str]]
-"""Something recoverable with the lines that a query is matched against."""
+_Listed = tuple[Recoverable, list[str]]  # something recoverable with the lines that a query is matched against
 
 
 def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
@@ -163,10 +152,8 @@ def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
     out."""
     listed: list[Recoverable] = []
     for kind in (_replaced_ones, _reverted, _versions, _archived):
-        try:
+        with suppress(ContextManagerError):  # no git, an unreadable archive: the other kinds are still listed
             listed += islice(_ranked(kind(memory), query), limit)
-        except ContextManagerError:  # no git, an unreadable archive: the other kinds are still listed
-            continue
     return listed
 
 
@@ -207,10 +194,9 @@ def _versions(memory: Memory) -> Iterator[_Listed]:
             now = _bytes(memory, version.path)
             seen[version.path] = {"" if now is None else object_id(now, version.blob)}
         blobs = seen[version.path]
-        if version.blob in blobs or len(blobs) > VERSIONS_PER_FILE:
-            continue
-        blobs.add(version.blob)
-        yield _as_listed(memory, version)
+        if version.blob not in blobs and len(blobs) <= VERSIONS_PER_FILE:
+            blobs.add(version.blob)
+            yield _as_listed(memory, version)
 
 
 def _as_listed(memory: Memory, version: Version) -> _Listed:
@@ -220,10 +206,8 @@ def _as_listed(memory: Memory, version: Version) -> _Listed:
     back, away = lost_lines(earlier, now), lost_lines(now, earlier)
     gone = "" if memory.files.exists(version.path) else "the file is gone; "
     summary = f"{gone}{len(back)} lines come back, {len(away)} go ({_short(version.subject)})"
-    found = Recoverable(
-        f"{version.path}@{version.commit[:10]}", "version", version.path, version.at.isoformat(), summary
-    )
-    return found, back
+    what = f"{version.path}@{version.commit[:10]}"
+    return Recoverable(what, "version", version.path, version.at.isoformat(), summary), back
 
 
 def _archived(memory: Memory) -> Iterator[_Listed]:

@@ -22,7 +22,7 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from posixpath import commonpath
-from typing import Literal
+from typing import Any, Literal
 
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.model import Turn
@@ -76,11 +76,8 @@ def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated:
     prompt that names the project names none of its files.
     """
     found: dict[str, ContextItem] = {}
-    for chunk in live:
-        if chunk.form == "cold":
-            continue
-        kind = next((known for known in ESTIMATES if known == chunk.kind), None)
-        if kind is not None:
+    for chunk in (chunk for chunk in live if chunk.form != "cold"):
+        if kind := next((known for known in ESTIMATES if known == chunk.kind), None):
             _add(found, _loaded(chunk, kind))
         elif chunk.kind == "tool" and (turn := turns.get(chunk.turn)) and chunk.part <= len(turn.tool_calls):
             call = turn.tool_calls[chunk.part - 1]
@@ -91,12 +88,10 @@ def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated:
                     tokens = ESTIMATES["file"]
                 _add(found, ContextItem(f"file:{path}", "file", path, turn.at, turn.at, 1, tokens, chunks=(chunk.id,)))
     absolute = [item.path for item in found.values() if item.type == "file" and PurePosixPath(item.path).is_absolute()]
-    folder = commonpath([path.rpartition("/")[0] or "/" for path in absolute]) if absolute else ""
-    inside = f"{folder.rstrip('/')}/"
-    return [
-        replace(item, below=item.path.removeprefix(inside)) if absolute and item.path.startswith(inside) else item
-        for item in found.values()
-    ]
+    if not absolute:
+        return list(found.values())
+    folder = commonpath([path.rpartition("/")[0] or "/" for path in absolute]).rstrip("/")
+    return [replace(item, below=item.path.removeprefix(f"{folder}/")) for item in found.values()]
 
 
 _NUMBERED = re.compile(r"^ *\d+(?:→|\t) ?", re.MULTILINE)
@@ -175,7 +170,6 @@ def short_name(path: str) -> str:
 MINUTES = ((5, 10), (15, 8), (30, 6), (60, 4), (120, 2))
 ACCESSES = ((10, 10), (7, 8), (4, 6), (2, 4), (1, 2))
 DIRECT, RELATED, SAME_TECHNOLOGY, SAME_LAYER, GENERIC, UNRELATED = 10, 8, 6, 4, 2, 0
-
 Band = Literal["prune", "consider", "keep unless critical", "keep"]
 
 
@@ -253,42 +247,39 @@ def _shared(asked: frozenset[str], words: frozenset[str], groups: Mapping[str, f
 SHIPPED = Path(__file__).parents[1] / "data" / "lexicon.yaml"
 
 
-GROUPS, LISTS = ("technologies", "layers"), ("generic",)
-
-
 def read_lexicon(read: Callable[[str], bytes], chosen: str | None) -> tuple[Lexicon, str]:
     """Returns the lexicon of the user's file `chosen`, whose bytes `read` returns, or the built-in one, and the problem
     of the user's file if the built-in one is used instead."""
-    if not chosen:
-        return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), ""
-    try:
-        return parsed(read(chosen).decode("utf-8"), chosen), ""
-    except UnicodeDecodeError:
-        problem = f"advisor.lexicon: {chosen} cannot be read: it is no UTF-8 text"
-    except OSError as error:
-        problem = f"advisor.lexicon: {chosen} cannot be read: {error.strerror}"
-    except ContextManagerError as error:
-        problem = f"advisor.lexicon: {error}"
-    return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), f"{problem}; the lexicon that ships is used until then"
+    problem = ""
+    if chosen:
+        try:
+            return parsed(read(chosen).decode("utf-8"), chosen), ""
+        except UnicodeDecodeError:
+            problem = f"{chosen} cannot be read: it is no UTF-8 text"
+        except OSError as error:
+            problem = f"{chosen} cannot be read: {error.strerror}"
+        except ContextManagerError as error:
+            problem = str(error)
+        problem = f"advisor.lexicon: {problem}; the lexicon that ships is used until then"
+    return parsed(SHIPPED.read_text("utf-8"), SHIPPED.name), problem
 
 
 @lru_cache(16)
 def parsed(text: str, where: str) -> Lexicon:
     """Returns the lexicon of a YAML text. Raises Invalid with `where` and the line."""
     fields, lines = located(text, where)
-    grouped: dict[str, dict[str, frozenset[str]]] = {name: {} for name in GROUPS}
-    generic: frozenset[str] = frozenset()
+    found: dict[str, Any] = {"technologies": {}, "layers": {}, "generic": frozenset()}
     for name, value in fields.items():
         at = f"{where}: line {lines[name,]}: "
-        if name in LISTS:
-            generic = _listed(value, (name,), lines, where)
-        elif name not in GROUPS:
-            raise Invalid(f"{at}{name!r} is not one of {', '.join((*GROUPS, *LISTS))}")
-        elif not isinstance(value, dict):
-            raise Invalid(f"{at}{name} must hold `group: [word, word]` lines")
+        if name not in found:
+            raise Invalid(f"{at}{name!r} is not one of {', '.join(found)}")
+        if name == "generic":
+            found[name] = _listed(value, (name,), lines, where)
+        elif isinstance(value, dict):
+            found[name] = {str(one): _listed(inner, (name, str(one)), lines, where) for one, inner in value.items()}
         else:
-            grouped[name] = {str(one): _listed(inner, (name, str(one)), lines, where) for one, inner in value.items()}
-    return Lexicon(grouped["technologies"], grouped["layers"], generic)
+            raise Invalid(f"{at}{name} must hold `group: [word, word]` lines")
+    return Lexicon(**found)
 
 
 def _listed(value: object, steps: tuple[str, ...], lines: Lines, where: str) -> frozenset[str]:

@@ -19,16 +19,10 @@ from mcp_server.model import ToolCall, Turn
 from mcp_server.settings import Context
 from mcp_server.text.markdown import json_line, second_text
 
-AGAIN_PER = 0.05
-"""Curation is due again with every further 5% of the limit."""
-
-CHECKPOINT_PER = 0.10
-"""A checkpoint is due again with every further 10% of the client's window."""
-
+AGAIN_PER = 0.05  # curation is due again with every further 5% of the limit
+CHECKPOINT_PER = 0.10  # a checkpoint is due again with every further 10% of the client's window
 GROWTH_SHARE = 0.20
-
-GROWTH_WINDOW = timedelta(minutes=5)
-"""Growth by more than a fifth in five minutes raises an alarm."""
+GROWTH_WINDOW = timedelta(minutes=5)  # growth by more than a fifth in five minutes raises an alarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +90,9 @@ Form = Literal["whole", "one line", "summary", "excerpt", "cold"]
 
 @dataclass(frozen=True, slots=True)
 class LiveChunk:
-    """One piece of the live context.
-
-    `part` is 0 for a turn's words, n for its nth tool call. `tokens` are those of its present form, `shown` is its text
-    in that form if it is a summary or an excerpt. `name` is the tool's name, or the client's name for the file.
-    `immune` is the exchange until which an automatic recovery protects it.
-    """
+    """One piece of the live context. `part` is 0 for a turn's words, n for its nth tool call. `tokens` are those of its
+    present form, `shown` is its text in that form if it is a summary or an excerpt. `name` is the tool's name, or the
+    client's name for the file. `immune` is the exchange until which an automatic recovery protects it."""
 
     id: str
     kind: ChunkKind
@@ -241,11 +232,9 @@ DropReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ColdRecord:
-    """A chunk in cold storage. `content` is its original text; empty if the client gave only its name.
-
-    `form` is the form that the chunk has in the live context (`cold`: none), `shown` its text there. `immune` is as in
-    `LiveChunk`. `exchange` is the number of the session's exchanges when it left, 0 if unknown.
-    """
+    """A chunk in cold storage. `content` is its original text; empty if the client gave only its name. `form` is the
+    form that the chunk has in the live context (`cold`: none), `shown` its text there. `immune` is as in `LiveChunk`.
+    `exchange` is the number of the session's exchanges when it left, 0 if unknown."""
 
     chunk_id: str
     session_id: str
@@ -281,19 +270,9 @@ class ColdRecord:
         exchange: int = 0,
     ) -> ColdRecord:
         """Returns the record of a chunk. `tokens` are those of its original text, by default the chunk's own."""
-        return cls(
-            chunk_id=chunk.id,
-            session_id=session,
-            timestamp=now,
-            content=content,
-            tokens=chunk.tokens if tokens is None else tokens,
-            drop_reason=reason,
-            relevance_score=score,
-            prompt_at_drop=prompt,
-            recoverable_until=now + timedelta(days=keep_days),
-            exchange=exchange,
-            **{name: getattr(chunk, name) for name in ("kind", "turn", "part", "name", "form", "shown", "immune")},
-        )
+        size, until = chunk.tokens if tokens is None else tokens, now + timedelta(days=keep_days)
+        same = {name: getattr(chunk, name) for name in ("kind", "turn", "part", "name", "form", "shown", "immune")}
+        return cls(chunk.id, session, now, content, size, reason, score, prompt, until, exchange=exchange, **same)
 
     def as_line(self) -> str:
         """Returns the record as a line of JSON with a newline."""

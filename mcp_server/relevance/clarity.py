@@ -68,19 +68,17 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
         return ClarityView("", config, json.dumps(config, indent=1))
     if name not in get_args(View):
         raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
-    meant = await session_meant(memory, session)
-    found = await judged(memory, meant)
-    title, counts = _title(memory, meant), found.counts
+    found = await judged(memory, await session_meant(memory, session))
+    meant, counts, stats = found.session, found.counts, stats_of(found)
     if name == "state":
         state = {"session": meant, **counts.as_dict(memory.clock())}
         return ClarityView(meant, state, json.dumps(state, ensure_ascii=False, indent=1))
-    stats = stats_of(found)
     if name == "stats":
-        return ClarityView(meant, stats, "\n".join([title, "", *_bullets(stats)]))
+        return ClarityView(meant, stats, "\n".join([_title(memory, meant), "", *_bullets(stats)]))
     rows = [_row(one, counts.exchange) for one in found.verdicts]
     if name == "scores":
         data = {"session": meant, "exchange": counts.exchange, "scores": rows}
-        return ClarityView(meant, data, "\n".join([title, "", *_table(rows)]))
+        return ClarityView(meant, data, "\n".join([_title(memory, meant), "", *_table(rows)]))
     return _status(memory, found, rows, stats)
 
 
@@ -123,22 +121,21 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
     if meant is None:
         return {"enabled": enabled, "session": "none yet"}
     found = await judged(memory, meant)
-    stats, verdicts = stats_of(found), found.verdicts
-    head = {"enabled": enabled, "strict_mode": memory.settings.clarity.strict_mode, **stats}
-    if max_tokens is None:
-        top = [{"item": neutralise(one.item.id), "score": round(one.score, 1), "state": one.word} for one in verdicts]
-        return {**head, "top": top[:TOP]}
-    most = max(TOP, (max_tokens - STATUS_HEAD) // STATUS_ROW)
+    verdicts = found.verdicts
+    head = {"enabled": enabled, "strict_mode": memory.settings.clarity.strict_mode, **stats_of(found)}
+    most = TOP if max_tokens is None else max(TOP, (max_tokens - STATUS_HEAD) // STATUS_ROW)
     shown = [
         {
             "item": neutralise(one.item.id),
             "score": round(one.score, 1),
-            "terms": " ".join(f"{name} {value:+.1f}" for name, value in one.terms.items() if value),
+            **({} if max_tokens is None else {"terms": _terms(one.terms)}),
             "state": one.word,
-            "why": one.why,
+            **({} if max_tokens is None else {"why": one.why}),
         }
         for one in verdicts[:most]
     ]
+    if max_tokens is None:
+        return {**head, "top": shown}
     left = f"{len(verdicts) - most} more with lower scores; max_tokens" if len(verdicts) > most else "none"
     return {**head, "scores": shown, "left_out": left, "config": config_of(memory.settings)}
 
@@ -148,8 +145,8 @@ def pruned_text(pruned: ItemsPruned) -> str:
     if not pruned.gone:
         return "Nothing to prune: every item that is shown has earned its place."
     what = "leave the block (their counts stay; a mention or an anchor brings them back)"
-    lines = [f"{len(pruned.gone)} items {what if pruned.done else 'would ' + what}:", ""]
-    return "\n".join([*lines, *(f"- {neutralise(one.item.id)} ({one.score:.0f}): {one.why}" for one in pruned.gone)])
+    rows = (f"- {neutralise(one.item.id)} ({one.score:.0f}): {one.why}" for one in pruned.gone)
+    return "\n".join([f"{len(pruned.gone)} items {what}:", "", *rows])
 
 
 def _title(memory: Memory, session: str) -> str:
@@ -163,23 +160,14 @@ def _status(
     knobs, session, counts = memory.settings.clarity, found.session, found.counts
     kept = [BlockItem(one.item.id, one.score, one.item.anchored) for one in found.verdicts if one.keep]
     shown, _ = block(kept, memory.tokens.count, knobs.block_tokens)
-    data = {
-        "enabled": knobs.enabled,
-        "strictMode": knobs.strict_mode,
-        **stats,
-        "block": shown,
-        "top": list(rows[:TOP]),
-        "state": counts.as_dict(memory.clock()),
-    }
-    lines = [
-        _title(memory, session),
-        "",
+    data = {"enabled": knobs.enabled, "strictMode": knobs.strict_mode, **stats, "block": shown}
+    data |= {"top": list(rows[:TOP]), "state": counts.as_dict(memory.clock())}
+    said = (
         f"Exchange {counts.exchange}; {stats['items']} items ({stats['anchored']} anchored): {stats['keep']} keep, "
         f"{stats['fading']} fading, {stats['gone']} gone; {stats['candidates']} words said once."
-        + (" Strict mode." if knobs.strict_mode else ""),
-        "",
-        shown or "The block is empty.",
-    ]
+    )
+    said += " Strict mode." if knobs.strict_mode else ""
+    lines = [_title(memory, session), "", said, "", shown or "The block is empty."]
     return ClarityView(session, data, "\n".join(lines))
 
 
@@ -202,32 +190,32 @@ def _row(verdict: ItemVerdict, exchange: int) -> dict[str, Any]:
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns a row of the table of scores, by `COLUMNS`."""
-    terms = " ".join(f"{name} {value:+.1f}" for name, value in row["terms"].items() if value)
     return (
         ("⚓ " if row["anchored"] else "") + row["id"],
         row["category"] + (", essential" if row["tier"] == "essential" else ""),
         str(row["mentions"]),
         str(row["references"]),
         "–" if row["silent"] is None else str(row["silent"]),
-        terms,
+        _terms(row["terms"]),
         f"{row['score']:.1f}",
         row["state"],
         row["why"],
     )
 
 
+def _terms(terms: Mapping[str, float]) -> str:
+    return " ".join(f"{name} {value:+.1f}" for name, value in terms.items() if value)
+
+
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return ["No items yet: a user's message names them."]
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    lines += [
-        f"| {' | '.join(neutralise(cell).replace('|', '¦') for cell in cells(row))} |" for row in rows[:MOST_ROWS]
-    ]
-    left = len(rows) - MOST_ROWS
-    return [
-        *lines,
-        *([f"\n… and {left} more, with lower scores (`status clarity --scores --json` has all)"] if left > 0 else []),
-    ]
+    for row in rows[:MOST_ROWS]:
+        lines.append(f"| {' | '.join(neutralise(cell).replace('|', '¦') for cell in cells(row))} |")
+    if (left := len(rows) - MOST_ROWS) > 0:
+        lines.append(f"\n… and {left} more, with lower scores (`status clarity --scores --json` has all)")
+    return lines
 
 
 def _bullets(stats: Mapping[str, Any]) -> list[str]:
@@ -241,26 +229,21 @@ def _bullets(stats: Mapping[str, Any]) -> list[str]:
 
 NAMESPACE = "clarity"
 STATE = "clarity:relevance_state"
-PRUNED = "clarity:pruned"
-"""Keys of the namespace, each followed by `:` and the session."""
-
+PRUNED = "clarity:pruned"  # keys of the namespace, each followed by `:` and the session
 IDENTITY = "knowledge/identity/"
 WORTH_KEEPING = 100
 """Counts of this many missing turns (after an import) are stored: counting again takes noticeable time."""
 
-MOST_IN_BLOCK = 60
-"""Most items for the block; more never fit into its tokens."""
+MOST_IN_BLOCK = 60  # most items for the block; more never fit into its tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ItemsPruned:
-    """The items that pruning removes from the block (`gone`) and those that stay, highest score first. `done` is False
-    for a dry run. `out_already` are ids that an earlier pruning removed."""
+    """The items that pruning removes from the block (`gone`) and those that stay, highest score first. `out_already`
+    are ids that an earlier pruning removed."""
 
-    session: str
     gone: tuple[ItemVerdict, ...]
     kept: tuple[ItemVerdict, ...]
-    done: bool
     out_already: tuple[str, ...] = ()
 
 
@@ -275,11 +258,9 @@ def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn
 
 @dataclass(frozen=True, slots=True)
 class ScoredItems:
-    """The items of a session as of its last turn, or of the turn that it was wound back to.
-
-    `counts` include the user's anchors. `verdicts` has one for every item, highest score first; a pruned item stays out
-    until it is mentioned or anchored again. `pruned` maps each pruned item to the exchange in which it left the block.
-    """
+    """The items of a session as of its last turn, or of the turn that it was wound back to. `counts` include the user's
+    anchors. `verdicts` has one for every item, highest score first; a pruned item stays out until it is mentioned or
+    anchored again. `pruned` maps each pruned item to the exchange in which it left the block."""
 
     session: str
     counts: Tracker
@@ -323,17 +304,10 @@ async def block_of(memory: Memory, row: SessionRow | None) -> tuple[BlockItem, .
     """Returns the items for a session's block, highest score first; none without a session or if Clarity is off."""
     if row is None or not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
-    kept = [verdict for verdict in (await _judged_session(memory, row)).verdicts if verdict.keep]
-    return tuple(
-        BlockItem(
-            one.item.id,
-            round(one.score, 6),
-            one.item.anchored,
-            one.why,
-            {name: round(value, 6) for name, value in one.terms.items()},
-        )
-        for one in kept[:MOST_IN_BLOCK]
-    )
+    kept = [verdict for verdict in (await _judged_session(memory, row)).verdicts if verdict.keep][:MOST_IN_BLOCK]
+    terms = [{name: round(value, 6) for name, value in one.terms.items()} for one in kept]
+    rows = zip(kept, terms, strict=True)
+    return tuple(BlockItem(one.item.id, round(one.score, 6), one.item.anchored, one.why, of) for one, of in rows)
 
 
 async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
@@ -348,13 +322,8 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
         left = {name: at for name, at in before.items() if name in out}  # what came back needs no mark any more
         await memory.state.put(NAMESPACE, f"{PRUNED}:{session}", left | fresh)
         memory.changes.publish(Change("session", None, session))
-    return ItemsPruned(
-        session,
-        tuple(verdict for verdict in gone if verdict.item.id in fresh),
-        tuple(verdict for verdict in found.verdicts if verdict.keep and verdict.item.id not in out),
-        not dry_run,
-        tuple(sorted(out)),
-    )
+    kept = tuple(verdict for verdict in found.verdicts if verdict.keep and verdict.item.id not in out)
+    return ItemsPruned(tuple(verdict for verdict in gone if verdict.item.id in fresh), kept, tuple(sorted(out)))
 
 
 async def forget(memory: Memory, session: str) -> None:
@@ -422,13 +391,10 @@ def _judged(
     scored = counts.scores(knobs.scoring)
     terms = {item.id: score.terms() for item, score in scored}
     totals = [(item, score.total) for item, score in scored]
-    verdicts = clarity_scores.prune(totals, _essential(memory, counts, of_topics), knobs, pruned)
-    return tuple(replace(one, terms=terms[one.item.id]) for one in verdicts)
-
-
-def _essential(memory: Memory, counts: Tracker, of_topics: frozenset[str]) -> frozenset[str]:
-    """Returns the ids of the essential tier: anchored items, items of active topics, and the identity files by path or
-    name."""
+    # The essential tier: anchored items, items of active topics, and the identity files by path or name.
     paths = [stat.path.lower() for stat in memory.files.walk(IDENTITY) if stat.path.endswith(".md")]
     names = {name for path in paths for name in (path, path.removeprefix("knowledge/"), path.rsplit("/", 1)[1])}
-    return frozenset(name for name, item in counts.items.items() if item.anchored or name in names or name in of_topics)
+    names |= of_topics
+    essential = frozenset(name for name, item in counts.items.items() if item.anchored or name in names)
+    verdicts = clarity_scores.prune(totals, essential, knobs, pruned)
+    return tuple(replace(one, terms=terms[one.item.id]) for one in verdicts)

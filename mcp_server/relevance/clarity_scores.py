@@ -22,12 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from mcp_server.knowledge.anchors import Anchor
 from mcp_server.model import Role, Turn
 from mcp_server.settings import Clarity, ClarityScoring
 from mcp_server.text.fencing import neutralise
+from mcp_server.text.markdown import read_moment
 from mcp_server.text.prose import CATEGORIES, ItemCategory, extract, known_in
 
 
@@ -129,20 +130,20 @@ class Tracker:
     def with_anchors(self, anchored: Mapping[str, datetime]) -> Tracker:
         """Returns the counts with the user's anchors (id → since when). An anchored item that was never mentioned has 0
         mentions."""
-        items = {
-            name: item if item.anchored == (name in anchored) else replace(item, anchored=name in anchored)
-            for name, item in self.items.items()
-        }
-        for item, at in anchored.items():
-            if item not in items:
-                items[item] = Item(item, category_of(item), 0, 0, 0, at, anchored=True)
+        items = {name: replace(item, anchored=False) if item.anchored else item for name, item in self.items.items()}
+        for name, at in anchored.items():
+            known = items.get(name) or Item(name, category_of(name), 0, 0, 0, at)
+            items[name] = replace(known, anchored=True)
         return Tracker(self.exchange, self.turn, items, dict(self.candidates))
 
     def scores(self, weights: ClarityScoring) -> list[tuple[Item, ClarityScore]]:
         """Returns every item with its current score, highest first; ties by id. A word of more than a third of all
         messages says nothing about the subject, so it is no item."""
-        items = (item for item in self.items.values() if item.anchored or not self._is_common(item))
-        scored = [(item, self.score(item, weights)) for item in items]
+        scored = []
+        for item in self.items.values():
+            common = item.category == "keyword" and item.mentions > self.exchange * COMMON_SHARE
+            if item.anchored or not common or self.exchange < LEAST_EXCHANGES:
+                scored.append((item, self.score(item, weights)))
         return sorted(scored, key=lambda pair: (-pair[1].total, pair[0].id))
 
     def score(self, item: Item, weights: ClarityScoring) -> ClarityScore:
@@ -150,10 +151,6 @@ class Tracker:
         silent = self.exchange - item.last_mention if item.mentions else weights.recency_window + 1
         referred = sum(self.exchange - exchange < REFERENCE_WINDOW for exchange in item.referred)
         return score(item.mentions, referred, silent, item.anchored, weights)
-
-    def _is_common(self, item: Item) -> bool:
-        enough = item.category == "keyword" and self.exchange >= LEAST_EXCHANGES
-        return enough and item.mentions > self.exchange * COMMON_SHARE
 
     def as_dict(self, now: datetime) -> dict[str, Any]:
         """Returns JSON values. Times are milliseconds since 1970, UTC."""
@@ -181,21 +178,20 @@ class Tracker:
     def from_dict(cls, stored: Mapping[str, Any]) -> Tracker:
         """Returns the counts in JSON values, without anchors. Raises KeyError, TypeError or ValueError if they are
         invalid."""
-        items = [
-            Item(
+        items = {
+            str(one["id"]): Item(
                 id=str(one["id"]),
                 category=one["category"] if one.get("category") in CATEGORIES else category_of(str(one["id"])),
                 mentions=int(one["mentionCount"]),
                 references=int(one["referenceCount"]),
                 last_mention=int(one["lastMentionTurn"]),
                 created=_EPOCH + int(one["createdAt"]) * _MILLISECOND,
-                referred=tuple(int(exchange) for exchange in one.get("recentReferences", ())),
+                referred=tuple(map(int, one.get("recentReferences", ()))),
             )
             for one in stored["items"]
-        ]
+        }
         candidates = {str(word): int(exchange) for word, exchange in stored.get("candidates", ())}
-        last = int(stored.get("lastTurnNumber", 0))
-        return cls(int(stored["currentTurn"]), last, {item.id: item for item in items}, candidates)
+        return cls(int(stored["currentTurn"]), int(stored.get("lastTurnNumber", 0)), items, candidates)
 
     def _mention(self, item: str, category: ItemCategory, at: datetime) -> None:
         known = self.items.pop(item, None)
@@ -223,8 +219,7 @@ def _milliseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
-FADING = 15
-"""Points: half of what a new mention gives (10 for the mention, 20 for being recent)."""
+FADING = 15  # points: half of what a new mention gives (10 for the mention, 20 for being recent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +235,7 @@ class ItemVerdict:
     terms: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def word(self) -> str:
+    def word(self) -> Literal["keep", "fading", "gone"]:
         """Returns `keep`, `fading` (it stays with at most half the points of a new mention) or `gone`."""
         if not self.keep:
             return "gone"
@@ -253,9 +248,10 @@ def prune(
     """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier; `pruned`
     has the exchange in which each pruned item left the block."""
     rules = knobs.pruning
-    ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
-    alone = (_alone(item, score, essential, knobs) for item, score in ordered)
-    verdicts = {one.item.id: replace(one, essential=one.item.id in essential) for one in alone}
+    verdicts = {
+        item.id: _alone(item, score, item.id in essential, knobs)
+        for item, score in sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
+    }
 
     def kept() -> list[ItemVerdict]:
         return [verdict for verdict in verdicts.values() if verdict.keep]
@@ -284,29 +280,28 @@ def prune(
     return list(verdicts.values())
 
 
-def _alone(item: Item, score: float, essential: frozenset[str], knobs: Clarity) -> ItemVerdict:
+def _alone(item: Item, score: float, essential: bool, knobs: Clarity) -> ItemVerdict:
     """Returns the verdict on an item without the limits on numbers."""
-    rules = knobs.pruning
+    keep, threshold = True, f"{knobs.pruning.prune_threshold:g} points"
     if item.anchored:
-        return ItemVerdict(item, score, True, "anchored")
-    if knobs.strict_mode and item.id in essential:
-        return ItemVerdict(item, score, True, "essential")
-    if item.mentions >= rules.min_mentions_preserve:
-        return ItemVerdict(item, score, True, f"mentioned {item.mentions} times")
-    if score < rules.prune_threshold:
-        return ItemVerdict(item, score, False, f"under {rules.prune_threshold:g} points")
-    return ItemVerdict(item, score, True, f"{rules.prune_threshold:g} points or more")
+        why = "anchored"
+    elif knobs.strict_mode and essential:
+        why = "essential"
+    elif item.mentions >= knobs.pruning.min_mentions_preserve:
+        why = f"mentioned {item.mentions} times"
+    elif score < knobs.pruning.prune_threshold:
+        keep, why = False, f"under {threshold}"
+    else:
+        why = f"{threshold} or more"
+    return ItemVerdict(item, score, keep, why, essential)
 
 
 COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")
 """The commands; `status` is the default."""
 
 MOST_TOKENS = 150
-HIGH, MIDDLE = 50, 40
-"""Points from which an item is marked ● and ◐; below them ○."""
-
+HIGH, MIDDLE = 50, 40  # points from which an item is marked ● and ◐; below them ○
 LONGEST_SHOWN = 100
-
 HEAD = "[CLARITY CONTEXT]\nHigh-relevance context:"
 
 
@@ -335,17 +330,18 @@ def block(
 ) -> tuple[str, Sequence[BlockItem]]:
     """Returns the block `[CLARITY CONTEXT]` in at most `most` tokens, and the items in it: the anchored ones, by their
     names alone if their lines do not fit, then as many others as fit. Empty without items."""
-    anchored = [item for item in items if item.anchored]
+    shown = [item for item in items if item.anchored]
     others = [item for item in items if not item.anchored]
-    text = "\n".join([HEAD, *lines(anchored)])
-    if anchored and count(text) > most:
-        names = _names(anchored)
+    text = "\n".join([HEAD, *lines(shown)])
+    if shown and count(text) > most:
+        names = _names(shown)
         rows = ("\n  ⚓ " + ", ".join(name[:longest] for name in names) for longest in (100, 40, 20, 10))
         text = next((HEAD + row for row in rows if count(HEAD + row) <= most), "")
-    shown = list(anchored) if text else []
+        if not text:
+            return "", []
     for item, line in zip(others, lines(others), strict=True):
         longer = f"{text}\n{line}"
-        if not text or count(longer) > most:
+        if count(longer) > most:
             break
         text = longer
         shown.append(item)
@@ -359,12 +355,4 @@ def _names(items: Sequence[BlockItem]) -> list[str]:
 
 def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
     """Returns the anchored items' lower-case ids, each with its date; `otherwise` if the file has no date."""
-    return {anchor.item.lower(): _day(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}
-
-
-def _day(text: str) -> datetime | None:
-    try:
-        day = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+    return {anchor.item.lower(): read_moment(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}

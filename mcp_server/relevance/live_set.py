@@ -4,14 +4,10 @@ The transcript has what was said, cold storage what left; the live set only has 
 `.local/state.db` is lost, the live set is made again from both.
 
 Pressure compares the live chunks with the last three exchanges by the ordinary search, so that "ok, thanks" clears
-nothing. Chunks are judged among themselves: scores are scaled so that the best one is 1 and the least one 0, because
-words that all chunks share give each of them a score. The gate only decides whether cold chunks come back: for a
-message that the memory knows nothing about, none does, and a chunk comes back only if its own text matches the message.
-
-Of the chunks that come back automatically, 31% and 32% are labeled evidence (questions of the LoCoMo and BEAM
-development halves, wordllama). A chunk comes back only if it matches the message at least as well as every live chunk.
-Without this rule as many chunks came back as were dropped (LoCoMo), and one in ten dropped chunks was back within ten
-exchanges.
+nothing. Scores are scaled so that the best chunk has 1 and the least one 0, because words that all chunks share give
+each of them a score. The gate only decides whether cold chunks come back: one does only if its own text matches the
+message, and at least as well as every live chunk. Without that rule as many chunks came back as were dropped (LoCoMo).
+Of those that come back, 31% (LoCoMo) and 32% (BEAM) are labeled evidence.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from mcp_server.conversations.observe import ContextChunk
 from mcp_server.memory import Memory
 from mcp_server.model import Hit, Turn
 from mcp_server.relevance.advisor_items import ESTIMATES
-from mcp_server.relevance.chunks import GROWTH_WINDOW, ChunkKind, Gauges, LiveChunk, chunk_id, chunks_of
+from mcp_server.relevance.chunks import GROWTH_WINDOW, ChunkKind, ColdRecord, Gauges, LiveChunk, chunk_id, chunks_of
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage.values import LiveSetCounts
 from mcp_server.text.redaction import redact
@@ -69,11 +65,9 @@ class Compared:
         """Returns the similarities of these chunks by id, scaled so that the best is 1, the least 0, and the chunks
         without one: the query itself, what follows it, and chunks that are not indexed yet. A chunk without text is
         compared by the words of its name and tags."""
-        unknown = frozenset(
-            chunk.id for chunk in chunks if chunk.has_text and (chunk.turn > self.last or chunk.turn in self.asking)
-        )
-        texts = [chunk for chunk in chunks if chunk.has_text and chunk.id not in unknown]
-        values = {chunk.id: self.scores.get(chunk.turn, 0.0) for chunk in texts}
+        texts = [chunk for chunk in chunks if chunk.has_text]
+        unknown = frozenset(chunk.id for chunk in texts if chunk.turn > self.last or chunk.turn in self.asking)
+        values = {chunk.id: self.scores.get(chunk.turn, 0.0) for chunk in texts if chunk.id not in unknown}
         least, best = min(values.values(), default=0.0), max(values.values(), default=0.0)
         scaled = {chunk: (value - least) / (best - least) for chunk, value in values.items() if value > least}
         return scaled | _by_name(chunks, self.query), unknown
@@ -93,9 +87,8 @@ class Compared:
 
 
 class Lookups:
-    """The turns of a session and their similarity to the talk; each is read when it is first needed.
-
-    Valid while the transcript's lock is held."""
+    """The turns of a session and their similarity to the talk; each is read when it is first needed. Valid while the
+    transcript's lock is held."""
 
     def __init__(self, memory: Memory, session: str, turns: Sequence[Turn] | None = None) -> None:
         self._memory = memory
@@ -123,18 +116,8 @@ async def compared(memory: Memory, session: str, turns: Sequence[Turn], *, alone
     if not query.strip():
         return Compared(query)
     first = asking[0].number if alone else asking[-1].number
-    found = await find(
-        memory,
-        SearchRequest(
-            query=query,
-            limit=len(turns) + MORE_HITS,
-            scope="all",
-            session=session,
-            exclude_session=session,
-            exclude_from=first,
-            operators=False,
-        ),
-    )
+    request = SearchRequest(query, len(turns) + MORE_HITS, scope="all", session=session, operators=False)
+    found = await find(memory, replace(request, exclude_session=session, exclude_from=first))
     known = await memory.index.last_turn(session)
     last = first - 1 if known is None else min(first - 1, known)
     scores: dict[int, float] = {}
@@ -193,10 +176,10 @@ def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:
     asked = set(content_words(query))
     shares = {}
     for chunk in chunks:
-        if not chunk.has_text and asked:
-            named = set(content_words(" ".join((chunk.name, *chunk.tags, *chunk.topics))))
-            if share := len(asked & named) / len(asked):
-                shares[chunk.id] = share
+        if not chunk.has_text:
+            named = content_words(" ".join((chunk.name, *chunk.tags, *chunk.topics)))
+            if shared := asked.intersection(named):
+                shares[chunk.id] = len(shared) / len(asked)
     return shares
 
 
@@ -216,8 +199,7 @@ def gauges_of(memory: Memory, entered: LiveSetCounts, client_tokens: int | None 
     return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
 
 
-FIRST_LOADED = 1000
-"""`part` of the first item that was loaded with a turn: after the turn's own tool calls."""
+FIRST_LOADED = 1000  # `part` of the first item that was loaded with a turn: after the turn's own tool calls
 
 
 async def enter(
@@ -228,12 +210,10 @@ async def enter(
     loaded: Sequence[ContextChunk] = (),
     entries: Mapping[tuple[str, str], Any] = MappingProxyType({}),
 ) -> LiveSetCounts:
-    """Adds turns that were just recorded to the session's live set. Returns how full the set is.
-
-    `chunks` are those of the turns, `loaded` what entered the client's context with the last of them: an item that was
-    loaded before counts as accessed once more. `entries` are values by namespace and key that the same transaction
-    stores. A set that is missing is first made again.
-    """
+    """Adds turns that were just recorded to the session's live set. Returns how full the set is. `chunks` are those of
+    the turns, `loaded` what entered the client's context with the last of them: an item that was loaded before counts
+    as accessed once more. `entries` are values by namespace and key that the same transaction stores. A set that is
+    missing is first made again."""
     first, last = turns[0].number, turns[-1]
     before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
     items = [_loaded_chunk(session, last, place, chunk, before) for place, chunk in enumerate(loaded)]
@@ -298,34 +278,20 @@ async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
     turns = await sessions.session_turns(memory, session)
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
 
+    def as_recorded(chunk: LiveChunk, record: ColdRecord | None) -> LiveChunk:
+        if record is None or record.form == "whole":
+            return replace(chunk, immune=record.immune) if record else chunk
+        tokens = chunk.one_line if record.form == "one line" else memory.tokens.count(record.shown or "")
+        tokens = chunk.tokens if record.form == "cold" else tokens
+        return replace(chunk, form=record.form, shown=record.shown, tokens=tokens or 0)
+
     def chunks() -> list[LiveChunk]:
-        made = []
-        for turn in turns:
-            for chunk in chunks_of(session, turn, memory.tokens.count):
-                record = records.pop(chunk.id, None)
-                if record is not None and record.form == "whole":
-                    chunk = replace(chunk, immune=record.immune)
-                elif record is not None:
-                    tokens = chunk.one_line if record.form == "one line" else memory.tokens.count(record.shown or "")
-                    cold = record.form == "cold"
-                    chunk = replace(
-                        chunk, form=record.form, shown=record.shown, tokens=chunk.tokens if cold else tokens or 0
-                    )
-                made.append(chunk)
-        for record in records.values():  # items that a client named: no transcript has them
-            if record.kind in ESTIMATES:
-                made.append(
-                    LiveChunk(
-                        id=record.chunk_id,
-                        kind=record.kind,
-                        turn=record.turn,
-                        part=record.part,
-                        tokens=record.tokens,
-                        added=record.timestamp,
-                        form=record.form,
-                        name=record.name,
-                    )
-                )
+        said = (chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count))
+        made = [as_recorded(chunk, records.pop(chunk.id, None)) for chunk in said]
+        for one in records.values():  # items that a client named: no transcript has them
+            if one.kind in ESTIMATES:
+                place = one.chunk_id, one.kind, one.turn, one.part
+                made.append(LiveChunk(*place, one.tokens, added=one.timestamp, form=one.form, name=one.name))
         return made
 
     return await run_sync(chunks)

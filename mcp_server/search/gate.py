@@ -12,26 +12,8 @@
 
 The subject of a message is its content words, including names, without words that only continue a conversation ("ok,
 sounds good") or frame a question ("list in order the different aspects"). A message without a subject has the value 0.
- `doubt` (nats) limits the weight of a single common word. An agent's words count for `nearest` and `matching`,
-but not for `said`.
-
-Normalized scores cannot decide this, because some passage always ranks first. These signals are absolute, and all of
-them can be low. Each alone is too weak: cosines ignore names, and words are shared by chance.
-
-A passage is worth less the longer its turn is, because long turns resemble everything of their kind: an assistant's
-pages about one web application are near every question about another one. `said` is a mass, not a share, because two
-rare words that never occurred are evidence against a message, even beside many common words.
-
-Two signals were tried and left out. If a speaker's name in the message counted, the threshold would have to rise for
-other messages, and people who ask about themselves ("when did I …") name nobody. If the number of near passages
-counted, facts that were said once would be missed.
-
-The weights come from `benchmarks injection` over LoCoMo and BEAM together, and from two further checks made of the same
-files: a short conversation amid a long one about other subjects, and a memory of one short conversation. Of about a
-thousand weightings, this one is, rounded, among those that excluded most questions of other conversations while lost
-evidence and both checks stayed within bounds. BEAM has 90 questions, so one question moves its figures by a point. On
-conversations left out of the fitting (one threshold for all), 87% (BEAM) and 95% (LoCoMo) of the questions of other
-conversations were excluded, for 1.2 and 0.8 points of evidence.
+An agent's words count for `nearest` and `matching`, but not for `said`. docs/design/gate.md says why, what else was
+tried, and how the weights were found.
 """
 
 from __future__ import annotations
@@ -69,10 +51,7 @@ WITH_EMBEDDER = GateWeights(nearest=0.35, matching=0.4, named=0.12, said=0.13, t
 """For `wordllama`, 256 dimensions. Another embedder's cosines have another distribution and need another threshold."""
 
 WITHOUT_EMBEDDER = GateWeights(nearest=0.0, matching=0.8, named=0.15, said=0.05, threshold=0.315)
-
-LEAST_WORTH = 0.2
-"""The worth of the longest turn's passage; the shortest's is 1."""
-
+LEAST_WORTH = 0.2  # the worth of the longest turn's passage; the shortest's is 1
 LONGEST_SECTION = 800
 """Characters, the length of the longest passage. A file's section counts as no longer, because headings divide files,
 but nothing divides a turn."""
@@ -98,10 +77,8 @@ _SENTENCE_ENDS = re.compile(r"[.!?:\n\"“”„]")
 
 
 def names_said(message: str) -> frozenset[str]:
-    """Returns the message's words that look like names, folded: capitalized, and not at the start of a sentence.
-
-    If every word is capitalized, none is a name.
-    """
+    """Returns the message's words that look like names, folded: capitalized, and not at the start of a sentence. If
+    every word is capitalized, none is a name."""
     found: list[str] = []
     end = 0
     small = False

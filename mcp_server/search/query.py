@@ -29,10 +29,8 @@ CATEGORIES: tuple[str, ...] = get_args(Category)
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A parsed query. `text` is the query without operators, for the embedder and the keyword index.
-
-    `phrases` and `excluded` are folded word sequences. `since` is inclusive, `until` exclusive.
-    """
+    """A parsed query. `text` is the query without operators, for the embedder and the keyword index. `phrases` and
+    `excluded` are folded word sequences. `since` is inclusive, `until` exclusive."""
 
     text: str
     phrases: tuple[tuple[str, ...], ...] = ()
@@ -61,17 +59,14 @@ def parse_query(text: str, now: datetime) -> ParsedQuery:
     said: dict[str, object] = {}
 
     def take(found: re.Match[str]) -> str:
-        if found["phrase"] is not None:
-            sequence = tuple(words(found["phrase"]))
-            if not sequence:
-                return " "
-            if found["minus"] or not asks:
-                (excluded if found["minus"] else phrases).append(sequence)
-            return " " if found["minus"] else f" {found['phrase']} "
-        if found["word"] is not None:
-            sequence = tuple(words(found["word"]))
-            if sequence:
+        if sequence := tuple(words(found["phrase"] or found["word"] or "")):
+            if found["minus"] or found["word"]:
                 excluded.append(sequence)
+                return " "
+            if not asks:
+                phrases.append(sequence)
+            return f" {found['phrase']} "
+        if found["key"] is None:
             return " "
         key, value = found["key"].lower(), found["value"].lower()
         meant = value if key == "category" and value in CATEGORIES else None
@@ -100,10 +95,8 @@ def plain_query(message: str) -> ParsedQuery:
 
 
 def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
-    """Returns the start of a named time and the moment after its end; None if it names no time.
-
-    `2026`, `2026-05`, `2026-05-08`, `2026-05-08T14:30`, `today`, `yesterday`, `7d` (seven days ago, until now).
-    """
+    """Returns the start of a named time and the moment after its end; None if it names no time. `2026`, `2026-05`,
+    `2026-05-08`, `2026-05-08T14:30`, `today`, `yesterday`, `7d` (seven days ago, until now)."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if value in ("today", "yesterday"):
         first = midnight - timedelta(days=value == "yesterday")
@@ -128,24 +121,15 @@ def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
 
 
 _WHEN = frozenset(
-    word
-    for line in (
-        "when date dates day days week weeks month months year years long",
-        "kada kad datum dana dugo",
-        "wann datum seit lange",
-    )
-    for word in line.split()
+    words("when date dates day days week weeks month months year years long kada kad datum dana dugo wann seit lange")
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A message as a query for the index.
-
-    The keyword index searches for `words`, not for `names`, the folded parts of the names in `people`. Passages are
-    checked for both, in this order: see `lookup`. `idf` has a value for each of `words`. `people` are speakers, as the
-    index writes their names.
-    """
+    """A message as a query for the index. The keyword index searches for `words`, not for `names`, the folded parts of
+    the names in `people`. Passages are checked for both, in this order: see `lookup`. `idf` has a value for each of
+    `words`. `people` are speakers, as the index writes their names."""
 
     words: tuple[str, ...]
     idf: tuple[float, ...] = ()
@@ -162,11 +146,9 @@ class Query:
 
 @lru_cache(maxsize=16)  # a search asks for that of its message for all passages, and for the lines of the page
 def read_query(text: str, speakers: tuple[str, ...] = ()) -> Query:
-    """Returns a message as a query: its content words, adjacent pairs of them, and the speakers that it names.
-
-    Names of speakers are not keywords, because they would find whom somebody addressed. They are used only if the
-    message has no other words.
-    """
+    """Returns a message as a query: its content words, adjacent pairs of them, and the speakers that it names. Names of
+    speakers are not keywords, because they would find whom somebody addressed. They are used only if the message has no
+    other words."""
     spoken = words(text)
     people = names_in(text, speakers)
     parts = {part for name in people for part in words(name)}

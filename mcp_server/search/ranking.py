@@ -34,9 +34,7 @@ passage itself, its turn gets the maximum of both. So lines can raise the score 
 
     match     = 0.4 keywords + 0.3 coverage + 0.3 meaning; without an embedder ½ keywords + ½ coverage
 
-BM25, cosines and counts are raw values of any index. The weights were fitted together with strong regularization,
-checked on conversations that were left out of the fitting, and rounded to two places, which changed no figure. `kept`
-was added later: half of it gives half of the gain, twice as much gives no more.
+BM25, cosines and counts are raw values of any index. docs/design/retrieval.md says how the weights were found.
 """
 
 from __future__ import annotations
@@ -63,9 +61,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_LINES_COMPARED = 60
-"""Lines of pages that are compared with each other."""
-
+MAX_LINES_COMPARED = 60  # lines of pages that are compared with each other
 FIRST, REACH = 3, 120
 """Each of the first FIRST hits, a turn or a line, goes behind a newer statement among REACH hits: the ranking prefers
 the conversation with the best match, so the newer statement of another conversation may be far behind."""
@@ -75,10 +71,9 @@ LONGEST, SHORT = 600, 160
 thing."""
 
 SHARES_A_WORD, ANSWERS_ALIKE, UNLIKE = 0.08, 0.005, 0.3
-"""The least probability of a replacement if both hits share a word with the query, and if the newer hit has all words
-of the query that the older one has, and other numbers. Without either it is UNLIKE. On 30 planted changes of values 29
-newer statements come first; without this order 6. With a first limit of .02 the same 29 come first, but 57 questions of
-LoCoMo had worse answers and 9 better ones."""
+"""The least probability of a replacement if both hits share a word with the query; if the newer hit has all words of
+the query that the older one has, and other numbers; and otherwise. On 30 planted changes of values 29 newer statements
+come first; without this order 6. With a first limit of .02, 57 questions of LoCoMo had worse answers and 9 better."""
 
 ECHO = 3
 """Turns after a statement in which the agent's words repeat it ("Two retries, then.") and replace nothing."""
@@ -86,22 +81,12 @@ ECHO = 3
 ROUNDING = 1e-9
 """Sums of floats depend on their order: a chance that is so little below the least one counts as equal."""
 
-BIAS, OF_OLD, OF_NEW, WEIGHT, OTHER_VALUE, SAME_NUMBER, OF_STEMS, GIVES_UP = (
-    -6.68,
-    -2.71,
-    3.68,
-    0.29,
-    1.67,
-    1.96,
-    7.96,
-    4.74,
-)
+BIAS, OF_OLD, OF_NEW, WEIGHT = -6.68, -2.71, 3.68, 0.29
+OTHER_VALUE, SAME_NUMBER, OF_STEMS, GIVES_UP = 1.67, 1.96, 7.96, 4.74
 """The weights of `replacement_chances` and of a statement that names what is given up. Fitted on 1,344 pairs of labeled
 decisions of 81 conversations."""
 
-KINDS = ("stem", "number", "unit")
-"""The parts of statements that `replacement_chances` compares."""
-
+KINDS = ("stem", "number", "unit")  # the parts of statements that `replacement_chances` compares
 _PAST = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
 """A question that asks what happened: its answer is no value that changes."""
 
@@ -119,8 +104,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
     NDCG@10 on LoCoMo, because most turns that share words state no value. So it loses 0.001.
 
     A line about what a named person said is compared by the words of its turn, because the extractor adds the person's
-    name and the day of an event to it. These look like a common subject and a new value: with them, two visits to a
-    shelter would be the old and the new value of something.
+    name and the day of an event to it, which look like a common subject and a new value.
     """
     asked = content_stems(word_list(query))
     with_turns = not _PAST.search(query)
@@ -147,32 +131,26 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
         """Returns the newer hits that replace the hit `old`, each with the probability of that, divided by the least
         probability for a note: from 1 on, the old hit gets a note."""
         before, row = statements[old], chance_of[columns[old]]
-        chances = {
-            new: chance_that(old, new, row[columns[new]])
-            for new in compared[old]
-            if (row[columns[new]] >= ANSWERS_ALIKE - ROUNDING or new in giving_up)
-            and _says_more(before, statements[new])
-            and not _of_two_people(passages[old], passages[new])
-            and not (passages[new].role == "agent" and _is_echo(orders[old], orders[new]))
-        }
-        least = {new: _least_chance(before, statements[new], wanted[old], wanted[new]) for new in chances}
-        return {
-            new: chance / (least[new] if least[new] == ANSWERS_ALIKE else UNLIKE)
-            for new, chance in chances.items()
-            if chance >= least[new] - ROUNDING
-        }
-
-    def chance_that(old: int, new: int, chance: float) -> float:
-        if chance and new in giving_up and supersedes(statements[new].text, statements[old].text):
-            odds = chance / (1 - chance) * math.exp(GIVES_UP)
-            return odds / (1 + odds)
-        return chance
+        newer: dict[int, float] = {}
+        for new in compared[old]:
+            after, chance = statements[new], row[columns[new]]
+            if chance < ANSWERS_ALIKE - ROUNDING and new not in giving_up:
+                continue
+            if not _says_more(before, after) or _is_other_voice(passages[old], passages[new], orders[old], orders[new]):
+                continue
+            if chance and new in giving_up and supersedes(after.text, before.text):
+                odds = chance / (1 - chance) * math.exp(GIVES_UP)
+                chance = odds / (1 + odds)
+            least = _least_chance(before, after, wanted[old], wanted[new])
+            if chance >= least - ROUNDING:
+                newer[new] = chance / (least if least == ANSWERS_ALIKE else UNLIKE)
+        return newer
 
     def may_replace(old: int, new: int) -> bool:
         """Returns whether a note may name the newer hit: a line, or a turn that names what is given up or has another
         number. Other turns may be requests, which state nothing ("write the text for the shipping page")."""
-        before, after = statements[old].numbers, statements[new].numbers
-        return passages[new].turn is None or new in giving_up or bool(before and after and before.isdisjoint(after))
+        is_line = passages[new].turn is None
+        return is_line or new in giving_up or _has_another_number(statements[old], statements[new])
 
     ordered: dict[int, Hit] = {}
 
@@ -182,7 +160,7 @@ def newest_first(hits: Sequence[Hit], query: str) -> tuple[Hit, ...]:
             if new not in ordered:
                 put(new)
         likely = [orders[new] for new, share in newer.items() if share >= 1 - ROUNDING and may_replace(place, new)]
-        day = _day(max(likely)) if likely else ""
+        day = max(likely)[0].removeprefix("raw/conversations/")[:10].replace("/", "-") if likely else ""
         ordered.setdefault(place, replace(hits[place], newer=day) if day else hits[place])
 
     for place in range(len(hits)):
@@ -228,9 +206,13 @@ def _order(passage: Passage, with_turns: bool) -> tuple[str, int] | None:
     return Source(passage.path, passage.turn).order if states else None
 
 
-def _of_two_people(old: Passage, new: Passage) -> bool:
-    """Returns whether two named people said them: people mostly tell of themselves."""
-    return "" != old.speaker != new.speaker != ""
+def _is_other_voice(old: Passage, new: Passage, before: tuple[str, int], after: tuple[str, int]) -> bool:
+    """Returns whether two named people said them (people mostly tell of themselves), or whether the newer one is the
+    agent's within ECHO turns of the same transcript (the agent mostly repeats what was said). `before` and `after` are
+    their transcripts and turns."""
+    if "" != old.speaker != new.speaker != "":
+        return True
+    return new.role == "agent" and before[0] == after[0] and after[1] - before[1] <= ECHO
 
 
 def _statements(passages: Sequence[Passage], orders: Mapping[int, tuple[str, int]]) -> dict[int, Statement]:
@@ -249,23 +231,16 @@ def _says_more(old: Statement, new: Statement) -> bool:
     return not is_reply and not new.stems <= old.stems
 
 
-def _is_echo(old: tuple[str, int], new: tuple[str, int]) -> bool:
-    """Returns whether the turn `new` follows the turn `old` of the same transcript at most ECHO turns later. There the
-    agent mostly repeats what was said."""
-    return old[0] == new[0] and new[1] - old[1] <= ECHO
-
-
 def _least_chance(old: Statement, new: Statement, wanted: frozenset[str], answered: frozenset[str]) -> float:
     """Returns the probability from which on a newer statement takes the place of an older one. `wanted` and `answered`
     are the stems of the query that the older and the newer one have."""
-    least = SHARES_A_WORD if not wanted.isdisjoint(answered) else UNLIKE
-    if wanted and wanted <= answered:
-        least = ANSWERS_ALIKE if old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers) else least
-    return least
+    if wanted and wanted <= answered and _has_another_number(old, new):
+        return ANSWERS_ALIKE
+    return UNLIKE if wanted.isdisjoint(answered) else SHARES_A_WORD
 
 
-def _day(order: tuple[str, int]) -> str:
-    return order[0].removeprefix("raw/conversations/")[:10].replace("/", "-")
+def _has_another_number(old: Statement, new: Statement) -> bool:
+    return bool(old.numbers and new.numbers) and old.numbers.isdisjoint(new.numbers)
 
 
 def with_note(text: str, newer: str) -> str:
@@ -276,9 +251,7 @@ def with_note(text: str, newer: str) -> str:
     return f"{said} (earlier: a newer statement is of {newer}){text.rstrip()[len(said) :]}"
 
 
-DIGITS = 6
-"""Decimal places of terms: scores are the same on every machine."""
-
+DIGITS = 6  # decimal places of terms: scores are the same on every machine
 MILLIONTHS = 10**DIGITS
 """Terms are added in whole millionths: exact, and four times faster than `round`, which a search needs thousands of."""
 
@@ -286,9 +259,7 @@ ONE_SENTENCE = 100
 """Characters up to which a unit is not briefer than another one: "Thanks!" says less than a sentence, not more. NDCG@10
 on LoCoMo .658 to .659, with knowledge .665 to .667."""
 
-FULL_FIRST_PERSON = 3
-"""Occurrences of "I" or "we" from which on `told` is 1."""
-
+FULL_FIRST_PERSON = 3  # occurrences of "I" or "we" from which on `told` is 1
 TOLD = tuple(times / FULL_FIRST_PERSON for times in range(FULL_FIRST_PERSON))
 PHRASE = (0.0, 0.5)
 
@@ -297,49 +268,31 @@ PHRASE = (0.0, 0.5)
 class RankingWeights:
     """The weight of each signal, by its name. Without `kept` they sum to 1."""
 
-    keywords: float = 0.05
-    """Low because `coverage`, `phrase` and `user` use the same words."""
-    meaning: float = 0.12
-    """The network was fitted on prompts and what they need, which often share no word."""
-    coverage: float = 0.07
-    """All rare words of the query once are worth more than one of them often."""
-    phrase: float = 0.05
-    """"blue car" as such, not blue here and car there."""
-    time: float = 0.06
-    """A question with "when" needs a passage with a time."""
-    told: float = 0.03
-    """People tell facts about themselves in the first person."""
-    after: float = 0.04
-    """A turn whose answer matches is probably relevant."""
-    answer: float = 0.11
-    """An answer rarely repeats the words of its question."""
-    around: float = 0.09
-    """A fact and its subject often stand one turn apart."""
-    whole: float = 0.06
-    """Conversations have subjects: the one that speaks of everything asked about."""
-    best: float = 0.10
-    """The conversation with the best match is probably the right one."""
-    speaker: float = 0.04
-    """Ana mostly tells herself what she did, without her name."""
-    user: float = 0.08
-    """Memory is mostly about what people said, not about what an assistant answered at length."""
-    brief: float = 0.07
-    """A long message matches many queries by length alone."""
-    statement: float = 0.03
-    """Questions repeat the words of the query, statements have the answer."""
-    kept: float = 0.01
-    """Turns with a derived line are asked for more often."""
+    keywords: float = 0.05  # low because `coverage`, `phrase` and `user` use the same words
+    meaning: float = 0.12  # the network was fitted on prompts and what they need, which often share no word
+    coverage: float = 0.07  # all rare words of the query once are worth more than one of them often
+    phrase: float = 0.05  # "blue car" as such, not blue here and car there
+    time: float = 0.06  # a question with "when" needs a passage with a time
+    told: float = 0.03  # people tell facts about themselves in the first person
+    after: float = 0.04  # a turn whose answer matches is probably relevant
+    answer: float = 0.11  # an answer rarely repeats the words of its question
+    around: float = 0.09  # a fact and its subject often stand one turn apart
+    whole: float = 0.06  # conversations have subjects: the one that speaks of everything asked about
+    best: float = 0.10  # the conversation with the best match is probably the right one
+    speaker: float = 0.04  # Ana mostly tells herself what she did, without her name
+    user: float = 0.08  # memory is mostly about what people said, not about what an assistant answered at length
+    brief: float = 0.07  # a long message matches many queries by length alone
+    statement: float = 0.03  # questions repeat the words of the query, statements have the answer
+    kept: float = 0.01  # turns with a derived line are asked for more often
 
 
 @dataclass(slots=True)  # not frozen: that would triple the time to create hundreds for each search; none is changed
 class Candidate:
-    """The raw values of a passage in an index. The defaults mean "unknown" and suit a section of a file.
-
-    Bit i of `matched` is set if the passage contains word i of the query's `lookup`; `pairs` counts the query's pairs
-    that are adjacent in it. Units are ranked: the passages of one long turn share a `unit`. `group` is its conversation
-    or file, `ordinal` the unit's position there, `length` the unit's length in characters. `bm25` is positive, `cosine`
-    is None without an embedder.
-    """
+    """The raw values of a passage in an index. The defaults mean "unknown" and suit a section of a file. Bit i of
+    `matched` is set if the passage contains word i of the query's `lookup`; `pairs` counts the query's pairs that are
+    adjacent in it. Units are ranked: the passages of one long turn share a `unit`. `group` is its conversation or file,
+    `ordinal` the unit's position there, `length` the unit's length in characters. `bm25` is positive, `cosine` is None
+    without an embedder."""
 
     path: str
     line: int
@@ -372,9 +325,7 @@ class Ranked:
     terms: Mapping[str, float]
 
 
-Signals = tuple[float, ...]
-"""A value between 0 and 1 for each weight, in the order of `NAMES`."""
-
+Signals = tuple[float, ...]  # a value between 0 and 1 for each weight, in the order of `NAMES`
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(RankingWeights))
 
 _TIMES = re.compile(
@@ -391,10 +342,8 @@ _ATTACHED = re.compile(r"(?:\[[^\]\n]*\]|^> \[.*)\s*\Z", re.MULTILINE)
 
 
 def tells_time(text: str, spoken: Sequence[str] | None = None) -> bool:
-    """Returns whether a passage names a day, a month, a year or a relative time ("last week").
-
-    `spoken` are its words, if the caller has them.
-    """
+    """Returns whether a passage names a day, a month, a year or a relative time ("last week"). `spoken` are its words,
+    if the caller has them."""
     return _TIMES.search(" ".join(words(text) if spoken is None else spoken)) is not None
 
 
@@ -428,10 +377,8 @@ class _Shares(dict[int, float]):
 @dataclass(slots=True)
 class _Unit:
     """A unit while its passages are read: the signals `own` of its best passage so far, and the words `matched` in all.
-
     `lifted` are the maxima of its signals and those of its lines, if it has any; `line` is a line that scores at least
-    as high as the best passage.
-    """
+    as high as the best passage."""
 
     candidate: Candidate
     own: Signals
@@ -483,10 +430,8 @@ def _scale(candidates: Sequence[Candidate]) -> _Scale:
 
 
 def matching_best(query: Query, candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Returns the best passage of each of the best `limit` units by match, ties by path and line.
-
-    It takes a fifth of the time of `rank`, and selects the passages whose neighbors are read.
-    """
+    """Returns the best passage of each of the best `limit` units by match, ties by path and line. It takes a fifth of
+    the time of `rank`, and selects the passages whose neighbors are read."""
     top, cosine, middle, span, _, (by_words, by_coverage, by_meaning) = _scale(candidates)
     words_only = (1 << len(query.idf)) - 1
     shares = _Shares(query)
@@ -508,9 +453,8 @@ def signals(
 ) -> list[tuple[Candidate, Signals]]:
     """Returns each unit's best passage with its signals, unordered. The weights only choose that passage."""
     lines = [c for c in candidates if c.derived]
-    if lines:
-        candidates = [c for c in candidates if not c.derived]
-    top, cosine, middle, span, factor, (by_words, by_coverage, by_meaning) = _scale(candidates)
+    turns = [c for c in candidates if not c.derived] if lines else candidates
+    top, cosine, middle, span, factor, (by_words, by_coverage, by_meaning) = _scale(turns)
     of_passage = (weights.keywords, weights.meaning, weights.coverage, weights.phrase, weights.time, weights.told)
     words_only = (1 << len(query.idf)) - 1  # without the names, which have no IDF
     shares = _Shares(query)
@@ -519,26 +463,13 @@ def signals(
         """Returns the key that sorts the passages of a unit, best first."""
         return -sum(map(mul, of_passage, own)), c.line, c.part
 
-    def by_itself(c: Candidate) -> Signals:
-        """Returns the signals of a line itself, on the scale of the turns."""
+    units: dict[str, _Unit] = {}
+    groups: dict[str, _Group] = {}
+    of_lines: list[tuple[Candidate, Signals]] = []
+    for c in chain(turns, lines):
         keywords = c.bm25 / top if top > 0 else 0.0
         nearness = cosine(c)
         meaning = (nearness - middle) / span if span and nearness is not None and nearness > middle else 0.0
-        return (
-            min(1.0, keywords),
-            min(1.0, meaning) * factor,
-            shares[c.matched & words_only],
-            PHRASE[c.pairs] if c.pairs < 2 else 1.0,
-            1.0 if query.asks_when and c.tells_time else 0.0,
-            TOLD[c.first_person] if c.first_person < FULL_FIRST_PERSON else 1.0,
-        )
-
-    units: dict[str, _Unit] = {}
-    groups: dict[str, _Group] = {}
-    for c in candidates:
-        keywords = c.bm25 / top if top > 0 else 0.0  # as `by_itself`: a call for each of hundreds costs a fifth more
-        nearness = cosine(c)
-        meaning = (nearness - middle) / span if nearness is not None and nearness > middle else 0.0
         matched = c.matched & words_only
         cover = shares[matched]
         own: Signals = (
@@ -549,6 +480,9 @@ def signals(
             1.0 if query.asks_when and c.tells_time else 0.0,
             TOLD[c.first_person] if c.first_person < FULL_FIRST_PERSON else 1.0,
         )
+        if c.derived:  # measured on the scale of the turns, which it may exceed
+            of_lines.append((c, (min(1.0, keywords), min(1.0, meaning) * factor, *own[2:])))
+            continue
         match = by_words * keywords + by_coverage * cover + by_meaning * meaning
         name = c.group or c.path
         group = groups.get(name)
@@ -565,7 +499,6 @@ def signals(
         unit.match = max(unit.match, match)
         if said(c, own) < said(unit.candidate, unit.own):
             unit.candidate, unit.own = c, own
-    of_lines = [(c, by_itself(c)) for c in lines]
     for c, own in sorted(of_lines, key=lambda one: (*said(*one), one[0].path)):  # the best first
         unit = units.get(c.unit)
         if unit is None:
@@ -599,18 +532,18 @@ def signals(
 
 
 def rank(
-    query: Query,
-    candidates: Sequence[Candidate],
-    weights: RankingWeights = RankingWeights(),
-    limit: int | None = None,
+    query: Query, candidates: Sequence[Candidate], weights: RankingWeights = RankingWeights(), limit: int | None = None
 ) -> list[Ranked]:
-    """Returns the best `limit` units of `candidates`, best first, ties by path and line.
-
-    The signals use all candidates. Their order has no effect. No two units may have the same ordinal in a group.
-    """
+    """Returns the best `limit` units of `candidates`, best first, ties by path and line. The signals use all
+    candidates. Their order has no effect. No two units may have the same ordinal in a group."""
     factors = tuple(getattr(weights, name) * MILLIONTHS for name in NAMES)
+    found = signals(query, candidates, weights)
+    if limit is not None and 0 < limit < len(found):  # rounding changes a sum by half a millionth for each term at most
+        sums = [sum(map(mul, factors, values)) for _, values in found]
+        least = sorted(sums)[-limit] - len(factors) - 1
+        found = [one for one, total in zip(found, sums, strict=True) if total >= least]
     scored: list[tuple[int, str, int, int, Candidate, list[int]]] = []
-    for c, values in _foremost(signals(query, candidates, weights), factors, limit):
+    for c, values in found:
         terms = [int(product + 0.5) for product in map(mul, factors, values)]
         scored.append((-sum(terms), c.path, c.line, c.part, c, terms))
     scored.sort(key=itemgetter(0, 1, 2, 3))
@@ -618,21 +551,6 @@ def rank(
         Ranked(c, -negative / MILLIONTHS, {name: term / MILLIONTHS for name, term in zip(NAMES, terms, strict=True)})
         for negative, *_, c, terms in scored[:limit]
     ]
-
-
-def _foremost(
-    found: list[tuple[Candidate, Signals]], factors: Sequence[float], limit: int | None
-) -> list[tuple[Candidate, Signals]]:
-    """Returns the units that can be among the best `limit` after their terms are rounded.
-
-    Rounding changes a sum by at most half a millionth for each term, so units further behind than twice that are left
-    out.
-    """
-    if limit is None or not 0 < limit < len(found):
-        return found
-    sums = [sum(map(mul, factors, values)) for _, values in found]
-    least = sorted(sums)[-limit] - len(factors) - 1
-    return [one for one, total in zip(found, sums, strict=True) if total >= least]
 
 
 def coverage(query: Query, matched: int) -> float:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import zip_longest
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
@@ -35,26 +34,21 @@ from mcp_server.text.words import words
 PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 """A project's page has some dozens of lines: all of them are ranked."""
 
-PAGE_LINES = 60
-"""Lines of a project's page that a search of it returns at most."""
-
-WITH_EXCHANGE = 150
-"""The first hits whose exchanges are compared, at most."""
-
-SNIPPET = 320
-"""Characters of a passage that a search shows."""
+PAGE_LINES = 60  # lines of a project's page that a search of it returns at most
+WITH_EXCHANGE = 150  # the first hits whose exchanges are compared, at most
+SNIPPET = 320  # characters of a passage that a search shows
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A query and its filters.
 
-    `since` and `until` are inclusive: moments, or text as for the operator `since:`. `exclude_session` leaves out a
-    conversation and its continuations; with `exclude_from` only the turns from that number on. Without `operators` the
-    query is a plain message: quotes, `-word` and `since:` have no special meaning. `also` are further words for the
-    ranking, not for the gate. `depth` is how many passages are scored. `page` also ranks the derived lines of the page
-    of the project, or of the page for no project. `exchanges` is the number of hits that get the exchange they come
-    from; derived lines among the first `WITH_EXCHANGE` hits get it too. 0: none gets it.
+    `since` and `until` are inclusive: moments, or text as for the operator `since:`. `exclude_session` and
+    `exclude_from` are as in `Filters`. Without `operators` the query is a plain message: quotes, `-word` and `since:`
+    have no special meaning. `also` are further words for the ranking, not for the gate. `depth` is how many passages
+    are scored. `page` also ranks the derived lines of the page of the project, or of the page for no project.
+    `exchanges` is the number of hits that get the exchange they come from (0: none); derived lines among the first
+    `WITH_EXCHANGE` hits get it too.
     """
 
     query: str
@@ -78,11 +72,9 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Ranked hits, best first, whether or not the gate is open.
-
-    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units. `page`
-    are the ranked lines of the project's page, if they were asked for.
-    """
+    """Ranked hits, best first, whether or not the gate is open. `mode` is hybrid, keyword, vector or scan; `messages`
+    are for people. `considered` counts the ranked units. `page` are the ranked lines of the project's page, if they
+    were asked for."""
 
     hits: tuple[Hit, ...]
     gate: GateSignal
@@ -96,10 +88,8 @@ class Found:
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """The result of a search: hits, their snippets in the same order, and notes about hits that were cut.
-
-    `cold` maps (session, turn number) to the id of a turn that has left the live context of its session.
-    """
+    """The result of a search: hits, their snippets in the same order, and notes about hits that were cut. `cold` maps
+    (session, turn number) to the id of a turn that has left the live context of its session."""
 
     hits: tuple[Hit, ...]
     snippets: tuple[str, ...]
@@ -130,12 +120,7 @@ class SearchAnswer:
                 _as_dict(hit, text, named, self.cold_id(hit))
                 for hit, text, named in zip(self.hits, self.snippets, self._sources, strict=True)
             ],
-            "gate": {
-                "open": self.gate.open,
-                "signal": self.gate.signal,
-                "value": self.gate.value,
-                "threshold": self.gate.threshold,
-            },
+            "gate": asdict(self.gate),
             "notes": list(self.notes),
         }
 
@@ -158,24 +143,19 @@ def embed_ahead(memory: Memory, text: str) -> None:
 
 def _with_exchanges(message: str, others: int, turns_near: TurnsNear, *found: Sequence[Hit]) -> list[tuple[Hit, ...]]:
     """Returns the hits of each search with the exchanges that they come from: an answer often shares no word with the
-    question that it answers, but its neighbors do.
-
-    Looks at the first `WITH_EXCHANGE` hits of each, and there at derived lines and the first `others` of other hits.
-    """
-    turns = [_turns_of(hits[:WITH_EXCHANGE], others) for hits in found]
-    asked = dict.fromkeys(turn for some in turns for turn in some if turn)
-    near = turns_near(message, list(asked))
+    question that it answers, but its neighbors do. Looks at the first `WITH_EXCHANGE` hits of each, and there at
+    derived lines and the first `others` of other hits."""
+    turns: list[dict[int, Source]] = []
+    for hits in found:
+        first = [hit.passage for hit in hits[:WITH_EXCHANGE]]
+        derived = [place for place, passage in enumerate(first) if is_derived(passage.text)]
+        places = [*derived, *[place for place in range(len(first)) if place not in derived][:others]]
+        turns.append({place: turn for place in places if (turn := _turn_of(first[place]))})
+    near = turns_near(message, list(dict.fromkeys(turn for some in turns for turn in some.values())))
     return [
-        tuple(replace(hit, exchange=near.get(turn)) if turn else hit for hit, turn in zip_longest(hits, some))
+        tuple(replace(hit, exchange=near.get(some[place])) if place in some else hit for place, hit in enumerate(hits))
         for hits, some in zip(found, turns, strict=True)
     ]
-
-
-def _turns_of(hits: Sequence[Hit], others: int) -> list[Source | None]:
-    """Returns the turns of derived lines and of the first `others` of the other hits; None for further hits."""
-    derived = [is_derived(hit.passage.text) for hit in hits]
-    places = set([place for place, line in enumerate(derived) if not line][:others])
-    return [_turn_of(hit.passage) if derived[place] or place in places else None for place, hit in enumerate(hits)]
 
 
 def _turn_of(passage: Passage) -> Source | None:
@@ -219,8 +199,9 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         return found
     asked = replace(asked, filters=replace(filters, phrases=()))
     found = await memory.index.answer([asked, *further], ranked)
-    wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
-    left_out = ", ".join(f'"{" ".join(words)}"' for words in query.excluded)
+    wanted, left_out = (
+        ", ".join(f'"{" ".join(sequence)}"' for sequence in some) for some in (query.phrases, query.excluded)
+    )
     without = f" without {left_out}" if left_out else ""
     note = f"no passage contains {wanted} word for word{without}; these contain its words"
     return replace(found, messages=(*found.messages, note)) if found.considered else found
@@ -230,8 +211,8 @@ def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> t
     """Returns the best `limit` candidates as hits, older values behind newer ones."""
     values = [one.candidate for one in candidates.found]
     ranked = ranking.rank(candidates.asked, values, weights_of(memory.settings), max(limit, REACH))
-    by_identity = {id(one.candidate): one for one in candidates.found}
-    passages = [by_identity[id(one.candidate)].passage for one in ranked]
+    passage_of = {id(one.candidate): one.passage for one in candidates.found}
+    passages = [passage_of[id(one.candidate)] for one in ranked]
     units = {one.candidate.unit for one in ranked if one.candidate.derived}
     lines: dict[str, list[Passage]] = {}
     turns: dict[str, Passage] = {}
@@ -244,19 +225,18 @@ def _hits(memory: Memory, candidates: Candidates, message: str, limit: int) -> t
     for place, passage in enumerate(passages):
         if passage.category == "journal":
             passages[place] = _not_of_a_journal(passage, lines.get(ranked[place].candidate.unit, ()))
-    imported = [IMPORTED.match(passage.path) is not None for passage in passages]
     hits = [
         Hit(
             passage,
             one.score,
             one.terms,
             one.candidate.cosine,
-            old,
-            len(passage.text) >= one.candidate.length,
+            imported=IMPORTED.match(passage.path) is not None,
+            whole=len(passage.text) >= one.candidate.length,
             about=one.candidate.about,
             source=turns.get(one.candidate.unit),
         )
-        for one, passage, old in zip(ranked, passages, imported, strict=True)
+        for one, passage in zip(ranked, passages, strict=True)
     ]
     return newest_first(hits, message)[:limit]
 
@@ -280,11 +260,9 @@ async def settled(memory: Memory) -> None:
 async def search(
     memory: Memory, request: SearchRequest, max_tokens: int = 2000, personal: Memory | None = None
 ) -> SearchAnswer:
-    """Searches, and shows as many hits as fit into `max_tokens`. Raises NotFound for an unknown session.
-
-    With `personal`, the user's own memory beside a shared one, its hits are ranked among the others; their paths begin
-    with OWN.
-    """
+    """Searches, and shows as many hits as fit into `max_tokens`. Raises NotFound for an unknown session. With
+    `personal`, the user's own memory beside a shared one, its hits are ranked among the others; their paths begin with
+    OWN."""
     await settled(memory)
     if request.session is not None:
         await sessions.require(memory, request.session)
@@ -320,18 +298,13 @@ def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], m
     answer = SearchAnswer(found.hits, snippets, found.gate, tuple(notes), cold)
     if len(answer.markdown) <= max_tokens or memory.tokens.count(answer.markdown) <= max_tokens:
         return answer  # a token has at least one character
+    too_many = f"did not fit into {max_tokens} tokens; ask with a larger max_tokens"
     for kept in range(len(answer.hits) - 1, 0, -1):
-        left = len(answer.hits) - kept
-        note = (
-            f"{left} more hits did not fit into {max_tokens} tokens; ask with a larger max_tokens, or narrow the query"
-        )
-        shorter = SearchAnswer(
-            answer.hits[:kept], answer.snippets[:kept], answer.gate, (*answer.notes, note), answer.cold
-        )
+        note = f"{len(answer.hits) - kept} more hits {too_many}, or narrow the query"
+        shorter = replace(answer, hits=answer.hits[:kept], snippets=answer.snippets[:kept], notes=(*notes, note))
         if memory.tokens.count(shorter.markdown) <= max_tokens:
             return shorter
-    note = f"{len(answer.hits)} hits did not fit into {max_tokens} tokens; ask with a larger max_tokens"
-    return SearchAnswer((), (), answer.gate, (note,))
+    return SearchAnswer((), (), answer.gate, (f"{len(answer.hits)} hits {too_many}",))
 
 
 def weights_of(settings: Settings) -> ranking.RankingWeights:
@@ -391,9 +364,8 @@ def project_scope(project: Project) -> frozenset[str]:
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:
     own = project_scope(request.project) if request.project else frozenset()
-    projects = own if request.scope == "project" else None
     return Filters(
-        projects=projects,
+        projects=own if request.scope == "project" else None,
         category=request.category,
         session=request.session,
         exclude_session=request.exclude_session,
@@ -449,17 +421,11 @@ def _block(number: int, hit: Hit, shown: Sequence[str], cold: str | None) -> str
 
 def _as_dict(hit: Hit, text: str, sources: list[str], cold: str | None) -> Mapping[str, Any]:
     passage = hit.passage
+    names = ("path", "start", "end", "turn", "turn_id", "session", "role", "speaker", "category", "title")
+    named = {name: getattr(passage, name) for name in names}
     return {
-        "path": passage.path,
-        "start": passage.start,
-        "end": passage.end,
-        "turn": passage.turn,
-        "turn_id": passage.turn_id,
-        "session": passage.session or None,
-        "role": passage.role or None,
-        "speaker": passage.speaker or None,
-        "category": passage.category,
-        "title": passage.title,
+        **named,
+        **{name: named[name] or None for name in ("session", "role", "speaker")},
         "at": passage.at.isoformat() if passage.at else None,
         "sources": sources or None,
         "snippet": text,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import announced, summary
-from mcp_server.checkpoints.resume import resume
+from mcp_server.checkpoints.stored import resume
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.slots.checkpoint import EXCHANGES
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.checkpoints.resume import resume
+from mcp_server.checkpoints.stored import resume
 from mcp_server.clients.adapters import ADAPTERS
 from mcp_server.clients.hooks import command, listener, offline, protocol
 from mcp_server.clients.hooks.events import handle, work

@@ -202,7 +202,7 @@ async def test_pruning_takes_an_item_out_of_the_block_until_it_is_mentioned_or_a
     before = await live(memory)
     dry = await clarity.prune(memory, "s", dry_run=True)
     assert await live(memory) == before
-    assert not (await clarity.prune(memory, "s", dry_run=True)).done
+    assert await clarity.prune(memory, "s", dry_run=True) == dry, "nothing was removed"
     pruned = await clarity.prune(memory, "s", dry_run=False)
     assert [one.item.id for one in pruned.gone] == [one.item.id for one in dry.gone]
     gone = {one.item.id for one in pruned.gone}

@@ -1,13 +1,9 @@
 """The state of the conversation at its last checkpoint, which a model needs to continue after a compaction.
 
-The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, the next
-step, all decisions in force, rules and open items, and the touched files. If the items do not fit, each is shortened to
-its likeliest clauses; if that is not enough, those that the recognizer doubts most are left out. With room to spare,
-sentences that may state further ones follow.
-
-To shorten an item, it is cut into clauses. A small logistic model tells how likely a clause holds what was decided, and
-the clauses with the most worth per token are kept, of all items together. Words that say little are left out: articles,
-pronouns, auxiliary verbs, fillers, some prepositions. Negations, conditions, numbers and names stay, in their order.
+The first contexts after a compaction or a resume contain it. If its items do not fit, they are cut into clauses: a
+small logistic model tells how likely a clause holds what was decided, and the clauses with the most worth per token are
+kept, of all items together. Words that say little are left out: articles, pronouns, auxiliary verbs, fillers, some
+prepositions. Negations, conditions, numbers and names stay, in their order.
 """
 
 from __future__ import annotations
@@ -20,7 +16,17 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from mcp_server.context.inputs import LeftOff
-from mcp_server.context.sections import NOTHING, SEPARATOR, Considered, Filling, Section, Slot, label, one_line
+from mcp_server.context.sections import (
+    NO_ROOM_IN_SHARE,
+    NOTHING,
+    SEPARATOR,
+    Considered,
+    Filling,
+    Section,
+    Slot,
+    label,
+    one_line,
+)
 from mcp_server.model import Turn
 from mcp_server.tokens import Meter, Room
 from mcp_server.understanding.cues import CUES, content_stems, word_list
@@ -36,12 +42,8 @@ the kinds are shown."""
 NEWEST, LAST_SUBJECT = 1.2, 1.25
 """Factors of the worth of the newest item, and of one about the subject of the last request or of the next step."""
 
-SHARED = 2
-"""Words that an item about that subject shares with it, at least."""
-
-LONGEST_THREAD, LONGEST_STEP, LONGEST_CALL, LONGEST_FILE, LONGEST_ITEM = 100, 140, 100, 100, 480
-"""Characters."""
-
+SHARED = 2  # words that an item about that subject shares with it, at least
+LONGEST_THREAD, LONGEST_STEP, LONGEST_CALL, LONGEST_FILE, LONGEST_ITEM = 100, 140, 100, 100, 480  # characters
 MOST_FILES = 10
 
 
@@ -63,30 +65,30 @@ def _shown(left_off: LeftOff, tokens: int, meter: Meter) -> Section:
     lines, considered = [heading], []
 
     def show(kind: str, some: Sequence[str], whole: bool) -> int:
-        considered.append(_account(left_off, kind, some, whole, meter))
+        name, source = f"{left_off.id or 'now'}:{kind.replace(' ', '-')}", left_off.path or f"turn {left_off.turn}"
+        reason, cost = "the conversation stood here" if some else NO_ROOM_IN_SHARE, _cost(some, meter)
+        considered.append(Considered(name, "checkpoint", source, bool(some), reason, cost, whole=whole))
         lines.extend(some)
-        return _cost(some, meter)
+        return cost
 
+    thread = [one_line(line, LONGEST_THREAD) for line in left_off.thread.splitlines() if line.strip()]
     ahead = [f"Next step: {one_line(left_off.next_step, LONGEST_STEP)}"] if left_off.next_step else []
-    for kind, some in (("thread", _thread(left_off)), ("last tool call", _call(left_off)), ("next step", ahead)):
+    for kind, some in (("thread", thread), ("last tool call", _call(left_off)), ("next step", ahead)):
         if some:
             left -= show(kind, some if _cost(some, meter) <= left else (), True)
     for kind, entries in _lists(left_off, left, meter).items():
         some = [line for line in entries if line]
         left -= show(kind, [_title(kind, len(some), len(entries)), *some] if some else (), len(some) == len(entries))
-    if row := _files(left_off):
+    if files := ", ".join(one_line(one, LONGEST_FILE) for one in left_off.files[-MOST_FILES:]):
+        row = [f"Files touched: {files}"]
         show("files touched", row if _cost(row, meter) <= left else (), True)
     return Section("\n".join(lines) if len(lines) > 1 else "", tuple(considered))
 
 
 def _lists(left_off: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]:
     """Returns the line of each item by kind, oldest first; empty for those that do not fit."""
-    texts = {
-        "rules": left_off.rules,
-        "open items": left_off.open_items,
-        "decisions": left_off.decisions,
-        "perhaps": left_off.possible,
-    }
+    texts = {"rules": left_off.rules, "open items": left_off.open_items}
+    texts |= {"decisions": left_off.decisions, "perhaps": left_off.possible}
     items = [(kind, place, text) for kind, some in texts.items() for place, text in enumerate(some)]
     tokens -= sum(meter.line(_title(kind, len(some) - 1, len(some))) for kind, some in texts.items() if some)
     lines = [f"- {one_line(text, LONGEST_ITEM)}" for _, _, text in items]
@@ -99,15 +101,10 @@ def _lists(left_off: LeftOff, tokens: int, meter: Meter) -> dict[str, list[str]]
             weight *= LAST_SUBJECT if len(subject & content_stems(word_list(text))) >= SHARED else 1
             entries.append(Entry(text, weight, probabilities.get(text, 1.0), all_words=kind == "rules"))
         lines = condensed(entries, tokens, meter)
-    return {
-        kind: [line for (of, _, _), line in zip(items, lines, strict=True) if of == kind]
-        for kind, some in texts.items()
-        if some
-    }
-
-
-def _thread(left_off: LeftOff) -> list[str]:
-    return [one_line(line, LONGEST_THREAD) for line in left_off.thread.splitlines() if line.strip()]
+    shown: dict[str, list[str]] = {}
+    for (kind, _, _), line in zip(items, lines, strict=True):
+        shown.setdefault(kind, []).append(line)
+    return shown
 
 
 def _call(left_off: LeftOff) -> list[str]:
@@ -128,23 +125,6 @@ def _title(kind: str, shown: int, all_items: int) -> str:
     return f"{kind.capitalize()}{of}:"
 
 
-def _files(left_off: LeftOff) -> list[str]:
-    row = ", ".join(one_line(one, LONGEST_FILE) for one in left_off.files[-MOST_FILES:])
-    return [f"Files touched: {row}"] if row else []
-
-
-def _account(left_off: LeftOff, kind: str, lines: Sequence[str], whole: bool, meter: Meter) -> Considered:
-    return Considered(
-        id=f"{left_off.id or 'now'}:{kind.partition(',')[0].replace(' ', '-')}",
-        slot="checkpoint",
-        source=left_off.path or f"turn {left_off.turn}",
-        included=bool(lines),
-        reason="the conversation stood here" if lines else "no room within its share",
-        tokens=_cost(lines, meter),
-        whole=whole,
-    )
-
-
 def _floor(filling: Filling) -> int:
     """Returns the tokens that the section needs, within its cap."""
     left_off = filling.inputs.checkpoint
@@ -158,9 +138,7 @@ def _floor(filling: Filling) -> int:
 CHECKPOINT = Slot("checkpoint", "checkpoint", fill, needs="checkpoint", share="holding_share", floor=_floor)
 
 
-LONGEST_READ = 1_000
-"""Characters of an item that are read."""
-
+LONGEST_READ = 1_000  # characters of an item that are read
 SHORTEST_CLAUSE, LEAST_STEMS = 10, 2
 """Characters and content words. A shorter clause is joined with the one before."""
 
@@ -170,11 +148,8 @@ SURENESS = 3
 Labeled decisions in a compaction's tokens, with 200 further turns, of eight and of fourteen conversations: with 1, .72
 and .52; with 2, .78 and .56; with 3, .79 and .56."""
 
-FURTHER = 6
-"""Clauses of an item after which the worth of a further one is half."""
-
+FURTHER = 6  # clauses of an item after which the worth of a further one is half
 Part = Literal["own", "answer", "agreed", "amended", "refused"]
-
 _QUOTED = re.compile(r"(.+?) \((answer|agreed|amended|refused): (.+)\)")
 _CLAUSE = re.compile(
     r"(?<=[,;:—–])\s+|\s+(?=[(|—–])|(?<=\))\s+"
@@ -193,7 +168,6 @@ _FILLERS = re.compile(
 _CODE = re.compile(r"`|\w[._/]\w|[a-z][A-Z]|_")
 _NAME = re.compile(r"(?<=\S )[A-ZÀ-Ž][\w-]+")
 _CONDITION = re.compile(r"(?:and |but )?(?:if|when|unless|until|once|while|where)\b", re.IGNORECASE)
-
 CLAUSE_BIAS = -1.92
 CLAUSE_WEIGHTS: Mapping[str, float] = {
     "digit": 0.21, "code": 0.3, "names": 0.29, "choice": 0.35, "must": 0.41, "no": 0.28, "maybe": -0.47,
@@ -305,6 +279,8 @@ def _shares(clauses: Sequence[_Clause]) -> list[float]:
     stems = [content_stems(word_list(one.text)) for one in clauses]
     last = max((one.sentence for one in clauses), default=0)
     unanswered = all(one.part == "own" for one in clauses)
+    refused = bool(clauses) and clauses[-1].part == "refused"
+    answers = ("answer", "agreed", "amended", *(("own",) if refused else ()))
     shares = []
     for one, own in zip(clauses, stems, strict=True):
         features: Mapping[str, float] = {
@@ -322,8 +298,7 @@ def _shares(clauses: Sequence[_Clause]) -> list[float]:
             "question": one.text.rstrip().endswith("?"),
             "proposes": one.proposes,
             "unanswered": unanswered,
-            "answer": one.part in ("answer", "agreed", "amended")
-            or (one.part == "own" and clauses[-1].part == "refused"),
+            "answer": one.part in answers,
         }
         total = CLAUSE_BIAS + sum(CLAUSE_WEIGHTS[name] * value for name, value in features.items())
         shares.append(1 / (1 + math.exp(-total)))

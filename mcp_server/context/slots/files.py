@@ -1,24 +1,23 @@
 """P0 identity and P1 memory, journal, projects: the workspace files in every context, and the items in force.
 
 Files of one slot share its room so that small ones stay whole. Lines that an earlier slot shows are not repeated. A
-file that does not fit loses its oldest dated entries first. Its last line then says which lines are left out and how to
-read them; knowledge (P3) may still show them.
+file that does not fit loses its oldest dated entries first, and its last line says how to read them.
 
 Rules, decisions in force, facts and open items of the project's page need no match with the message: a prompt rarely
 shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"). If they do not all fit, each kind
-gets a share of the room; short and new lines come first. With a message, the lines come in the order in which search
-ranks them for it.
+gets a share of the room; short and new lines come first. With a message, the lines come in the order of the search.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
+from typing import Any
 
 from mcp_server.context.cut import beginning
 from mcp_server.context.exclusions import (
@@ -32,6 +31,7 @@ from mcp_server.context.exclusions import (
 )
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.sections import (
+    NO_ROOM_IN_SHARE,
     NOTHING,
     SEPARATOR,
     Considered,
@@ -79,9 +79,7 @@ lines of about one length the newest come first. Short lines say more per token,
 later prompt more easily than a short one (`benchmarks push`, eight conversations: prompts met in full .49, so .54)."""
 
 SECTIONS = ENDED.union(section for section, _, _ in KINDS)
-
-_DONE = re.compile(r"\[[xX]\] ")
-"""A task with a checked box, which is not open."""
+_DONE = re.compile(r"\[[xX]\] ")  # a task with a checked box, which is not open
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,10 +101,8 @@ class PageLine:
 @lru_cache(maxsize=CACHED_PAGES)
 def page_lines(source: SourceFile) -> tuple[PageLine, ...]:
     """Returns the lines of a page's item sections, in the order of the file: derived ones and those that a person or an
-    agent wrote, but for tasks with a checked box.
-
-    A line that a newer one takes back in its words ("no Redis: Postgres instead") counts as replaced.
-    """
+    agent wrote, but for tasks with a checked box. A line that a newer one takes back in its words ("no Redis: Postgres
+    instead") counts as replaced."""
     gone = overtaken_lines(source.text)
     return tuple(
         PageLine(
@@ -137,15 +133,13 @@ def _repeats(said: Iterable[str], other: Iterable[str]) -> bool:
 def fill(filling: Filling, room: Room) -> Section:
     """Returns the lines in force, as many as fit."""
     inputs, meter = filling.inputs, filling.meter
-    lines = [
-        one for source in inputs.files if is_page(source.path) and not source.untouched for one in page_lines(source)
-    ]
+    pages = [source for source in inputs.files if is_page(source.path) and not source.untouched]
     titles = {section: f"{title}:" for section, title, _ in KINDS}
-    kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
-    if told := _told(inputs):
-        kept = [
-            one for one in kept if not any(_repeats(one.said, text) for text in told)
-        ]  # the page has a shorter form of long items
+    kept = [one for page in pages for one in page_lines(page) if one.section in titles and _applies(inputs, one)]
+    if left_off := inputs.checkpoint:  # the page has a shorter form of long items that its section shows
+        texts = (*left_off.decisions, *left_off.rules, *left_off.open_items, left_off.next_step)
+        told = list(map(_sentences, texts))
+        kept = [one for one in kept if not any(_repeats(one.said, text) for text in told)]
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
@@ -153,14 +147,21 @@ def fill(filling: Filling, room: Room) -> Section:
     left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
     tokens = {one: meter.line(one.shown) for one in kept}
     pools = _pools(inputs, kept)
-    protected = _anchored(inputs, {one.path for one in kept})
+    protected = {
+        (page.path, page.first_line + start - 1)
+        for page in (pages if inputs.anchors else ())
+        for start in anchored_entries(inputs.anchors, page.path, entries(page.text), page.first_line - 1)
+    }
     for pool, _ in pools:
         pool.sort(key=lambda one: (one.path, one.line) not in protected)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
+    given = [min(need, int(left * share)) for need, (_, share) in zip(needs, pools, strict=True)]
+    for place, need in enumerate(needs):  # the rest of one share goes to the others, the first ones first
+        given[place] += min(need - given[place], left - sum(given))
     inside: set[PageLine] = set()
     repeated: set[PageLine] = set()
     spare = 0
-    for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
+    for (pool, _), pool_room in zip(pools, given, strict=True):
         spare = _take(pool, spare + pool_room, tokens, inside, repeated)
     _take([one for pool, _ in pools for one in pool], spare, tokens, inside, repeated)  # the rest of the shares
     shown: list[str] = []
@@ -168,34 +169,21 @@ def fill(filling: Filling, room: Room) -> Section:
         here = [one for one in kept if one.section == section and one in inside]
         here.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
         shown += [title, *(one.shown for one in here)] if here else []
-    reasons = dict.fromkeys(inside, "in force") | dict.fromkeys(repeated, "another line says it")
-    considered = tuple(_account(one, one in inside, tokens[one], reasons) for pool, _ in pools for one in pool)
-    return Section("\n".join([heading, *shown]) if shown else "", considered)
-
-
-def _anchored(inputs: CompileInputs, paths: Container[str]) -> set[tuple[str, int]]:
-    """Returns the lines of these files that anchors protect, each as path and line number."""
-    if not inputs.anchors:
-        return set()
-    pages = [source for source in inputs.files if source.path in paths]
-    return {
-        (page.path, page.first_line + start - 1)
-        for page in pages
-        for start in anchored_entries(inputs.anchors, page.path, entries(page.text), page.first_line - 1)
-    }
+    considered = []
+    for one in (one for pool, _ in pools for one in pool):
+        place_of, is_in = f"{one.path}:{one.line}-{one.line}", one in inside
+        reason = "in force" if is_in else "another line says it" if one in repeated else NO_ROOM_IN_SHARE
+        considered.append(
+            Considered(place_of, "what holds", one.path, is_in, reason, tokens=tokens[one] if is_in else 0)
+        )
+    return Section("\n".join([heading, *shown]) if shown else "", tuple(considered))
 
 
 def _take(
-    pool: Sequence[PageLine],
-    room: int,
-    tokens: Mapping[PageLine, int],
-    inside: set[PageLine],
-    repeated: set[PageLine],
+    pool: Sequence[PageLine], room: int, tokens: Mapping[PageLine, int], inside: set[PageLine], repeated: set[PageLine]
 ) -> int:
-    """Adds lines of the pool that fit to `inside`, and returns the room that is left.
-
-    A line is repeated if another one has all its sentences: one may be a rule and a part of a decision.
-    """
+    """Adds lines of the pool that fit to `inside`, and returns the room that is left. A line is repeated if another one
+    has all its sentences: one may be a rule and a part of a decision."""
     for one in pool:
         if one in inside or one in repeated or tokens[one] > room:
             continue
@@ -222,59 +210,27 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
     return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
 
 
-def _told(inputs: CompileInputs) -> list[tuple[str, ...]]:
-    """Returns the sentences of each item that the section of the checkpoint shows."""
-    left_off = inputs.checkpoint
-    texts = (*left_off.decisions, *left_off.rules, *left_off.open_items, left_off.next_step) if left_off else ()
-    return [_sentences(text) for text in texts]
-
-
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
-    """Returns whether a line applies.
-
-    Of the page of no project, only the rules apply within a project, and facts only without a message: they are about
-    everything that the user ever talked about, so search finds those that the message is about.
-    """
+    """Returns whether a line applies. Of the page of no project, only the rules apply within a project, and facts only
+    without a message: they are about everything that the user ever talked about, so search finds those that the message
+    is about."""
     if one.path != GENERAL_PAGE or one.section == RULES:
         return True
     return not inputs.project and not (one.section == FACTS and inputs.message.strip())
 
 
-def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[int]:
-    """Returns the room divided by these shares. The rest of one kind goes to the others, the first ones first."""
-    given = [min(need, int(room * share)) for need, share in zip(needs, shares, strict=True)]
-    for place, need in enumerate(needs):
-        given[place] += min(need - given[place], room - sum(given))
-    return given
-
-
-def _account(one: PageLine, included: bool, tokens: int, reasons: Mapping[PageLine, str]) -> Considered:
-    return Considered(
-        id=f"{one.path}:{one.line}-{one.line}",
-        slot="what holds",
-        source=one.path,
-        included=included,
-        reason=reasons.get(one, "no room within its share"),
-        tokens=tokens if included else 0,
-    )
-
-
 IN_FORCE = Slot("what holds", "what holds", fill, needs="files", share="holding_share")
-
 PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
 JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 NOT_ALWAYS = "not always shown: comes in where a message is about it"
 NOT_A_RULE = "not a rule in force: only these come from the user's own memory"
-NO_ROOM_IN_SHARE = "no room within its share"
 _LONGEST_SORTED = 1_000_000
 """Characters. A larger file is cut at its end instead of by the age of its entries."""
-_NEWEST_SHARE = 4
-"""The newest entries keep a quarter of a file's room, even if the file has much undated text."""
+_NEWEST_SHARE = 4  # the newest entries keep a quarter of a file's room, even if the file has much undated text
 _DAY_IN_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.md$")
-_LEAST_TOKENS = 24
-"""Tokens below which a file's block would be little more than its label."""
+_LEAST_TOKENS = 24  # tokens below which a file's block would be little more than its label
 
 
 def journal_files(local_date: str) -> tuple[str, str]:
@@ -284,15 +240,12 @@ def journal_files(local_date: str) -> tuple[str, str]:
 
 
 def of_the_user(source: SourceFile) -> SourceFile:
-    """Returns the part of the user's file for every context: the sections about them and their preferences.
-
-    The part ends at the first other section, and is empty if the file has neither section.
-    """
+    """Returns the part of the user's file for every context: the sections about them and their preferences. The part
+    ends at the first other section, and is empty if the file has neither section."""
     lasting = (PEOPLE_SECTIONS["about"], PEOPLE_SECTIONS["preference"])
     titled = [one for one in sections(source.text) if one.level == 2]
     end = next((one.start for one in titled if one.title not in lasting), None)
-    if not any(one.title in lasting for one in titled):
-        end = 1
+    end = end if any(one.title in lasting for one in titled) else 1
     if end is None or not source.text.strip():
         return source
     rest = Withheld(NOT_ALWAYS, source.first_line + end - 1, source.first_line + source.text.rstrip().count("\n"))
@@ -301,25 +254,19 @@ def of_the_user(source: SourceFile) -> SourceFile:
 
 def rules_in_force(source: SourceFile) -> SourceFile:
     """Returns a page with only its rules in force."""
-    kept = {
-        place
-        for section in sections(source.text)
-        if section.title == RULES
-        for place in range(section.start - 1, section.end)
-    } - overtaken_lines(source.text)
+    kept: set[int] = set()
+    for section in sections(source.text):
+        kept.update(range(section.start - 1, section.end) if section.title == RULES else ())
+    kept -= overtaken_lines(source.text)
     rows = source.text.split("\n")
     return without(source, {place: NOT_A_RULE for place, row in enumerate(rows) if row.strip() and place not in kept})
 
 
-def _order(source: SourceFile) -> tuple[int, str]:
-    name = source.path.rsplit("/", 1)[-1]
-    if name in _IDENTITY_ORDER:
-        return _IDENTITY_ORDER.index(name), source.path
-    return len(_IDENTITY_ORDER), source.path
-
-
 def _of_slot(inputs: CompileInputs, belongs: Callable[[CompileInputs, str], bool]) -> list[SourceFile]:
-    return sorted((source for source in inputs.files if belongs(inputs, source.path)), key=_order)
+    """Returns the files of a slot by path, the known files of the identity first."""
+    order = {name: place for place, name in enumerate(_IDENTITY_ORDER)}
+    files = [source for source in inputs.files if belongs(inputs, source.path)]
+    return sorted(files, key=lambda one: (order.get(one.path.rsplit("/", 1)[-1], len(order)), one.path))
 
 
 def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
@@ -385,7 +332,10 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             rest = source if reason else without(source, _out(filling.inputs, source, said))
             if rest.withheld and not reason and not _says_something(rest.text):
                 reason = SHOWN_ABOVE if rest is not source else rest.withheld[0].reason
-            considered += withheld(name, rest, reason)
+            for one in rest.withheld:
+                if one.reason != reason:  # else the line for the whole file says it
+                    place = f"{rest.path}:{one.start}-{one.end}" if one.end else rest.path
+                    considered.append(Considered(place, name, rest.path, False, one.reason))
             file = None if reason else prepared(name, rest, filling.inputs.anchors)
             if file is not None:
                 wanted.append(file)
@@ -406,8 +356,8 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             blocks.append(shown.text)
             lines[file.source.path] = shown.lines
             reason = "always shown" if shown.whole else "always shown, cut to its share"
-            entry = account(name, file.source, included=True, reason=reason)
-            considered.append(replace(entry, tokens=meter(shown.text), whole=shown.whole))
+            of_text = {"tokens": meter(shown.text), "whole": shown.whole}
+            considered.append(account(name, file.source, included=True, reason=reason, **of_text))
         return Section(SEPARATOR.join(blocks), tuple(considered), lines)
 
     return fill
@@ -424,10 +374,8 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A file ready to be shown: its label and neutralized text, from line `source.first_line` of the file on.
-
-    `anchors` are the anchored texts, which protect entries from being cut.
-    """
+    """A file ready to be shown: its label and neutralized text, from line `source.first_line` of the file on. `anchors`
+    are the anchored texts, which protect entries from being cut."""
 
     source: SourceFile
     head: str
@@ -447,11 +395,22 @@ class Prepared:
             newest = self._newest(inside, meter)
             if newest is not None:
                 return newest if inside.tokens >= _LEAST_TOKENS else None
-        shown = beginning(self.text, inside, meter, _mark(self.source, self.text))
+        shown = beginning(self.text, inside, meter, self._mark)
         if not shown.text or (not shown.whole and inside.tokens < _LEAST_TOKENS):
             return None
         text = min(f"{self.head}\n{tight(shown.text)}", f"{self.head}\n{shown.text}", key=meter)
-        return Shown(text, frozenset(range(_first_left_out(self.source, self.text, shown.end))), shown.whole)
+        return Shown(text, frozenset(range(self._first_left_out(shown.end))), shown.whole)
+
+    def _first_left_out(self, end: int) -> int:
+        """Returns the number of the first line that is not shown whole, if `end` characters of the text are shown."""
+        rest = self.text[end:]
+        line = self.source.first_line + self.text.count("\n", 0, len(self.text) - len(rest.lstrip()))
+        return line + (0 if rest.strip() else 1)
+
+    def _mark(self, end: int) -> str:
+        last = self.source.first_line + self.text.count("\n")
+        first = min(last, self._first_left_out(end))
+        return f"[cut: lines {first}-{last} are left out; read {one_line(self.source.path, 300)}]"
 
     def _newest(self, inside: Room, meter: Meter) -> Shown | None:
         """Returns the block with as many lines as fit; None if the file has no dated entries, or if nothing fits."""
@@ -515,34 +474,10 @@ def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Pr
     return Prepared(shown, label(name, source.path), text[blank:], anchors)
 
 
-def _first_left_out(source: SourceFile, text: str, end: int) -> int:
-    """Returns the number of the first line that is not shown whole, if `end` characters of the text are shown."""
-    rest = text[end:]
-    return source.first_line + text.count("\n", 0, len(text) - len(rest.lstrip())) + (0 if rest.strip() else 1)
-
-
-def _mark(source: SourceFile, text: str) -> Callable[[int], str]:
-    path = one_line(source.path, 300)
-    last = source.first_line + text.count("\n")
-
-    def mark(end: int) -> str:
-        return f"[cut: lines {min(last, _first_left_out(source, text, end))}-{last} are left out; read {path}]"
-
-    return mark
-
-
-def account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Considered:
-    """Returns a file's line in the receipt."""
+def account(slot: str, source: SourceFile, *, included: bool, reason: str, **more: Any) -> Considered:
+    """Returns a file's line in the receipt; `more` are further fields of it."""
     last = source.first_line + source.text.count("\n")
-    return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason)
-
-
-def withheld(slot: str, source: SourceFile, reason: str | None = None) -> Iterator[Considered]:
-    """Yields the receipt's lines for withheld parts of a file, unless the whole file has the same reason."""
-    for one in source.withheld:
-        if one.reason != reason:
-            lines = f":{one.start}-{one.end}" if one.end else ""
-            yield Considered(f"{source.path}{lines}", slot, source.path, False, one.reason)
+    return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason, **more)
 
 
 def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callable[[Filling], int]:
@@ -570,10 +505,8 @@ def _slot(
     """Returns the slot of the files whose paths `belongs` selects. `least` is the part of P1's share that is kept free
     for them."""
     group = "P1" if share == "memory_share" else name
-    floor = _floor(belongs, least) if least else None
-    return Slot(
-        name, group, _filler(name, belongs), needs="files", share=share, floor=floor, most_kb=most_kb, grows=True
-    )
+    floor, fill = _floor(belongs, least) if least else None, _filler(name, belongs)
+    return Slot(name, group, fill, needs="files", share=share, floor=floor, most_kb=most_kb, grows=True)
 
 
 IDENTITY = _slot(

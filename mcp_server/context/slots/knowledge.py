@@ -10,11 +10,9 @@ ordered by their worth:
     decay      = max(0.6, e^(−0.1 · days)) for knowledge files; 1 for transcripts, lines derived from them, and imports
     references = reads, recoveries and answers that used the passage's file; never compilations
 
-`days` are whole days from the file's `updated` (else its last commit, else its mtime) to `now`, at least 0. The floor
-of 0.6 keeps old knowledge reachable: without it, a passage older than a month could not win. The charge for length puts
-the shorter one of two passages with similar scores first, so that a long message does not crowd out others. (Measured:
-evidence within 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns; a larger factor hurts those.) Turns
-next to a hit need no rule: search ranks them as candidates by their neighbors.
+`days` are whole days from the file's `updated` (else its last commit, else its mtime) to `now`, at least 0. The charge
+for length puts the shorter one of two passages with similar scores first. (Measured: evidence within 512 to 4,096
+tokens +.02 on long assistant chats, ±0 on short turns; a larger factor hurts those.) docs/design/retrieval.md says why.
 
 Passages of one conversation and day, or of one file, are shown under one short header, one turn a line. Of a passage
 that is longer than its share of the room, the sentences most relevant to the message are shown. Near-duplicates are
@@ -57,30 +55,12 @@ PER_REFERENCE = 0.1
 DIGITS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class KnowledgeScore:
-    """The factors of a score. `total` is their product, rounded to six places."""
-
-    relevance: float
-    decay: float
-    references: float
-
-    @property
-    def total(self) -> float:
-        return round(self.relevance * self.decay * self.references, DIGITS)
-
-    def terms(self) -> Mapping[str, float]:
-        """Returns the factors by name, as the receipt shows them."""
-        return {"relevance": self.relevance, "decay": self.decay, "references": self.references}
-
-
-def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
-    """Returns the score of a hit at `now`. `references` counts how often its file was of use (0 or more)."""
-    return KnowledgeScore(
-        relevance=round(hit.score, DIGITS),
-        decay=round(decay(hit, now), DIGITS),
-        references=round(1 + PER_REFERENCE * max(0, references), DIGITS),
-    )
+def score(hit: Hit, references: int, now: datetime) -> tuple[float, Mapping[str, float]]:
+    """Returns the score of a hit at `now`, and its factors by name: it is their product, rounded to six places.
+    `references` counts how often its file was of use (0 or more)."""
+    relevance, age = round(hit.score, DIGITS), round(decay(hit, now), DIGITS)
+    used = round(1 + PER_REFERENCE * max(0, references), DIGITS)
+    return round(relevance * age * used, DIGITS), {"relevance": relevance, "decay": age, "references": used}
 
 
 def decay(hit: Hit, now: datetime) -> float:
@@ -92,14 +72,9 @@ def decay(hit: Hit, now: datetime) -> float:
 
 
 _WORD = re.compile(r"\w+")
-
-SAME = 0.8
-"""Share of common shingles from which on two passages count as one."""
-
+SAME = 0.8  # share of common shingles from which on two passages count as one
 SHINGLE = 3
-
-Shingles = frozenset[int]
-"""Hashes of the shingles: they compare several times faster than words."""
+Shingles = frozenset[int]  # hashes of the shingles: they compare several times faster than words
 
 
 def shingles(text: str) -> Shingles:
@@ -141,33 +116,21 @@ TOOL = re.compile(r"\[\w[\w.:-]*\] ")
 
 LENGTH_CHARGE = 0.02
 LENGTH_START = 10
-CHARACTERS_PER_TOKEN = 4
-"""An estimate: counting each candidate's tokens would take longer than all the rest."""
-
+CHARACTERS_PER_TOKEN = 4  # an estimate: counting each candidate's tokens would take longer than all the rest
 LONGEST_SHARE = 1 / 8
 """Of a passage longer than this share of the room and than `passage_tokens`, only the relevant part is shown."""
 
-LEAST_PART = 40
-"""Tokens below which a part of a passage is not worth showing."""
+LEAST_PART = 40  # tokens below which a part of a passage is not worth showing
+LEAST_LINE = 6  # tokens of room below which no further passage is measured
 
-LEAST_LINE = 6
-"""Tokens of room below which no further passage is measured."""
-
-COURTESY = frozenset(
-    words(
-        """
-        ok okay thanks thank thx cheers you very so much a lot again welcome noted great good nice cool perfect awesome
-        hi hello hey morning evening night bye goodbye hvala dobro danke bitte
-        """
-    )
+_COURTESY = (
+    "ok okay thanks thank thx cheers you very so much a lot again welcome noted great good nice cool perfect awesome "
+    "hi hello hey morning evening night bye goodbye hvala dobro danke bitte"
 )
-LONGEST_COURTESY = 40
-"""Characters."""
-
+COURTESY = frozenset(words(_COURTESY))
+LONGEST_COURTESY = 40  # characters
 NO_ROOM = "no room left"
-
-Group = tuple[str, str]
-"""Passages under one header: a conversation or file, and a day."""
+Group = tuple[str, str]  # passages under one header: a conversation or file, and a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,22 +243,19 @@ class _Shelf:
 
 def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> Section:
     """Returns the best passages that fit. `hidden` are turns of the session that the history already shows."""
-    ranked = _ranked(filling.inputs)
-    shelf = _Shelf(filling, room)
+    inputs, ranked, shelf = filling.inputs, _ranked(filling.inputs), _Shelf(filling, room)
     seen, lines = Included(), filling.shown_lines()
     of_files = ["" if one.passage.category == "conversation" else one.passage.text for one in ranked]
     again = set(repeated(of_files, said_above(filling)))
-    templates = frozenset(source.path for source in filling.inputs.files if source.untouched)
+    templates = frozenset(source.path for source in inputs.files if source.untouched)
     account = []
     for place, scored in enumerate(ranked):
-        reason = _ruled_out(filling.inputs, scored, lines, hidden, templates) or (
-            SHOWN_ABOVE if place in again else None
-        )
+        reason = _ruled_out(inputs, scored, lines, hidden, templates) or (SHOWN_ABOVE if place in again else None)
         account.append(_account(scored, reason) if reason else _considered(scored, shelf, seen))
     if not shelf.lines:
         return Section(considered=tuple(account))
-    own = [line.scored.passage for line in shelf.lines if _own(filling.inputs, line.scored.passage)]
-    return Section(shelf.rendered(), tuple(account), turns=frozenset(passage.turn or 0 for passage in own))
+    own = frozenset(line.scored.passage.turn or 0 for line in shelf.lines if _own(inputs, line.scored.passage))
+    return Section(shelf.rendered(), tuple(account), turns=own)
 
 
 def _considered(scored: _Scored, shelf: _Shelf, seen: Included) -> Considered:
@@ -322,15 +282,15 @@ def _ranked(inputs: CompileInputs) -> list[_Scored]:
     texts = list(map(passage_text, passages))
     scored = []
     for candidate, passage, text in zip(inputs.hits, passages, texts, strict=True):
-        product = score(candidate.hit, candidate.references, inputs.now)
+        total, factors = score(candidate.hit, candidate.references, inputs.now)
         charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(text) / CHARACTERS_PER_TOKEN), DIGITS)
         dated = passage.category == "conversation" or not is_derived(passage.text)  # a line has its date
         day = passage.at.date().isoformat() if passage.at and dated else ""
         if inputs.settings.short_headers and (of_line := day_of_line(passage)):
             day, text = of_line, text.removeprefix(f"{of_line}: ")
-        total, name = product.total, f"{passage.path}:{passage.start}-{passage.end}"
-        worth, group = round(total - charge, DIGITS), (passage.path, day)
-        scored.append(_Scored(candidate, passage, total, product.terms(), charge, worth, name, group, text))
+        name, group = f"{passage.path}:{passage.start}-{passage.end}", (passage.path, day)
+        worth = round(total - charge, DIGITS)
+        scored.append(_Scored(candidate, passage, total, factors, charge, worth, name, group, text))
     return sorted(scored, key=lambda one: (-one.worth, one.passage.path, one.passage.start, one.passage.part))
 
 
@@ -407,9 +367,8 @@ def _floor(filling: Filling) -> int:
     opened = inputs.gate is None or inputs.gate.open
     if not any((opened or one.worthwhile) and not one.out for one in inputs.hits):
         return 0
-    settings = inputs.settings
-    part = settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor
-    return int(filling.allowance * part)
+    floors = inputs.settings
+    return int(filling.allowance * (floors.knowledge_floor_add if inputs.delivery == "add" else floors.knowledge_floor))
 
 
 KNOWLEDGE = Slot("knowledge", "knowledge", fill, needs="hits", floor=_floor)

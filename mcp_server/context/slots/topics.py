@@ -6,20 +6,10 @@ to. A topic's own cap (`max_context_kb`) limits all of its text. Payloads are ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mcp_server.context.cut import beginning
-from mcp_server.context.sections import (
-    SEPARATOR,
-    Considered,
-    Filling,
-    Section,
-    Slot,
-    indented,
-    label,
-    one_line,
-)
+from mcp_server.context.sections import SEPARATOR, Considered, Filling, Section, Slot, indented, label, one_line
 from mcp_server.context.slots.files import account, prepared
 from mcp_server.model import SourceFile
 from mcp_server.text.fencing import neutralise
@@ -27,12 +17,8 @@ from mcp_server.tokens import UNLIMITED_BYTES, Meter, Room
 from mcp_server.topics.topic import PRIORITIES, ActiveTopic
 
 GROUP = "P2"
-LONGEST_HINT = 400
-"""Characters shown of a correction."""
-
-CORRECTIONS_PART = 0.25
-"""Largest part of P2 for corrections, which have one line each."""
-
+LONGEST_HINT = 400  # characters shown of a correction
+CORRECTIONS_PART = 0.25  # largest part of P2 for corrections, which have one line each
 HEADING = label("corrections", "your last answer was not as it should be; do so from now on")
 PAYLOAD_CUT = "[cut: the event sent more]"
 
@@ -64,6 +50,9 @@ class _Shelf:
         self.bytes -= size
         self.of_topic[topic.name] = self.of_topic.get(topic.name, 0) + size
 
+    def leave_out(self, source: SourceFile, reason: str) -> None:
+        self.considered.append(account("topics", source, included=False, reason=reason))
+
 
 def ordered(topics: tuple[ActiveTopic, ...]) -> list[ActiveTopic]:
     """Returns the topics by priority, score and name."""
@@ -80,17 +69,18 @@ def fill(filling: Filling, room: Room) -> Section:
         there = _put_file(shelf, topic, topic.source, "topic", why)
         _put_payloads(shelf, topic, None if there else f"its topic {topic.name} found no room")
     for topic in topics:
-        shelf.considered += _missing(topic)
+        for name in (one_line(name, 200) for name in topic.missing):
+            why = f"subscription of {topic.name}: there is no such file"
+            shelf.considered.append(Considered(name, "topics", name, False, why))
         for source in topic.subscriptions:
             if source.path in shelf.lines or above.get(source.path):
-                shelf.considered.append(account("topics", source, included=False, reason="shown above"))
+                shelf.leave_out(source, "shown above")
             elif source.untouched:
-                shelf.considered.append(account("topics", source, included=False, reason="template, not filled in"))
+                shelf.leave_out(source, "template, not filled in")
             elif topic.name in shelf.blocks:
                 _put_file(shelf, topic, source, "topic file", f"subscription of {topic.name}")
             else:
-                why = f"its topic {topic.name} found no room"
-                shelf.considered.append(account("topics", source, included=False, reason=why))
+                shelf.leave_out(source, f"its topic {topic.name} found no room")
     text = SEPARATOR.join(block for topic in topics for block in shelf.blocks.get(topic.name, ()))
     return Section(text, tuple(shelf.considered), shelf.lines)
 
@@ -103,14 +93,13 @@ def _put_file(shelf: _Shelf, topic: ActiveTopic, source: SourceFile, kind: str, 
     if file is None or shown is None:
         own_cap = topic.most_kb is not None and room.bytes < shelf.bytes - len(SEPARATOR)
         reason = "empty" if file is None else f"no room within {topic.name}'s cap" if own_cap else "no room in P2"
-        shelf.considered.append(account("topics", source, included=False, reason=reason))
+        shelf.leave_out(source, reason)
         return False
     shelf.put(topic, shown.text)
     shelf.lines[source.path] = shown.lines
     reason = why if shown.whole else f"{why}; cut to its share"
-    entry = account("topics", file.source, included=True, reason=reason)
-    tokens = shelf.meter(shown.text)
-    shelf.considered.append(replace(entry, tokens=tokens, whole=shown.whole, score=topic.score))
+    more = {"tokens": shelf.meter(shown.text), "whole": shown.whole, "score": topic.score}
+    shelf.considered.append(account("topics", file.source, included=True, reason=reason, **more))
     return True
 
 
@@ -123,23 +112,10 @@ def _put_payloads(shelf: _Shelf, topic: ActiveTopic, out: str | None) -> None:
         block = f"{head}\n{shown.text}" if shown.text and not out else ""
         if block:
             shelf.put(topic, block)
-        shelf.considered.append(
-            Considered(
-                id=f"{topic.name}: {one_line(payload.sender, 80)} {payload.at}",
-                slot="topics",
-                source=one_line(payload.sender, 80),
-                included=bool(block),
-                reason=f"sent to {topic.name}" if block else out or "no room in P2",
-                tokens=shelf.meter(block),
-                whole=shown.whole,
-            )
-        )
-
-
-def _missing(topic: ActiveTopic) -> Iterator[Considered]:
-    for name in topic.missing:
-        shown = one_line(name, 200)
-        yield Considered(shown, "topics", shown, False, f"subscription of {topic.name}: there is no such file")
+        sender, tokens = one_line(payload.sender, 80), shelf.meter(block)
+        reason = f"sent to {topic.name}" if block else out or "no room in P2"
+        name = f"{topic.name}: {sender} {payload.at}"
+        shelf.considered.append(Considered(name, "topics", sender, bool(block), reason, tokens, whole=shown.whole))
 
 
 def fill_corrections(filling: Filling, room: Room) -> Section:
@@ -152,19 +128,12 @@ def fill_corrections(filling: Filling, room: Room) -> Section:
         line = f"- {one_line(one.hint, LONGEST_HINT)} ({one_line(one.topic, 80)})"
         cost = meter.line(line)
         fits = cost <= left
-        left -= cost if fits else 0
+        cost = cost if fits else 0
+        left -= cost
         lines += [line] if fits else []
-        considered.append(
-            Considered(
-                id=f"correction: {one.topic}",
-                slot="corrections",
-                source=one.topic,
-                included=fits,
-                reason="the last answer set off its trigger" if fits else "no room in P2",
-                tokens=cost if fits else 0,
-                turn=one.turn,
-            )
-        )
+        reason = "the last answer set off its trigger" if fits else "no room in P2"
+        name = f"correction: {one.topic}"
+        considered.append(Considered(name, "corrections", one.topic, fits, reason, cost, turn=one.turn))
     return Section("\n".join([HEADING, *lines]) if lines else "", tuple(considered))
 
 
