@@ -146,10 +146,10 @@ async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.Monke
     counts = "STARTS OBSERVED QUERIES CHANGES SERVERS PLAIN_QUERIES HOOKS PAGE_VISITS TOPICS MESSAGES"
     for name in counts.split():
         monkeypatch.setattr(speed, name, 1)
-    monkeypatch.setattr(speed, "POINTS", (20, 50))
+    monkeypatch.setattr(speed, "POINTS", (10, 20))
     monkeypatch.setattr(sys, "executable", str(programs() / "python"))  # how long imports take is no matter here
     report = await measure_speed(bench, 100)
-    assert [point.exchanges for point in report.curve] == [20, 50]
+    assert [point.exchanges for point in report.curve] == [10, 20]
     assert report.passages >= 100
     plain = ("first answer after start", "observe, durable", "search, warm")
     words = " ".join(row.what for row in report.rows)

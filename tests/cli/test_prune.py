@@ -8,18 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Run
+from tests.conftest import KEYWORDS_ONLY, Run, copied
 from tests.pressing import converse
 from tests.workspaces import bytes_of
 
 pytestmark = pytest.mark.usefixtures("small_contexts")
 
 
+def made(folder: Path, part: str, turns: int) -> Path:
+    """Makes a memory with one conversation in a folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**KEYWORDS_ONLY, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": "1000"}.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        converse(folder / "memory", [("user", part.format(number, number)) for number in range(turns)], "s")
+    return folder / "memory"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    part = "Part {} of the garden fence needs paint and new nails; the ladder is in the shed. "
+    return made(tmp_path_factory.mktemp("short"), f"{part}{part}", 9)
+
+
 @pytest.fixture
-def said(run: Run, workspace: Path) -> Run:
+def said(run: Run, workspace: Path, short: Path) -> Run:
     """The same after a conversation of some turns."""
-    part = "Part {} of the garden fence needs paint and new nails; the ladder is in the shed. " * 2
-    converse(workspace, [("user", part.replace("{}", str(number))) for number in range(9)], "s")
+    copied(short, workspace)
     return run
 
 
@@ -64,11 +79,16 @@ def test_the_lexicon_is_printed_so_that_a_copy_can_be_edited(run: Run, workspace
     assert json.loads(run("prune", "--lexicon", "--json"))["lexicon"].startswith(text.splitlines()[0])
 
 
-@pytest.fixture
-def grown(run: Run, workspace: Path) -> Run:
-    """The same after a conversation that was compacted."""
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     part = "Part {0} of the fence needs paint of kind {0}; the ladder is in the shed. " * 4
-    converse(workspace, [("user", part.format(number)) for number in range(11)], "s")
+    return made(tmp_path_factory.mktemp("long"), part, 11)
+
+
+@pytest.fixture
+def grown(run: Run, workspace: Path, long: Path) -> Run:
+    """The same after a conversation that was compacted."""
+    copied(long, workspace)
     return run
 
 

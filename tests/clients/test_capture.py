@@ -89,7 +89,7 @@ async def test_the_transcript_stays_open_until_the_session_ends(memory: Memory, 
 ONCE, NUMBERS = "00000000-0000-4000-8000-000000000001", count(2)
 
 
-@settings(max_examples=int(os.environ.get("CM_EXAMPLES", "20")) // 2)
+@settings(max_examples=int(os.environ.get("CM_EXAMPLES", "20")) // 4)
 @given(cuts=st.lists(st.integers(0, len(everything().data)), max_size=12))
 async def test_wherever_it_is_cut_the_turns_are_those_of_one_import(
     memory: Memory, projects: Path, cuts: list[int]

@@ -203,21 +203,12 @@ async def test_a_projects_context_has_no_journal_lines_of_another_project(past: 
         assert ("kept for 30 days" in result.text) is seen
         assert "buy rope" in result.text
         assert "Scans are fine." in result.text
+        reasons = out(result)
+        assert (reasons.get(f"knowledge/journal/{today}.md:4-4") == "another project's: lantern") is not seen
+        assert (reasons.get("knowledge/journal/2025-11-09.md:4-4") == "another project's: lantern") is not seen, "found"
+        assert ("× another project's: lantern" in result.receipt.markdown) is not seen
     everything = await compiled(past, "How long are scans of Lantern kept?", project="harbor", scope="all")
     assert "kept for 30 days" in everything.text
-
-
-async def test_what_a_later_line_of_a_project_takes_back_is_not_found_for_its_context(past: Memory) -> None:
-    await say(past, "We keep scans.", "first", project="lantern")
-    rows = ["Scans older than 14 days can be dropped.", "The legal team wants 30 days instead of 14."]
-    src = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
-    lines = [f"- 2026-02-1{n}: {row} {src}" for n, row in enumerate(rows)]
-    notes = "\n".join(["# lantern", "", "## Facts", *lines, "- 2026-02-09: scans over 14 days old: ask Leila"])
-    past.files.write_atomic("knowledge/projects/lantern/notes.md", f"{notes}\n")
-    await past.index.refresh()
-    text = (await compiled(past, "How many days are scans kept, and dropped when?", project="lantern")).text
-    assert "older than 14 days" not in text
-    assert "ask Leila" in text, "a person's own line"
 
 
 async def test_a_greeting_brings_the_newest_lessons_of_a_long_memory_and_an_anchored_old_one(memory: Memory) -> None:
@@ -269,32 +260,18 @@ async def projects(memory: Memory) -> Memory:
 
 
 async def test_a_line_that_a_newer_one_takes_back_is_named(projects: Memory) -> None:
-    projects.files.write_atomic(NOTES, f"# lantern\n\n## Facts\n{OLD}\n{NEW}\n")
+    own = "- 2026-02-09: scans over 14 days old: ask Leila"
+    projects.files.write_atomic(NOTES, f"# lantern\n\n## Facts\n{OLD}\n{NEW}\n{own}\n")
     await projects.index.refresh()
-    result = await compiled_with(projects)
+    result = await compiled_with(projects, "How many days are scans kept, and dropped when?")
     assert "older than 14 days" not in result.text
+    assert "ask Leila" in result.text, "a person's own line"
     assert "30 days instead" in result.text
     (found,) = [one for one in result.receipt.considered if one.id == f"{NOTES}:4-4"]
     assert (found.included, found.tokens, found.slot) == (False, 0, "knowledge")
     assert found.reason == "no longer so: a newer line of its file says otherwise"
     assert found.score is not None
     assert f"{NOTES}:4-4 — no longer so" in result.receipt.markdown
-
-
-async def test_lines_of_another_project_in_a_journal_are_named_found_or_always_shown(projects: Memory) -> None:
-    today, past = projects.local_date(projects.clock()), "2025-11-09"
-    rows = [f"- Scans are kept for 30 days. {SRC}", f"- Scans are blue. {SRC}", "- by hand: rope for the scans"]
-    for day in (today, past):
-        text = "\n".join([f"## {day}", "", "### lantern", *rows])
-        projects.files.write_atomic(f"knowledge/journal/{day}.md", f"{text}\n")
-    await projects.index.refresh()
-    result = await compiled_with(projects, project="harbor")
-    assert "30 days" not in result.text
-    reasons = out(result)
-    assert reasons[f"knowledge/journal/{today}.md:4-5"] == "another project's: lantern", "withheld of what is shown"
-    assert reasons[f"knowledge/journal/{past}.md:4-4"] == "another project's: lantern", "found"
-    assert "× another project's: lantern" in result.receipt.markdown
-    assert "another project's: lantern" not in out(await compiled_with(projects)).values()
 
 
 async def test_lines_of_another_project_in_the_memory_file_are_named_and_shown_outside_any_project(

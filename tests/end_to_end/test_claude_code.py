@@ -90,8 +90,7 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_
     ):
         subprocess.run(["git", *command], cwd=desk.project, check=True, capture_output=True)
     first = desk.ask(FACT)
-    settled(desk)
-    second = desk.ask(ABOUT_IT, folder=worktree)
+    second = desk.ask(ABOUT_IT, folder=worktree)  # at once: the hooks of the first session may still be in the queue
     third = desk.ask(NOT_ABOUT_IT)
     told, bearing, last = desk.api.asked  # one request each: no tool was called
     assert "mcp__plugin_memory_memory__search" in told.everything
@@ -107,20 +106,6 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_
     assert said_in(desk, first.session) == [FACT, "Fine."]
     rows = json.loads(desk.our("session", "list", "--json"))
     assert [row["status"] for row in rows] == ["closed"] * 3
-
-
-async def test_a_new_fact_is_in_the_first_three_prompts_of_a_new_window_that_ask_for_it(desk: Desk) -> None:
-    fact, asked, key = FACTS[0]
-    desk.ask(NOT_ABOUT_IT)  # makes a brief without the new fact
-    async with served(desk.workspace, env=desk.env) as before:
-        await before.call("remember", content=fact, kind="fact")
-    with desk.window() as window:
-        window.wait_for_text("shift+tab to cycle")  # it takes what is typed
-        for number, prompt in enumerate((asked, f"Once more: {asked}", f"Sorry, {asked}"), 2):
-            window.type(prompt)
-            window.wait_for(lambda least=number: len(desk.api.asked) >= least, prompt)
-            assert key in from_hooks(desk.api.asked[-1])
-            window.wait_for_text("●Fine.")
 
 
 def test_without_a_server_a_prompt_gets_passages_from_the_index_and_a_later_server_knows_it(
@@ -213,13 +198,6 @@ async def _listening(desk: Desk, pid: int) -> None:
     await eventually(listens)
 
 
-def test_a_session_that_follows_at_once_gets_the_fact_of_the_one_before_it(desk: Desk) -> None:
-    desk.ask(FACT)
-    desk.ask(ABOUT_IT)
-    assert "port 6543" in from_hooks(desk.api.asked[-1])
-    settled(desk)
-
-
 async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_without_it(
     desk: Desk, tmp_path: Path
 ) -> None:
@@ -245,7 +223,7 @@ def test_a_compacted_session_that_is_resumed_carries_its_checkpoint_and_an_impor
     desk: Desk, api: FakeAnthropic
 ) -> None:
     session = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
-    for prompt in ("Which store shall the ledger have?", "yes, do it", "/compact", "Where were we?"):
+    for prompt in ("Which store shall the ledger have?", "/compact", "Where were we?"):
         settled(desk)  # each server lives only for one prompt
         desk.ask(prompt, "--resume", session)
     assert DECIDED in from_hooks(api.asked[-1])
@@ -314,14 +292,11 @@ def test_what_no_hook_saw_is_imported_once_or_captured_by_the_next_hook(desk: De
     session = desk.ask("Turn 0").session
     counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
     assert counted["new_turns"] == 2
-    desk.plugin = plugin
     desk.ask("Turn 1", "--resume", session)
-    desk.plugin = desk.home
-    desk.ask("Turn 2", "--resume", session)
     desk.plugin = plugin
-    desk.ask("Turn 3", "--resume", session)
+    desk.ask("Turn 2", "--resume", session)
     settled(desk)
-    assert said_in(desk, session) == [text for number in range(4) for text in (f"Turn {number}", "Fine.")]
+    assert said_in(desk, session) == [text for number in range(3) for text in (f"Turn {number}", "Fine.")]
 
 
 def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: Desk, tmp_path: Path) -> None:

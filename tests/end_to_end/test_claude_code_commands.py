@@ -116,17 +116,14 @@ def test_remember_writes_a_fact_that_a_later_session_gets(
     assert fact in desk.api.asked[-1].injected
 
 
-def test_forget_shows_every_place_and_without_a_dialog_it_deletes_nothing(
+def test_forget_shows_every_place_first_and_no_shell_reads_its_words(
     desk: Desk, script: dict[str, list[Calls]], tmp_path: Path
 ) -> None:
     script["/memory:forget"] = [Calls(f"{TOOL}forget", {"text": FACT})]
-    session = desk.ask(f"/memory:forget {FACT} {hostile(tmp_path / 'canary')}").session
+    desk.ask(f"/memory:forget {FACT} {hostile(tmp_path / 'canary')}")
     assert "Only if the user's next message says yes" in desk.api.asked[-2].prompt
     assert "knowledge/reference/harbour.md" in result(desk.api.asked[-1])
     assert "nothing is deleted yet" in result(desk.api.asked[-1])
-    script["yes, delete them"] = [Calls(f"{TOOL}forget", {"text": FACT, "dry_run": False})]
-    desk.ask("yes, delete them", "--resume", session, "--allowedTools", f"{TOOL}forget")
-    assert "nothing is deleted" in result(desk.api.asked[-1])  # `claude -p` shows no dialog
     assert FACT in stored(desk)
     assert not (tmp_path / "canary").exists()
 

@@ -62,7 +62,7 @@ class Cold(ColdStorage):
 async def main():
     async with open_memory(Path(sys.argv[1]), limited(1000)) as memory:
         dying = replace(memory, live=Live(memory.state), cold=Cold(memory.files))
-        await hold(dying, talk(20))
+        await hold(dying, talk(14))
         await recover_chunk(dying, dying.cold.of("s")[0].chunk_id, dry_run=False)
         await end_session(dying, "s")
 
@@ -118,7 +118,7 @@ async def goes_on(workspace: Path, moment: str) -> None:
         live = {chunk.id for chunk in await memory.live.of("s") if chunk.form == "whole"}
         assert not live & {record.chunk_id for record in memory.cold.of("s")}
         assert moment != "end" or await memory.live.of("s") == []
-        heard = await hold(memory, talk(20))  # the client says everything again: it did not hear all answers
+        heard = await hold(memory, talk(14))  # the client says everything again: it did not hear all answers
         assert [one.turn for one in heard if not one.recorded] == list(range(1, recorded + 1))
         await everything_is_somewhere_once(memory)
         record = next(one for one in memory.cold.of("s") if one.form == "cold")

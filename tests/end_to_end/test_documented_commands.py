@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import KEYWORDS_ONLY
 from tests.preloaded import python
 from tests.test_readme import PAGES, named, shell_lines
 
@@ -47,7 +48,7 @@ class Reader:
         return subprocess.run(
             python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())", *arguments),
             cwd=self.home,
-            env={**kept, "HOME": str(self.home)},
+            env={**kept, **KEYWORDS_ONLY, "HOME": str(self.home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

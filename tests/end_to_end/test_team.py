@@ -24,7 +24,6 @@ from mcp_server.errors import Invalid, Unavailable
 from mcp_server.model import Caller
 from mcp_server.status.doctor import reset
 from tests.conftest import KEYWORDS_ONLY
-from tests.holding import holding
 from tests.postgres import server
 from tests.preloaded import python
 
@@ -73,19 +72,6 @@ async def test_an_agent_records_searches_remembers_and_compiles(address: str) ->
         assert (await memory.observe("user", "One more thing.", session=heard.session)).turn == 3
 
 
-async def test_two_replicas_see_what_the_other_one_writes(address: str) -> None:
-    async with (
-        AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as one,
-        AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as two,
-    ):
-        await one.remember("The harbour crane lifts forty tons.")
-        with anyio.fail_after(60):
-            while True:
-                if (await two.search("how much does the crane lift?")).hits:
-                    break
-                await anyio.sleep(0.1)
-
-
 async def test_nothing_is_published_while_nothing_changes(address: str) -> None:
     async with AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as memory:
         await memory.remember("The harbour crane lifts forty tons.")
@@ -95,30 +81,6 @@ async def test_nothing_is_published_while_nothing_changes(address: str) -> None:
             while now != before:  # until three seconds pass without a notice
                 await anyio.sleep(3)
                 before, now = now, await state.data_version()
-
-
-async def test_workspaces_of_one_database_do_not_see_each_other(address: str) -> None:
-    async with AgentMemory.open(f"{address}&workspace=red", environ=KEYWORDS_ONLY, project="atlas") as red:
-        await red.remember("The red secret is a lighthouse.")
-        async with AgentMemory.open(f"{address}&workspace=blue", environ=KEYWORDS_ONLY, project="atlas") as blue:
-            written = await blue.remember("The blue office has a garden.")
-            assert "lighthouse" not in (await blue.read(written.path)).text
-            found = await blue.search("lighthouse", mode="keyword")
-            assert "lighthouse" not in str([hit.passage.text for hit in found.hits])
-        assert (await red.search("lighthouse", mode="keyword")).hits
-
-
-async def test_a_forgotten_text_is_in_no_row_of_the_database(address: str) -> None:
-    async with AgentMemory.open(address, environ=KEYWORDS_ONLY, project="atlas") as memory:
-        await memory.observe("user", "The harbour crane lifts forty tons.")
-        written = await memory.remember("The harbour crane lifts forty tons.")
-        await memory.remember("The harbour crane lifts forty tons and was repaired.")
-        assert holding(address, "forty tons")
-        done = await memory.forget("lifts forty tons", apply=True)
-        assert done.left == ()
-        assert done.versions
-        assert holding(address, "forty tons") == []
-        assert "crane" in (await memory.read(written.path)).text
 
 
 async def test_a_reset_reads_the_conversations_back(address: str) -> None:

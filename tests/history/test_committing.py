@@ -25,7 +25,7 @@ from mcp_server.status.status import status
 from mcp_server.storage.files import BEGINNING
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
-from tests.gitting import attempt, git, subjects, write
+from tests.gitting import git, subjects, write
 
 pytestmark = pytest.mark.anyio
 
@@ -226,34 +226,6 @@ async def test_an_llm_words_the_message_and_without_one_rules_do(workspace: Path
     assert "+- 2026-02-16: Ana moved to Basel" in llm.asked[0][1]
 
 
-async def test_in_the_middle_of_a_merge_and_off_any_branch_it_waits_and_says_so(
-    memory: Memory, workspace: Path
-) -> None:
-    write(workspace, CORE, "# Core\n\n- one\n")
-    await commit_changes(memory)
-    git(workspace, "checkout", "--quiet", "-b", "other")
-    write(workspace, CORE, "# Core\n\n- two\n")
-    git(workspace, "commit", "--quiet", "--all", "--message", "memory: two")
-    git(workspace, "checkout", "--quiet", "main")
-    write(workspace, CORE, "# Core\n\n- three\n")
-    await commit_changes(memory)
-    assert attempt(workspace, "merge", "other").returncode == 1
-    write(workspace, "knowledge/people/ana.md", "# Ana\n")
-    await said(memory, "hello")
-    await end_session(memory, "s1")
-
-    merging = await commit_changes(memory)
-
-    assert "in the middle of a merge" in merging.note
-    assert any("in the middle of a merge" in problem for problem in (await status(memory, "git")).problems)
-    git(workspace, "merge", "--abort")
-    git(workspace, "checkout", "--quiet", "--detach")
-    assert "on no branch" in (await commit_changes(memory)).note
-    git(workspace, "checkout", "--quiet", "main")
-    assert len((await commit_changes(memory)).commits) == 2
-    assert git(workspace, "status", "--porcelain") == ""
-
-
 async def test_a_repository_that_was_deleted_begins_anew(memory: Memory, workspace: Path) -> None:
     write(workspace, "knowledge/people/ana.md", "# Ana\n")
     shutil.rmtree(workspace / ".git")
@@ -316,7 +288,9 @@ async def learned(memory: Memory, text: str) -> str:
 
 
 async def test_every_day_and_week_that_is_over_has_a_tag_if_something_changed(memory: Memory, clock: Clock) -> None:
-    monday = await learned(memory, "monday")  # 2026-02-16
+    await learned(memory, "monday morning")  # 2026-02-16
+    clock.forward(hours=1)
+    monday = await learned(memory, "monday evening")
     assert await tag_days(memory) == []
     clock.forward(days=6)
     sunday = await learned(memory, "sunday")

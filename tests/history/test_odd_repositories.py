@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_server.app import open_memory
@@ -324,12 +325,30 @@ SEEN_BY_DOCTOR = {
 }
 
 
-@pytest.fixture
-async def grown(memory: Memory, workspace: Path) -> Path:
+@pytest.fixture(scope="module")
+def grown_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three commits of a person."""
-    for number in range(3):
-        write(workspace, ANA, f"# Ana\n\n- {number}\n")
-        assert (await commit_changes(memory)).commits
+    made = tmp_path_factory.mktemp("grown") / "memory"
+
+    async def grow() -> None:
+        async with open_memory(made, KEYWORDS_ONLY, clock=Clock()) as memory:
+            for number in range(3):
+                write(made, ANA, f"# Ana\n\n- {number}\n")
+                assert (await commit_changes(memory)).commits
+
+    anyio.run(grow)
+    return made
+
+
+@pytest.fixture
+def new_workspace(new_workspace: Path, request: pytest.FixtureRequest) -> Path:
+    """The workspace that `memory` copies: a new one, or the grown one."""
+    made: Path = request.getfixturevalue("grown_workspace") if "grown" in request.fixturenames else new_workspace
+    return made
+
+
+@pytest.fixture
+def grown(memory: Memory, workspace: Path) -> Path:
     return workspace
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from benchmarks.understand import load
 from mcp_server.app import open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
@@ -30,6 +29,7 @@ PAGE = "knowledge/projects/atlas/context.md"
 RULE = "From here on write all commit messages in English."
 VAULT = "I'd keep them in Vault with the AppRole login, one role per service."
 JWT = "change of plan: no AppRole login in Vault after all, we use the JWT login instead"
+BACK = "scrap the JWT login in Vault, we go back to the AppRole login"
 
 FIRST = (
     "and backups?",
@@ -91,10 +91,13 @@ async def test_a_page_lists_current_and_settled_items(memory: Memory, clock: Clo
     assert section(memory, "Closed items")[0].startswith(f"{BERTH} (done ")
 
 
-async def test_extracting_again_changes_no_byte(memory: Memory, clock: Clock) -> None:
+async def test_extracting_again_changes_no_byte_also_with_more_conversations_than_a_batch(
+    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_server.knowledge.extract.BATCH", 1)  # what replaces what lies in two batches
     await talk(memory, clock, "first", 0, *FIRST)
-    await extract(memory)
     await talk(memory, clock, "second", 2, *SECOND)
+    await talk(memory, clock, "third", 3, BACK, "OK")
     await extract(memory)
     before = snapshot(memory)
     assert (await extract(memory)).files == {}
@@ -221,20 +224,3 @@ async def test_a_serving_process_reads_once_more_what_older_rules_extracted(memo
     assert sorted(row for row in text.splitlines() if "[src:" in row) == sorted(rows)
     assert await queue_outdated(memory) == 0
     assert (await extract(memory)).read == 0
-
-
-async def test_reading_more_conversations_than_a_batch_again_changes_no_byte(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcp_server.knowledge.extract.BATCH", 2)
-    for name in ("h2", "r9", "u9"):
-        for one in load(Path(__file__).parents[2] / f"benchmarks/conversations/train/{name}.json"):
-            for place, turns in enumerate(one.sessions):
-                session = f"{name}-{place}"
-                said = tuple(ImportedTurn(t.role, t.content, t.at, f"{session}:{t.number}") for t in turns)
-                await record_session(memory, ImportedSession(session, said, "import:test", title=session))
-    await extract(memory)
-    await extract(memory, anew=True)
-    before = snapshot(memory)
-    assert (await extract(memory, anew=True)).files == {}
-    assert snapshot(memory) == before

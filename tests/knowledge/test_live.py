@@ -79,17 +79,15 @@ async def test_a_proposal_waits_for_the_answer(memory: Memory, clock: Clock) -> 
     assert section(memory, "Key Decisions") == [PROPOSAL]
 
 
-@pytest.mark.parametrize("own", ["", "# Atlas\n\n## Key Decisions\n- 2026-01-01: no Redis\n\n## Notes\n- mine\n"])
 async def test_the_page_at_the_end_is_the_same_as_without_live_items(
-    memory: Memory, clock: Clock, tmp_path: Path, new_workspace: Path, own: str
+    memory: Memory, clock: Clock, tmp_path: Path, new_workspace: Path
 ) -> None:
     start = clock.now
     pages = []
     async with another(tmp_path / "other", new_workspace, clock) as other:
         for one, is_live in ((memory, True), (other, False)):
             clock.now = start
-            if own:
-                one.files.write_atomic(PAGE, own)
+            one.files.write_atomic(PAGE, "# Atlas\n\n## Key Decisions\n- 2026-01-01: no Redis\n\n## Notes\n- mine\n")
             for session, said in (("first", FIRST), ("second", SECOND)):
                 for number, text in enumerate((*HELLO, *said)):
                     await say(one, clock, session, text, start=number)

@@ -91,7 +91,7 @@ def test_code_settles_nothing() -> None:
     assert came_to(said(("user", "show me the file"), ("agent", code), ("user", "thanks"))) == Outcome()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(INJECTED)
 def test_injected_messages_settle_nothing_and_do_not_separate_messages(injected: str) -> None:
     plain = said(("user", "Which store?"), ("agent", PROPOSAL), ("user", "ok, do that"))
@@ -161,7 +161,7 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(TURNS, st.lists(st.integers(0, 14), max_size=5))
 def test_reading_turn_by_turn_gives_the_same_as_reading_all_at_once(
     messages: list[tuple[Role, str, tuple[ToolCall, ...]]], cuts: list[int]

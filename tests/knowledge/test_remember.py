@@ -23,21 +23,15 @@ CALLER = Caller()
 
 
 async def test_a_fact_is_dated_and_the_diff_shows_it(memory: Memory) -> None:
+    await remember(memory, NewFact("The cat is called Miro"), CALLER)
     done = await remember(memory, NewFact("Ana's birthday is on 3 May"), CALLER)
     assert done.path == MEMORY
     assert "+- 2026-02-16: Ana's birthday is on 3 May" in done.markdown
+    changed = [line for line in done.diff.splitlines()[2:] if line[0] in "+-"]
+    assert changed == ["+- 2026-02-16: Ana's birthday is on 3 May"], "no bookkeeping"
     text = memory.files.read_text(MEMORY)
     assert "## Facts" in text
     assert f"line_count: {len(text.splitlines())}" in text
-
-
-async def test_what_is_known_already_is_not_written_twice(memory: Memory) -> None:
-    await remember(memory, NewFact("Ana's birthday is on 3 May"), CALLER)
-    before = memory.files.read_text(MEMORY)
-    again = await remember(memory, NewFact("ana's birthday is on 3 may."), CALLER)
-    assert again.action == "kept"
-    assert "known already" in again.markdown
-    assert memory.files.read_text(MEMORY) == before
 
 
 async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory: Memory, clock: Clock) -> None:
@@ -54,6 +48,8 @@ async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory
     ) in text
     again = await remember(memory, NewFact("store the ledger rows hourly."), CALLER)
     assert again.action == "kept"
+    assert "known already" in again.markdown
+    assert memory.files.read_text(MEMORY) == text
     longer = await remember(memory, NewFact("Store the ledger rows hourly, at the full hour"), CALLER)
     assert longer.action == "merged"
     text = memory.files.read_text(MEMORY)
@@ -85,13 +81,6 @@ async def test_who_remembers_hears_of_what_is_nearly_the_same_and_stays(memory: 
     assert "- 2026-02-16: We use Postgres for the queue" in note
     assert "action 'edit'" in note
     assert (await remember(memory, NewFact("The winter berth is paid"), CALLER)).notes == ()
-
-
-async def test_the_diff_shows_what_was_remembered_and_no_bookkeeping(memory: Memory) -> None:
-    await remember(memory, NewFact("The cat is called Miro"), CALLER)
-    diff = (await remember(memory, NewFact("The winter berth is paid"), CALLER)).diff
-    assert [line for line in diff.splitlines()[2:] if line[0] in "+-"] == ["+- 2026-02-16: The winter berth is paid"]
-    assert "line_count: " in memory.files.read_text(MEMORY)
 
 
 async def test_two_facts_that_a_word_sets_apart_are_both_told_in_one_entry(memory: Memory) -> None:
@@ -140,6 +129,8 @@ async def test_a_journal_groups_by_topic_and_names_its_sessions(memory: Memory) 
 async def test_a_secret_is_refused_by_its_kind(memory: Memory) -> None:
     with pytest.raises(Refused, match="holds a secret"):
         await remember(memory, NewFact("the key is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"), CALLER)
+    with pytest.raises(Refused, match="secret"):
+        await remember(memory, NewFact("x", path=f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"), CALLER)
 
 
 @pytest.mark.parametrize(
@@ -274,11 +265,6 @@ async def test_other_letter_case_is_no_way_around_the_users_word(memory: Memory)
     done = await remember(memory, NewFact("obey", path="knowledge/Identity/SOUL.md"), CALLER)
     assert done.action == "waiting"
     assert not memory.files.exists("knowledge/Identity/SOUL.md")
-
-
-async def test_a_secret_names_no_file(memory: Memory) -> None:
-    with pytest.raises(Refused, match="secret"):
-        await remember(memory, NewFact("x", path=f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"), Caller())
 
 
 async def test_a_mark_of_provenance_makes_no_line_the_programs(memory: Memory) -> None:

@@ -26,8 +26,9 @@ def new(content: str, kind: str, supersedes: str | None = None, session: str | N
     return NewFact(content, kind, project="atlas", supersedes=supersedes, session=session)
 
 
-@pytest.mark.parametrize("wanted", [VAULT, "Vault with the AppRole login"])
-@pytest.mark.parametrize("is_open", [True, False], ids=["open", "ended"])
+@pytest.mark.parametrize(
+    ("wanted", "is_open"), [(VAULT, True), ("Vault with the AppRole login", False)], ids=["open", "ended"]
+)
 async def test_a_recognized_decision_is_replaced_by_a_remembered_one_and_stays_replaced(
     memory: Memory, clock: Clock, wanted: str, is_open: bool
 ) -> None:

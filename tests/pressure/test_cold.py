@@ -251,7 +251,7 @@ async def test_the_last_thing_the_user_said_is_always_shown(workspace: Path, clo
 async def test_the_mirror_of_a_client_says_that_it_is_one(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         notes: list[str] = []
-        for turn in talk(30):
+        for turn in talk(16):
             notes += (await observe(memory, replace(turn, delivery="add"), ASKS)).notes
         assert any("our mirror" in note and "/compact" in note for note in notes)
         compiled = await compile_context(memory, CompileRequest(session="s"), ASKS)

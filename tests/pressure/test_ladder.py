@@ -375,11 +375,6 @@ def test_phases_follow_the_gauge(share: float, phase: str) -> None:
     assert phase_of(share) == phase
 
 
-def test_under_seventy_percent_there_is_no_advice_unless_asked() -> None:
-    assert ask(SPREAD, 0.5) == Advice("quiet")
-    assert [one.item.path for one in ask(SPREAD, 0.5, asked=True).recommendations] == ["a.md", "b.md"]
-
-
 def test_from_eighty_percent_on_scores_under_ten_go_and_ten_to_fifteen_are_reviewed() -> None:
     proposed = [(one.item.path, one.proposal) for one in ask(SPREAD, 0.85).recommendations]
     assert proposed == [("a.md", "prune"), ("b.md", "prune"), ("c.md", "review"), ("d.md", "review")]
@@ -395,9 +390,3 @@ def test_from_ninety_percent_on_all_under_sixteen_go_with_a_warning() -> None:
 def test_at_most_five_are_named_with_what_they_save() -> None:
     advice = ask([item(f"{n}.md", tokens=100) for n in range(40)], 0.85)
     assert (len(advice.recommendations), advice.savings) == (5, 500)
-
-
-def test_where_all_of_it_matters_old_decisions_and_skills_are_named_instead() -> None:
-    advice = ask([item("oven.md", 3, 12), item("oven-b.md", 3, 12)], 0.85)
-    assert not advice.recommendations
-    assert "archive old decisions" in advice.warnings[0]

@@ -42,7 +42,7 @@ async def test_a_session_that_grows_stays_under_its_trigger_and_every_turn_is_so
     workspace: Path, clock: Clock
 ) -> None:
     async with open_memory(workspace, limited(2000), clock=clock) as memory:
-        for new in talk(40):
+        for new in talk(24):
             await hold(memory, [new])
             clock.forward(minutes=3)
             assert (await gauges(memory, "s")).live < 0.5
@@ -166,7 +166,7 @@ async def test_anchored_and_important_chunks_outlive_everything(workspace: Path,
         await say(memory, "The vault key hangs behind the clock.", important=True)
         await say(memory, "Zanzibar is where we meet.", "agent")
         await anchor(memory, "zanzibar", True)
-        await hold(memory, talk(24))
+        await hold(memory, talk(14))
         stands = forms(await live_set(memory, "s"))
         assert (stands[1], stands[2]) == ("whole", "whole")
         assert "cold" in stands.values()
@@ -206,7 +206,7 @@ async def test_what_the_index_does_not_know_yet_is_not_judged(workspace: Path, c
 async def test_before_a_drop_its_decisions_go_into_the_journal_once(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         await say(memory, "Decision: we bake with rye flour only.\nTODO: call the mason about the crack.")
-        await hold(memory, talk(30))
+        await hold(memory, talk(16))
         assert forms(await live_set(memory, "s"))[1] == "cold"
         (journal,) = (workspace / "knowledge/journal").glob("*.md")
         text = journal.read_text("utf-8")
@@ -219,7 +219,7 @@ async def test_before_a_drop_its_decisions_go_into_the_journal_once(workspace: P
 async def test_logs_can_be_switched_off_and_nothing_else_changes(workspace: Path, clock: Clock) -> None:
     off = limited(1500, log_drops="false", log_compaction="false", log_curation="false", log_recovery="false")
     async with open_memory(workspace, off, clock=clock) as memory:
-        await hold(memory, talk(30))
+        await hold(memory, talk(16))
         assert memory.cold.of("s")
     assert not list((workspace / LOGS).glob("*.jsonl"))
 
@@ -257,7 +257,7 @@ async def test_when_the_client_compacts_its_window_our_mirror_follows(workspace:
 
 async def test_with_cold_storage_off_nothing_is_ever_dropped(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1000, cold_storage_enabled="false"), clock=clock) as memory:
-        await hold(memory, talk(20))
+        await hold(memory, talk(14))
         assert set(forms(await live_set(memory, "s")).values()) == {"whole"}
         assert memory.cold.of("s") == []
 

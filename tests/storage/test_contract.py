@@ -83,12 +83,12 @@ async def test_a_missing_file_is_named_with_the_nearest_one(ports: Ports) -> Non
         ports.files.read_text("knowledge/people")
 
 
-@pytest.mark.parametrize("path", ["../a.md", "/etc/passwd", "a/.git/config", "con", "a\0b", "", "a\\b.md"])
-async def test_a_path_that_some_system_refuses_is_refused(ports: Ports, path: str) -> None:
-    with pytest.raises(Refused):
-        ports.files.write_atomic(path, "x")
-    with pytest.raises(Refused):
-        ports.files.read_text(path)
+async def test_a_path_that_some_system_refuses_is_refused(ports: Ports) -> None:
+    for path in ("../a.md", "/etc/passwd", "a/.git/config", "con", "a\0b", "", "a\\b.md"):
+        with pytest.raises(Refused):
+            ports.files.write_atomic(path, "x")
+        with pytest.raises(Refused):
+            ports.files.read_text(path)
 
 
 async def test_a_file_cannot_lie_below_a_file(ports: Ports) -> None:

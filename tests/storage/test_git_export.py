@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY
 from tests.postgres import server
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller(source="library", client="test", explicit_sessions=True)
@@ -105,7 +105,7 @@ async def test_a_killed_export_is_repeated_without_doubling(
 
 
 def run_until_killed(code: str, settings: dict[str, str]) -> None:
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **settings}, check=False, timeout=120)
+    done = subprocess.run(python("-c", code), env={**os.environ, **settings}, check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
 
 

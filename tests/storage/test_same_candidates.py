@@ -51,7 +51,7 @@ def sentence(chance: random.Random) -> str:
 
 
 def fill(files: Files) -> None:
-    """Writes 30 conversations of 30 turns, and knowledge with lines that name their turns."""
+    """Writes 30 conversations of 12 turns, and knowledge with lines that name their turns."""
     chance = random.Random(1)
     transcripts = Transcripts(files)
     lines: list[str] = []
@@ -67,10 +67,10 @@ def fill(files: Files) -> None:
                 started + timedelta(minutes=place),
                 name=chance.choice(PEOPLE) if place % 2 else None,
             )
-            for place in range(1, 31)
+            for place in range(1, 13)
         ]
         path, _ = transcripts.create(head, *turns)
-        lines.append(f"- 2026-02-01: {sentence(chance)}. [src: {path}#{chance.randint(1, 30)}]")
+        lines.append(f"- 2026-02-01: {sentence(chance)}. [src: {path}#{chance.randint(1, 12)}]")
     for name in SUBJECTS:
         text = "\n\n".join(f"## {chance.choice(VERBS)}\n\n{sentence(chance)}. {sentence(chance)}." for _ in range(4))
         files.write_atomic(f"knowledge/reference/{name}.md", f"# {name}\n\n{text}\n")

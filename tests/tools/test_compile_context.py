@@ -39,6 +39,7 @@ async def test_the_receipt_says_why(tmp_path: Path) -> None:
 async def test_a_session_that_never_was_is_no_session(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         assert "no session 'nowhere'" in await refused(client, "compile_context", session="nowhere")
+        assert "no session" in await refused(client, "status", view="sessions", session="nowhere")
 
 
 async def test_what_was_said_is_found_with_path_lines_and_date(tmp_path: Path) -> None:
@@ -93,10 +94,6 @@ async def test_the_views_come_structured_with_all_that_the_text_says(tmp_path: P
         assert session in str(result.structured_content)
         assert session in text(result)
         assert "workspace" in result.structured_content
-
-
-async def test_the_resource_says_the_same(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
         assert str(tmp_path) in await resource(client, "context://status")
 
 
@@ -106,8 +103,3 @@ async def test_a_broken_setting_is_shown(tmp_path: Path) -> None:
         result = await client.call_tool("status", {})
         assert "'search'" in text(result)
         assert "'search'" in str(result.structured_content)
-
-
-async def test_an_unknown_session_is_no_session(tmp_path: Path) -> None:
-    async with connected(tmp_path) as client:
-        assert "no session" in await refused(client, "status", view="sessions", session="nowhere")

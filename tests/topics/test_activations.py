@@ -22,29 +22,6 @@ from mcp_server.topics.topic import (
 TTL = 3
 
 
-def names(activations: Activations, exchange: int) -> list[str]:
-    return sorted(activations.living(exchange, TTL))
-
-
-def test_a_topic_stays_for_some_exchanges_after_it_last_fired() -> None:
-    now = Activations().fired([TopicActivation("tea", 5, "pattern")], 5, TTL)
-    assert [names(now, exchange) for exchange in (5, 8, 9)] == [["tea"], ["tea"], []]
-    again = now.fired([TopicActivation("tea", 8, "pattern")], 8, TTL)
-    assert names(again, 11) == ["tea"]
-    assert Activations().fired([TopicActivation("tea", 1)], 1, TTL).fired([], 9, TTL).topics == {}
-
-
-def test_what_the_user_activates_stays_and_what_they_deactivate_does_not_come_back() -> None:
-    on = Activations().switched("tea", on=True, exchange=1, by="you")
-    assert names(on, 100) == ["tea"]
-    assert on.fired([TopicActivation("tea", 50, "pattern")], 50, TTL).topics["tea"].manual
-    off = on.switched("tea", on=False, exchange=2, by="you")
-    assert names(off, 2) == []
-    assert names(off.fired([TopicActivation("tea", 3)], 3, TTL), 3) == []
-    assert off.off == {"tea"}
-    assert names(off.switched("tea", on=True, exchange=4, by="you"), 90) == ["tea"]
-
-
 def test_a_correction_lives_until_the_agent_speaks_again() -> None:
     first, second = Correction("code", "Use Python 3", 2), Correction("code", "No tabs", 4)
     now = Activations().answered(2, [first])

@@ -28,7 +28,8 @@ async def active(memory: Memory, session: str = "s") -> dict[str, str]:
 
 async def test_a_topic_leaves_three_exchanges_after_it_last_fired(memory: Memory) -> None:
     write(memory, "topics/tea.md", TEA)
-    await say(memory, "some tea")
+    for said in ("some tea", "something else", "more tea"):
+        await say(memory, said)
     for number in range(3):
         await say(memory, f"something else {number}")
         assert POT in await context(memory)
@@ -114,6 +115,7 @@ async def test_what_the_user_switches_stays_as_it_is(memory: Memory) -> None:
     assert await active(memory) == {}
     assert (await list_topics(memory, "s")).topics[-1].state in ("off", "waiting")
     assert "**active**" not in (await list_topics(memory, "s")).markdown
+    assert (await switch(memory, "tea", "s", on=True)).changed
     with pytest.raises(NotFound, match=r"no topic 'tee'; did you mean 'tea'\? \(topics list\)"):
         await switch(memory, "tee", "s", on=True)
     with pytest.raises(NotFound, match="no session 'nobody'"):

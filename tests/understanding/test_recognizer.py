@@ -269,7 +269,7 @@ def test_each_labeled_line_is_an_item_of_its_own() -> None:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(INJECTED)
 def test_what_a_program_wrote_never_becomes_an_item(text: str) -> None:
     plain = talk("and backups?", f"{PROPOSAL} OK?", "yes", "Set up that way.")
@@ -283,7 +283,7 @@ def test_a_message_that_is_one_element_is_a_programs() -> None:
     assert [is_real(turn) for turn in talk(f"{element}\n", f"{element}\nDecision: keep slot 2.")[-2:]] == [False, True]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.text(max_size=200), max_size=5))
 def test_any_text_can_be_read_and_an_item_is_short_and_on_one_line(said: list[str]) -> None:
     for item in items(*said):

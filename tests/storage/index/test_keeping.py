@@ -152,7 +152,7 @@ EDITS = st.lists(
 
 
 @given(edits=EDITS)
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_rebuilt_index_equals_the_one_that_followed(
     edits: list[tuple[str, int, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
