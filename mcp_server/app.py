@@ -61,7 +61,7 @@ from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import Model, recognizer
 
 if TYPE_CHECKING:
-    from mcp_server.clients.importers.whole_memory import Export, Exported, Imported
+    from mcp_server.clients.importers.whole_memory import Exported, Imported
     from mcp_server.context.inputs import LeftOff
     from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
@@ -174,16 +174,12 @@ async def export_memory(workspace: Path | str | None, environ: Mapping[str, str]
                 if isinstance(memory.state, LocalState):
                     left_out = await whole.dump(memory.disk.root, memory.disk.local, memory.state, export)
                 else:
-                    await _dump_team(workspace, environ, export)
+                    from mcp_server.storage.postgres import whole as team
+                    from mcp_server.storage.postgres.opening import open_storage
+
+                    async with open_storage(team_address(workspace, environ) or "") as storage:
+                        await run_sync(team.dump, storage.database, committing.OURS, export)
         return Exported(str(target), export.files, export.bytes, tuple(left_out))
-
-
-async def _dump_team(workspace: Path | str | None, environ: Mapping[str, str], export: Export) -> None:
-    from mcp_server.storage.postgres import whole
-    from mcp_server.storage.postgres.opening import open_storage
-
-    async with open_storage(team_address(workspace, environ) or "") as storage:
-        await run_sync(whole.dump, storage.database, committing.OURS, export)
 
 
 async def import_memory(workspace: Path | str | None, environ: Mapping[str, str], path: Path) -> Imported:

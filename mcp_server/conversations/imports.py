@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -95,8 +95,8 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
         tokens = await run_sync(sessions.token_sums, memory, fresh)
         head = replace(head, ended=fresh[-1].at, topic=head.title, tokens_in=tokens[0], tokens_out=tokens[1])
         async with sessions.continuing(memory, row):
-            path, _ = await run_sync(lambda: memory.transcripts.create(head, *fresh, sealed=True))
-            row = sessions.row_of(head, path, memory.files.stat(path).size, fresh[-1], row)
+            path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh, sealed=True))
+            row = sessions.row_of(head, path, size, fresh[-1], row)
             await memory.state.save_session(row, new.keys)
             await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.session_id)
             await closed_sessions.queue_extraction(memory, path, imported.session_id)
@@ -206,17 +206,16 @@ async def _new_turns(memory: Memory, imported: ImportedSession, turns: list[Turn
     sequence = [(turn.role, content_sha(turn.content), turn.turn_id) for turn in turns]
     with_ids = [(role, sha, turn_id) for role, sha, turn_id in sequence if turn_id]
     counts: Mapping[tuple[Role, str], int]
-    places: Sequence[int]
     if len(with_ids) < len(turns):  # then `nth` must be counted over the whole sequence
         keys = await memory.state.keys(session) if row else []
         places, counts = missing(keys, sequence), counts_of(keys)
     else:
         known = await memory.state.known(session, with_ids, anywhere=imported.unique_ids)
-        done = sort_out(known, with_ids)
-        if done.named:
-            await memory.state.name_turns(session, done.named)
+        places, named = sort_out(known, with_ids)
+        if named:
+            await memory.state.name_turns(session, named)
         copied = sum(turn_id in known.elsewhere and turn_id not in known.ids for _, _, turn_id in with_ids)
-        places, counts = done.new, known.counts
+        counts = known.counts
     first = row.turns + 1 if row else 1
     fresh = [replace(turns[place], number=number) for number, place in enumerate(places, start=first)]
     return _New(fresh, keys_of(fresh, counts), copied)

@@ -14,6 +14,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, PREFIXES, Caller, Project, shown_name, slug_of, slugify
+from mcp_server.storage.history_values import unused
 from mcp_server.text.destinations import link_to_project
 from mcp_server.text.markdown import load, yaml_line
 from mcp_server.text.prose import did_you_mean
@@ -48,15 +49,6 @@ def known_as(names: tuple[str, ...], keys: Mapping[str, str]) -> str | None:
     return next((keys[name] for name in names if name in keys), None)
 
 
-def free_slug(wanted: str, taken: frozenset[str]) -> str:
-    """`wanted`, or `wanted-2`, `wanted-3` … if another project has it."""
-    slug, number = wanted, 1
-    while slug in taken:
-        number += 1
-        slug = f"{wanted}-{number}"
-    return slug
-
-
 async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
     """Returns the project of a call: the argument, else the project of the caller's folder, else the global one.
 
@@ -76,7 +68,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
         slug: str | None = argument.strip()
     else:
         slug = known_as(names, keys)
-    slug = slug or free_slug(called or await _named_after(memory, names[0]), frozenset(keys.values()))
+    slug = slug or unused(called or await _named_after(memory, names[0]), {*keys.values()})
     return Project(names[0], slug, frozenset({names[0], *(key for key, value in keys.items() if value == slug)}))
 
 

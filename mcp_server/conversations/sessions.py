@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import merge
@@ -117,18 +117,6 @@ async def restore(memory: Memory, path: str) -> SessionRow:
     return await _record(memory, path, transcript, known)
 
 
-async def restore_all(memory: Memory) -> int:
-    """Reads all transcripts into an empty state, oldest first, and returns how many. `status` names unreadable ones."""
-    restored = 0
-    for path in await run_sync(lambda: sorted(memory.transcripts.all())):
-        try:
-            await restore(memory, path)
-        except ContextManagerError:
-            continue
-        restored += 1
-    return restored
-
-
 async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50) -> list[SessionRow]:
     """Returns the sessions, most recent first."""
     rows = await memory.state.sessions(open_only=open_only)
@@ -172,15 +160,10 @@ async def require(memory: Memory, session: str) -> SessionRow:
     return row
 
 
-async def turns_of(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
-    """Returns every turn of a session, across all its transcripts, oldest first."""
-    return await run_sync(read_turns, memory, row.path)
-
-
 async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
     """Returns every turn of the session with this id, oldest first; empty if there is no such session."""
     row = await current_row(memory, session)
-    return await turns_of(memory, row) if row else ()
+    return await run_sync(read_turns, memory, row.path) if row else ()
 
 
 async def window_start(memory: Memory, row: SessionRow) -> int | None:
@@ -215,7 +198,7 @@ def _last_compaction(memory: Memory, row: SessionRow, until: int | None, newest:
             found, path, newest = max(numbers, default=None), newest.head.continues, None
         else:
             try:
-                found = memory.transcripts.last_named(path, COMPACTION)
+                found = memory.transcripts.last_compaction(path)
                 path = memory.transcripts.head(path).continues if found is None else None
             except ContextManagerError:
                 return None
@@ -251,9 +234,12 @@ def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
 
 
 async def ready(memory: Memory) -> None:
-    """Reads all transcripts into the state if the state is new. Actions call it before they use sessions."""
+    """Reads all transcripts into the state, oldest first, if the state is new. `status` names unreadable ones. Actions
+    call it before they use sessions."""
     if not await memory.state.complete():
-        await restore_all(memory)
+        for path in await run_sync(lambda: sorted(memory.transcripts.all())):
+            with suppress(ContextManagerError):
+                await restore(memory, path)
         await memory.state.completed()
 
 
@@ -298,8 +284,8 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     )
     await memory.state.put(PENDING_COMMITS, row.path, row.session)
     await queue_extraction(memory, row.path, row.session)
-    await run_sync(lambda: memory.transcripts.replace_head(row.path, head, sealed=True))
-    closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
+    size = await run_sync(lambda: memory.transcripts.replace_head(row.path, head, sealed=True))
+    closed = replace(row, status="closed", size=size)
     await memory.state.save_session(closed)
     return closed
 
@@ -307,12 +293,9 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
 async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delivery: Delivery | None) -> SessionRow:
     """Writes the kind and delivery into the open transcript's front matter; no line moves."""
     head = (await run_sync(memory.transcripts.read, row.path)).head
-    await run_sync(
-        memory.transcripts.replace_head,
-        row.path,
-        replace(head, kind=kind or head.kind, delivery=delivery or head.delivery),
-    )
-    named = replace(row, kind=kind, delivery=delivery, size=memory.files.stat(row.path).size)
+    head = replace(head, kind=kind or head.kind, delivery=delivery or head.delivery)
+    size = await run_sync(memory.transcripts.replace_head, row.path, head)
+    named = replace(row, kind=kind, delivery=delivery, size=size)
     await memory.state.save_session(named)
     return named
 

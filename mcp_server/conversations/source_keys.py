@@ -95,17 +95,10 @@ class Known:
     elsewhere: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class SortedOut:
-    """The positions of the new turns of an arriving sequence, and the new ids of recorded turns, by number."""
-
-    new: tuple[int, ...]
-    named: tuple[tuple[int, str], ...]
-
-
-def sort_out(known: Known, sequence: Sequence[tuple[Role, str, str]]) -> SortedOut:
-    """Returns the new turns of any part of a sequence in which every turn has an id. A turn that was recorded without
-    an id gets the id of the first arriving turn with equal role and content."""
+def sort_out(known: Known, sequence: Sequence[tuple[Role, str, str]]) -> tuple[list[int], list[tuple[int, str]]]:
+    """Returns the positions of the new turns of any part of a sequence in which every turn has an id, and the new ids
+    of recorded turns (number and id). A turn that was recorded without an id gets the id of the first arriving turn
+    with equal role and content."""
     ids = known.ids | known.elsewhere
     nameless = {key: list(numbers) for key, numbers in known.nameless.items()}
     new: list[int] = []
@@ -119,4 +112,4 @@ def sort_out(known: Known, sequence: Sequence[tuple[Role, str, str]]) -> SortedO
             named.append((numbers.pop(0), turn_id))
         else:
             new.append(position)
-    return SortedOut(tuple(new), tuple(named))
+    return new, named

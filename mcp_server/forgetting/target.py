@@ -244,7 +244,7 @@ class StoredSecret:
 
 
 def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
-    """Yields every secret in the workspace's files, then every further one in git's objects. Reads all of them."""
+    """Yields every secret in the workspace's files, then every further one in their history. Reads all of them."""
     copies = Copies(memory.files)
     known: set[str] = set()
     for path in copies.walk():
@@ -252,19 +252,20 @@ def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
             for found in _in_text(path, copies.text(path), lines=True):
                 known.add(found.words)
                 yield found
+    for name, text in _past_texts(memory):
+        for found in _in_text(name, text, lines=False):
+            if found.words not in known:
+                known.add(found.words)
+                yield found
+
+
+def _past_texts(memory: Memory) -> Iterator[tuple[str, str]]:
+    """Yields name and text of every earlier version of a file, and of every object of git."""
     for path, number, stored in memory.files.past_versions():
-        text = stored.decode("utf-8", "surrogateescape")
-        for found in _in_text(f"{path}, version {number}", text, lines=False):
-            if found.words not in known:
-                known.add(found.words)
-                yield found
-    if not memory.git.available():
-        return
-    for oid, data in RepositoryHistory(memory.disk.root).texts():
-        for found in _in_text(f"git object {oid[:10]}", data, lines=False):
-            if found.words not in known:
-                known.add(found.words)
-                yield found
+        yield f"{path}, version {number}", stored.decode("utf-8", "surrogateescape")
+    if memory.git.available():
+        for oid, text in RepositoryHistory(memory.disk.root).texts():
+            yield f"git object {oid[:10]}", text
 
 
 def _in_text(path: str, text: str, *, lines: bool) -> Iterator[StoredSecret]:

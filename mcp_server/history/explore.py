@@ -210,7 +210,7 @@ async def drop(memory: Memory, name: str) -> Dropped:
     tag: str | None = None
     if branch.ahead:
         taken = {found.name for found in await run_sync(memory.git.tags.all)}
-        tag = unused(f"{TAG_PREFIX}before/drop-{name}", taken.__contains__)
+        tag = unused(f"{TAG_PREFIX}before/drop-{name}", taken)
         async with memory.locks.git():
             await run_sync(memory.git.tags.create, tag, branch.commit)
     await _remove(memory, branch)

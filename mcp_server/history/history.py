@@ -28,7 +28,7 @@ from mcp_server.history.merging import refuse_staged, resolver, retried
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.storage.files import BEGINNING
-from mcp_server.storage.history_values import BlamedLine, Commit, MergePlan
+from mcp_server.storage.history_values import Commit, MergePlan
 from mcp_server.storage.values import Change
 from mcp_server.text.dates import moment
 from mcp_server.text.destinations import is_for_own_hand
@@ -180,14 +180,14 @@ async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]])
     except NotFound:  # git does not know the file yet
         lines = (await run_sync(memory.files.read_text, path)).split("\n")
         numbers = (number for first, last in ranges for number in range(first, last + 1))
-        blamed = [BlamedLine(number, lines[number - 1], None) for number in numbers]
+        blamed = [(number, lines[number - 1], None) for number in numbers]
     found: list[Origin] = []
-    for line in blamed:
-        at, commit, subject = None, None, "not committed yet"
-        if line.commit is not None:
-            at, commit, subject = line.commit.at, line.commit.id, memory.forgotten.clean(line.commit.subject)
-        text = memory.forgotten.clean(line.text)
-        found.append(Origin(path, line.number, text, at, commit, subject, _sources((line.text,), line.commit)))
+    for number, text, commit in blamed:
+        at, oid, subject = None, None, "not committed yet"
+        if commit is not None:
+            at, oid, subject = commit.at, commit.id, memory.forgotten.clean(commit.subject)
+        said = memory.forgotten.clean(text)
+        found.append(Origin(path, number, said, at, oid, subject, _sources((text,), commit)))
     return found
 
 

@@ -297,7 +297,7 @@ async def notes_of(memory: Memory, session: str, until: int | None = None) -> No
     before = from_dict(await memory.state.get(NAMESPACE, row.session))
     if before.turn == last:
         return before
-    turns = [turn for turn in await sessions.turns_of(memory, row) if turn.number <= last]
+    turns = [turn for turn in await run_sync(sessions.read_turns, memory, row.path) if turn.number <= last]
     start = Noted() if before.turn > last else before
     return await run_sync(noted, turns, memory.recognizer(), start)
 

@@ -30,7 +30,7 @@ from mcp_server.knowledge.pages import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS, bodies_of, markdown_in
 from mcp_server.memory import Memory
 from mcp_server.storage.files import Files
-from mcp_server.storage.history_values import LONGEST_TEXT, TAG_PREFIX, Branch, unused
+from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
@@ -103,7 +103,7 @@ def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> di
     known."""
     if commit is None:
         return None
-    found = memory.git.committed_texts(list(live), LONGEST_TEXT, commit)
+    found = memory.git.committed_texts(list(live), commit)
     return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
 
 
@@ -394,7 +394,7 @@ def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
 async def _tagged(memory: Memory, name: str, commit: str) -> str:
     """Tags the commit as `memory/extract/NAME` and returns the tag."""
     taken = {found.name for found in await run_sync(memory.git.tags.all)}
-    tag = unused(f"{TAG_PREFIX}extract/{name}", taken.__contains__)
+    tag = unused(f"{TAG_PREFIX}extract/{name}", taken)
     async with memory.locks.git():
         await run_sync(memory.git.tags.create, tag, commit)
     return tag

@@ -44,7 +44,6 @@ class CopiedTrees:
         return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
 
     def put(self, number: str, contents: Mapping[str, bytes], known: Set[str] | None = None) -> str:
-        """Stores these files durably under a number. Returns the name of the tree."""
         names = {path: _sha(data) for path, data in contents.items()}
         folders: dict[str, dict[str, bytes]] = {}
         for path in contents.keys() - (self.known(contents) if known is None else known):

@@ -16,7 +16,7 @@ from importlib.resources.abc import Traversable
 from itertools import islice
 from typing import get_args
 
-from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.model import Category
 from mcp_server.storage.values import FileStat
 from mcp_server.text.markdown import split_front_matter, without_comments
@@ -237,6 +237,13 @@ class Files(ABC):
                 f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written"
             ) from error
         self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
+
+    def write_missing(self, texts: Mapping[str, str]) -> None:
+        """Writes those of these files (path -> text) that are missing. Another process may do the same."""
+        for path, text in texts.items():
+            if not self.exists(path):
+                with suppress(Conflict):
+                    self.write_atomic(path, text, new=True)
 
     @abstractmethod
     def write_bytes_atomic(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -57,15 +57,6 @@ class Commit:
         return tuple(_TRAILER.findall(self.message))
 
 
-@dataclass(frozen=True, slots=True)
-class BlamedLine:
-    """A line of a file as it is now, and the commit that wrote it; None if it is not committed yet."""
-
-    number: int
-    text: str
-    commit: Commit | None
-
-
 TAG_PREFIX = "memory/"
 """The names of the memory's own tags begin with this."""
 
@@ -80,10 +71,10 @@ class Tag:
     message: str
 
 
-def unused(name: str, taken: Callable[[str], bool]) -> str:
+def unused(name: str, taken: Collection[str]) -> str:
     """Returns the name, or the first of NAME-2, NAME-3 … that is not taken."""
     number, fresh = 1, name
-    while taken(fresh):
+    while fresh in taken:
         number += 1
         fresh = f"{name}-{number}"
     return fresh

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from mcp_server.errors import Conflict, ContextManagerError, Refused
-from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
+from mcp_server.model import COMPACTION, KnowledgeChange, TranscriptHead, Turn
 from mcp_server.storage.files import Files
 from mcp_server.text.markdown import split_front_matter, to_utc
 from mcp_server.text.transcript import (
@@ -106,10 +106,10 @@ class Transcripts:
         data = self._files.read_bytes(path, offset)
         return parse_tail(_decode(data), first_line, last_number, last_at)
 
-    def last_named(self, path: str, name: str) -> int | None:
-        """Returns the number of the last system turn of this name, without parsing; None for none."""
+    def last_compaction(self, path: str) -> int | None:
+        """Returns the number of the last turn that marks a compaction, without parsing; None for none."""
         data = self._files.read_bytes(path)
-        header = f" — system ({name})\n".encode()
+        header = f" — system ({COMPACTION})\n".encode()
         at = data.rfind(header)
         while at >= 0:  # in a message, a line that looks like a header begins with a backslash
             line = data.rfind(b"\n", 0, at) + 1

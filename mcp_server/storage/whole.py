@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -149,15 +150,16 @@ def refs(folder: Path) -> list[tuple[str, str]]:
     return sorted(((oid, name) for oid, _, name in found), key=itemgetter(1))
 
 
-def write_bundle(folder: Path, target: Path) -> bool:
-    """Writes all branches and tags of a repository to a file. Returns False, and writes nothing, if there is none.
+def dump_history(folder: Path, branch: str, sink: Sink) -> None:
+    """Writes all branches and tags of a repository to `sink` as a bundle; nothing if there are none. `branch` is the
+    one that is checked out.
 
     Nothing of the repository's own packs is reused, so that equal histories give equal bytes.
     """
     named = refs(folder)
     if not named:
-        return False
-    with target.open("wb") as out:
+        return
+    with tempfile.TemporaryFile() as out:
         lines = [b"# v2 git bundle", *(f"{oid} {name}".encode() for oid, name in named), b"", b""]
         out.write(b"\n".join(lines))
         out.flush()
@@ -165,7 +167,8 @@ def write_bundle(folder: Path, target: Path) -> bool:
         options = ("--revs", "--stdout", "--quiet", "--no-reuse-delta", "--no-reuse-object", "--delta-base-offset")
         with _running(folder, "pack-objects", *options, stdout=out) as (stdin, _):
             stdin.write(wanted)
-    return True
+        out.seek(0)
+        sink.history(branch, iter(lambda: out.read(PART_BYTES), b""))
 
 
 def new_repository(folder: Path, branch: str, *, bare: bool = True) -> None:

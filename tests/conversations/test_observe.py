@@ -17,7 +17,7 @@ from mcp_server.app import open_memory
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
-from mcp_server.conversations.sessions import close_idle, end_session, restore_all, session_turns, show_session
+from mcp_server.conversations.sessions import close_idle, end_session, ready, session_turns, show_session
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, SourceFile, ToolCall
@@ -194,7 +194,8 @@ async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back
     await said(memory, "one", "good")
     memory.files.write_atomic("raw/conversations/2026/02/16/1800-bad-x.md", "no front matter at all")
     await memory.state.empty(())
-    assert await restore_all(memory) == 1
+    await ready(memory)
+    assert [row.session for row in await memory.state.sessions()] == ["good"]
     assert await said(memory, "one", "good") == -1
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.projects import (
     argument_key,
-    free_slug,
     known_as,
     list_projects,
     merge_projects,
@@ -22,6 +21,7 @@ from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, origin_key, slug_of, slugify
+from mcp_server.storage.history_values import unused
 from mcp_server.storage.local.folders import ProjectFolders
 from mcp_server.topics.front_matter import check
 from tests.gitting import git
@@ -257,7 +257,7 @@ def test_a_slug_is_the_last_part_of_the_key() -> None:
 
 
 def test_a_taken_slug_gets_a_number() -> None:
-    assert free_slug("engine", frozenset({"engine", "engine-2"})) == "engine-3"
+    assert unused("engine", frozenset({"engine", "engine-2"})) == "engine-3"
 
 
 def test_an_origin_added_later_joins_what_the_root_commit_named() -> None:

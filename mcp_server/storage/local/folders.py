@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
+from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.model import origin_key
 from mcp_server.storage.files import SETTINGS, templates
 from mcp_server.storage.git_process import ask_git
@@ -194,10 +194,5 @@ def create(root: Path, generated: Mapping[str, str]) -> bool:
     place.make_folder(".")
     for folder in FOLDERS:
         place.make_folder(folder)
-    for path, text in {**templates(), **generated}.items():
-        if not place.exists(path):
-            try:
-                place.write_atomic(path, text, new=True)
-            except Conflict:  # another process is creating the same workspace
-                continue
+    place.write_missing({**templates(), **generated})
     return True

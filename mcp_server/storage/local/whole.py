@@ -28,6 +28,7 @@ from mcp_server.storage.local.state import SQLITE, LocalState, create
 from mcp_server.storage.sqlite import Database
 from mcp_server.storage.values import LOCAL
 from mcp_server.storage.whole import (
+    BRANCH,
     OF_AN_ENGINE,
     ORDERS,
     PART_BYTES,
@@ -35,10 +36,10 @@ from mcp_server.storage.whole import (
     MovedFile,
     Sink,
     Source,
+    dump_history,
     git,
     moves,
     read_bundle,
-    write_bundle,
 )
 
 _REMADE = ("index", "locks", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
@@ -73,11 +74,7 @@ async def dump(root: Path, local: Path, state: LocalState, sink: Sink) -> list[s
 def _dump_rest(root: Path, local: Path, ends: Mapping[str, int], sink: Sink) -> list[str]:
     repository = Repository(root)
     if repository.exists():
-        with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
-            bundle = Path(place) / "bundle"
-            if write_bundle(root, bundle):
-                with bundle.open("rb") as stream:
-                    sink.history(repository.branch() or "main", iter(lambda: stream.read(PART_BYTES), b""))
+        dump_history(root, repository.branch() or BRANCH, sink)
     left_out: list[str] = []
     for path, real in sorted(_files(root, local)):
         if not all(map(is_usable, path.split("/"))) or real.is_symlink() or not real.is_file():

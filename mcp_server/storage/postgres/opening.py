@@ -48,11 +48,8 @@ class TeamStorage:
         the settings; a workspace that has them all is complete."""
 
         def write() -> None:
-            if all(self.files.exists(path) for path in generated):
-                return
-            for path, text in {**templates(), **generated}.items():
-                if not self.files.exists(path):
-                    self.files.write_atomic(path, text, new=True)
+            if not all(self.files.exists(path) for path in generated):
+                self.files.write_missing({**templates(), **generated})
 
         async with self.locks.files():
             await run_sync(write)

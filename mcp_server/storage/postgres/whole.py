@@ -45,6 +45,7 @@ from mcp_server.storage.whole import (
     NewFile,
     Sink,
     Source,
+    dump_history,
     fast_import,
     git,
     message,
@@ -53,7 +54,6 @@ from mcp_server.storage.whole import (
     read_bundle,
     tip_of,
     versions,
-    write_bundle,
 )
 
 IMPORTED = ("git", "imported")
@@ -288,22 +288,15 @@ def dump(database: Database, tracked: Sequence[str], sink: Sink) -> None:
             for row in _streamed(connection, select):
                 if table != "entry" or row[0] not in OF_AN_ENGINE:
                     sink.row(table, row)
-        _dump_history(connection, tracked, sink)
+        with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
+            repository, branch, _ = _all_commits(connection, Path(place), tracked, {})
+            dump_history(repository, branch, sink)
         listed = "SELECT path, version, mtime_ns, sealed FROM file WHERE ws = %s ORDER BY path"
         for path, version, mtime_ns, sealed in _streamed(connection, listed):
             if moves(path):
                 sink.file(MovedFile(path, mtime_ns, sealed), stored_parts(connection, path, version))
 
     database.apart(write)
-
-
-def _dump_history(connection: Connection, tracked: Sequence[str], sink: Sink) -> None:
-    with tempfile.TemporaryDirectory(prefix="context-manager-") as place:
-        repository, branch, _ = _all_commits(connection, Path(place), tracked, {})
-        bundle = Path(place) / "moved"
-        if write_bundle(repository, bundle):
-            with bundle.open("rb") as stream:
-                sink.history(branch, iter(lambda: stream.read(PART_BYTES), b""))
 
 
 def load(database: Database, source: Source) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
 from mcp_server.storage.git_process import NEEDS_GIT, GitFailed, moment_of, version
-from mcp_server.storage.history_values import LONGEST_TEXT, BlamedLine, Commit, Committed, Version
+from mcp_server.storage.history_values import LONGEST_TEXT, Commit, Committed, Version
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
@@ -76,9 +76,10 @@ class Past:
             ]
         return sorted(found, key=lambda one: one[0].at)
 
-    def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[BlamedLine]:
-        """Returns the commit of each of these lines (counted from 1, ends included) of the current file. Raises
-        NotFound for a file that git does not know, or missing lines."""
+    def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, str, Commit | None]]:
+        """Returns number, text and commit of each of these lines (counted from 1, ends included) of the current file;
+        no commit for a line that is not committed yet. Raises NotFound for a file that git does not know, or missing
+        lines."""
         path = clean_path(path)
         if not self._has_history():
             raise NotFound(f"nothing was committed yet, so {path} has no history")
@@ -91,7 +92,7 @@ class Past:
             ) from error
         blamed = list(_blamed(said))
         commits = self.commits(sorted({oid for _, oid, _ in blamed if oid.strip("0")}))
-        return [BlamedLine(number, text, commits.get(oid)) for number, oid, text in blamed]
+        return [(number, text, commits.get(oid)) for number, oid, text in blamed]
 
     def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
         if not oids:
@@ -280,7 +281,7 @@ class Git(Repository):
         root = self.root
         paths = [path for path in self.uncommitted(prefixes) if not _is_open(root, path)]
         read = paths[:MOST_READ]
-        before = self.committed_texts(read, LONGEST_TEXT)
+        before = self.committed_texts(read)
         closed = self.filtered(read)
         known = [FileChange(path, before[path], _text_now(root / path)) for path in read if path not in closed]
         for path in sorted(closed):
@@ -288,10 +289,10 @@ class Git(Repository):
             known.append(FileChange(path, *("" if one else None for one in there)))
         return known + [FileChange(path, "", "" if (root / path).exists() else None) for path in paths[MOST_READ:]]
 
-    def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
+    def committed_texts(self, paths: Sequence[str], at: str | None = None) -> dict[str, str | None]:
         """Returns the files' texts in a commit, by default the last one. Raises Unavailable.
 
-        The text is None if the commit lacks the file, and empty for a binary file or one of more than `longest` bytes.
+        The text is None if the commit lacks the file, and empty for a binary file or one over LONGEST_TEXT bytes.
         """
         commit = at or self.head()
         if commit is None:
@@ -299,7 +300,7 @@ class Git(Repository):
         entries = self.entries_of(commit, paths)
         blobs = {path: entry.split(" ")[1] for path, entry in entries.items() if entry.startswith("100")}
         with objects_of(self.root) as objects:
-            return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
+            return {path: _text(objects.read(blobs[path])[1]) if path in blobs else None for path in paths}
 
     def check_free(self) -> None:
         """Raises Unavailable if git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
@@ -378,8 +379,8 @@ class Git(Repository):
         return self._committer.tree_of(self.uncommitted(prefixes))
 
 
-def _text(data: bytes, longest: int) -> str:
-    return "" if len(data) > longest or b"\0" in data else data.decode("utf-8", "replace")
+def _text(data: bytes) -> str:
+    return "" if len(data) > LONGEST_TEXT or b"\0" in data else data.decode("utf-8", "replace")
 
 
 def _is_open(root: Path, path: str) -> bool:
@@ -398,9 +399,6 @@ def _text_now(place: Path) -> str | None:
     try:
         if place.is_symlink() or not place.is_file():
             return None if not place.exists() and not place.is_symlink() else ""
-        if place.stat().st_size > LONGEST_TEXT:
-            return ""
-        data = place.read_bytes()
+        return "" if place.stat().st_size > LONGEST_TEXT else _text(place.read_bytes())
     except OSError:
         return ""
-    return "" if b"\0" in data else data.decode("utf-8", "replace")
