@@ -171,7 +171,6 @@ class AgentMemory:
             return await self._recorded(turn)
 
     async def _recorded(self, turn: NewTurn) -> Observed:
-
         with CancelScope(shield=True):  # the message was said, also if the caller is cancelled now
             observed = await observe(self.memory, turn, self._caller)
         self._session = self._session or observed.session
@@ -278,7 +277,6 @@ class AgentMemory:
             Refused: the path leaves the workspace, or belongs to this machine.
             Invalid: the file is not text, or has no such lines.
         """
-
         return await read(self.memory, path, start, end, at, max_tokens)
 
     async def anchor(self, item: str, *, on: bool = True, note: str | None = None) -> Anchored:
@@ -293,7 +291,6 @@ class AgentMemory:
             Invalid: the item is empty.
             Refused: the item is a secret.
         """
-
         return await anchor(self.memory, item, on, note)
 
     async def prune(
@@ -319,7 +316,6 @@ class AgentMemory:
             NotFound: no such session, or none was opened here and none is named.
             Refused: the session has ended.
         """
-
         return await _shielded(prune(self.memory, strategy, session, not apply, self._caller, target=target))
 
     async def checkpoint(self, note: str = "", *, session: str | None = None) -> Checkpoint:
@@ -329,10 +325,7 @@ class AgentMemory:
             Invalid: no conversation was opened here, and none is named.
             NotFound: no such session.
         """
-        chosen = session or self._session
-        if chosen is None:
-            raise Invalid("no conversation was opened here yet; say which `session` to save")
-        return await _shielded(make_checkpoint(self.memory, chosen, "asked", note))
+        return await _shielded(make_checkpoint(self.memory, self._chosen(session, "save"), "asked", note))
 
     async def forget(
         self,
@@ -367,7 +360,6 @@ class AgentMemory:
             Invalid: no such view.
             NotFound: no such session.
         """
-
         return await status(self.memory, view, session, max_tokens)
 
     async def recoverable(self, query: str | None = None, *, limit: int = 20) -> list[Recoverable]:
@@ -377,7 +369,6 @@ class AgentMemory:
         The newest come first, or the best matches for the words of `query`. Each has `id`, `kind`, `path`, `at`,
         `summary`.
         """
-
         return await recoverable(self.memory, query, limit)
 
     async def recover(self, what: str, *, apply: bool = False) -> Recovery:
@@ -393,7 +384,6 @@ class AgentMemory:
             NotFound: there is no such id or version.
             Refused: the file belongs to the user alone, such as those of the identity.
         """
-
         return await recover(self.memory, what, self._caller, apply=apply)
 
     def loop(
@@ -410,7 +400,6 @@ class AgentMemory:
         both may be coroutine functions. `session` continues a conversation; by default a new one begins. See
         `mcp_server/agent_loop.py` and `examples/context_loop.py`.
         """
-
         return ContextLoop(self.memory, self._caller, get_context, set_context, get_token_count, session, self._project)
 
     async def end(self, session: str | None = None) -> None:
@@ -420,12 +409,16 @@ class AgentMemory:
             Invalid: no conversation was opened here, and none is named.
             NotFound: no such session.
         """
-        chosen = session or self._session
-        if chosen is None:
-            raise Invalid("no conversation was opened here yet; say which `session` to end")
+        chosen = self._chosen(session, "end")
         await end_session(self.memory, chosen)
         if chosen == self._session:
             self._session = None
+
+    def _chosen(self, session: str | None, verb: str) -> str:
+        chosen = session or self._session
+        if chosen is None:
+            raise Invalid(f"no conversation was opened here yet; say which `session` to {verb}")
+        return chosen
 
     @property
     def session(self) -> str | None:

@@ -72,14 +72,11 @@ class Said:
 def said(message: Message) -> Said | None:
     """Returns the text of a message; None for our own note and for a message without text (a bare tool call, an
     image)."""
-    role = str(message.get("role", ""))
-    content = message.get("content")
-    if isinstance(content, list | tuple):
-        content = "\n".join(part["text"] for part in content if _is_words(part))
-    if not isinstance(content, str) or not content.strip() or content.startswith(NOTE) or role not in ROLES:
+    role, text = str(message.get("role", "")), _text(message)
+    if not text.strip() or text.startswith(NOTE) or role not in ROLES:
         return None
     tool = str(message.get("name") or "tool") if role in TOOL_ROLES else None
-    return Said(ROLES[role], content, tool)
+    return Said(ROLES[role], text, tool)
 
 
 def face(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Said:
@@ -165,7 +162,7 @@ def mirrored(
             put(back[0], originals[back.pop(0)])
         if number is not None:
             put(number, message)
-        elif not _is_note(message):
+        elif not _text(message).startswith(NOTE):
             made.append(message)
     for number in back:
         put(number, originals[number])
@@ -221,9 +218,12 @@ def _is_words(part: object) -> bool:
     return isinstance(part, Mapping) and isinstance(part.get("text"), str)
 
 
-def _is_note(message: Message) -> bool:
+def _text(message: Message) -> str:
+    """Returns the text of a message, or the texts of its parts."""
     content = message.get("content")
-    return isinstance(content, str) and content.startswith(NOTE)
+    if isinstance(content, list | tuple):
+        return "\n".join(part["text"] for part in content if _is_words(part))
+    return content if isinstance(content, str) else ""
 
 
 __all__ = ["Compacted", "ContextLoop", "LoopStatus", "Message"]
@@ -342,7 +342,7 @@ class ContextLoop:
                 if event.changes:
                     await checkpoint.before(self._memory, self._session, "compaction")
                 await pressure.carry_out(memory, event)
-            matched = await self._with_chunks(matched)
+            matched = replace(matched, chunks=await self._chunks())
         after = self._as_live(matched)
         for number, message in zip(matched.numbers, matched.messages, strict=True):
             if number is not None and any(chunk.form != "whole" for chunk in matched.chunks.get(number, {}).values()):
@@ -396,11 +396,11 @@ class ContextLoop:
     async def _match(self, messages: list[Message]) -> _Matched:
         row = await self._memory.state.session(self._session)
         turns = await sessions.session_turns(self._memory, self._session) if row is not None else ()
-        matched = _Matched(messages, [], {turn.number: turn for turn in turns}, {})
-        matched = await self._with_chunks(matched)
+        chunks = await self._chunks() if turns else {}
         if self._handed is None:
             self._handed = dict(await self._memory.state.get(HANDED, self._session) or {})
-        return replace(matched, numbers=aligned(messages, turns, matched.chunks, self._clean, self._handed))
+        numbers = aligned(messages, turns, chunks, self._clean, self._handed)
+        return _Matched(messages, numbers, {turn.number: turn for turn in turns}, chunks)
 
     async def _hand_out(self, matched: _Matched) -> None:
         """Stores the short texts of the list, so that they do not count as new, even when the chunks are whole
@@ -413,12 +413,12 @@ class ContextLoop:
         self._handed = {**(self._handed or {}), **short}
         await self._memory.state.put(HANDED, self._session, self._handed)
 
-    async def _with_chunks(self, matched: _Matched) -> _Matched:
+    async def _chunks(self) -> dict[int, dict[int, LiveChunk]]:
         chunks: dict[int, dict[int, LiveChunk]] = {}
-        for chunk in await live_set(self._memory, self._session) if matched.turns else ():
+        for chunk in await live_set(self._memory, self._session):
             if chunk.kind in ("message", "tool"):
                 chunks.setdefault(chunk.turn, {})[chunk.part] = chunk
-        return replace(matched, chunks=chunks)
+        return chunks
 
     def _as_live(self, matched: _Matched) -> list[Message]:
         cold = [chunk for parts in matched.chunks.values() for chunk in parts.values() if chunk.form == "cold"]
@@ -461,14 +461,6 @@ class ContextLoop:
         if key not in self._cleaned:
             self._cleaned[key] = redact(text).text
         return self._cleaned[key]
-
-
-def _text(message: Message) -> str:
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list | tuple) else ()
-    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, Mapping))
 
 
 async def _maybe_async(value: Any) -> Any:

@@ -10,7 +10,7 @@ from mcp_server.cli import shell
 from mcp_server.history import explore
 from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
 from mcp_server.knowledge import reconstruct
-from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS, Comparison, Reconstruction, reconstructions
+from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS, Reconstruction, reconstructions
 from mcp_server.memory import Memory
 from mcp_server.text.prose import counted
 
@@ -100,12 +100,7 @@ def reconstruct_list() -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def compare(names: tuple[str, ...]) -> None:
     """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
-
-    async def act(memory: Memory) -> Comparison:
-        with shell.progress("Comparing"):
-            return await reconstruct.compare(memory, names)
-
-    found = shell.with_memory(act)
+    found = shell.with_memory(lambda memory: reconstruct.compare(memory, names), title="Comparing")
     if shell.printed_as_json(found):
         return
     rows = [

@@ -10,10 +10,9 @@ import click
 
 from mcp_server.cli import shell
 from mcp_server.history import history
-from mcp_server.history import history as action
 from mcp_server.history.committing import Kind, tag, tags
 from mcp_server.history.history import Changed, Origin
-from mcp_server.history.sync import Synced, sync
+from mcp_server.history.sync import sync
 from mcp_server.memory import Memory
 from mcp_server.text.entries import without_sources
 
@@ -90,7 +89,7 @@ def revert(commit: str, paths: tuple[str, ...], apply: bool) -> None:
 
     A commit can have changes of several projects. PATH reverts only those of a file or folder.
     """
-    done = shell.with_memory(lambda memory: action.revert(memory, commit, shell.caller(), apply=apply, only=paths))
+    done = shell.with_memory(lambda memory: history.revert(memory, commit, shell.caller(), apply=apply, only=paths))
     shell.print_result(done, done.markdown)
     if done.paths and not done.commit:
         shell.say_not_applied(" ".join(("history revert", commit, *map(quote, paths))))
@@ -101,7 +100,6 @@ def revert(commit: str, paths: tuple[str, ...], apply: bool) -> None:
 def _print_origins(found: list[Origin]) -> None:
     if shell.printed_as_json(found):
         return
-
     for path, origins in groupby(found, key=lambda one: one.path):
         columns = ("line", "written (UTC)", "commit", "text", "from")
         rows = [
@@ -156,10 +154,5 @@ def sync_command(remote: str | None) -> None:
 
     REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
     """
-
-    async def act(memory: Memory) -> Synced:
-        with shell.progress("Bringing both copies together"):
-            return await sync(memory, remote)
-
-    done = shell.with_memory(act)
+    done = shell.with_memory(lambda memory: sync(memory, remote), title="Bringing both copies together")
     shell.print_result(done, done.markdown)

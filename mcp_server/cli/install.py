@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 import anyio
 import click
@@ -283,24 +282,22 @@ EXAMPLES, LONGEST = 3, 100
 """Number of the items of each kind that are shown after an import, and the characters shown of each."""
 
 
-class Chosen(TypedDict, total=False):
-    """Arguments of `import_path` that the user may set."""
-
-    kind: Format | None
-    project: str | None
-    name: str | None
-    anew: bool
-
-
 async def import_and_read(
-    memory: Memory, environ: Mapping[str, str], path: Path, **chosen: Unpack[Chosen]
+    memory: Memory,
+    environ: Mapping[str, str],
+    path: Path,
+    *,
+    kind: Format | None,
+    project: str | None = None,
+    name: str | None = None,
+    anew: bool = False,
 ) -> tuple[ImportReport, list[str]]:
     """Imports conversations, makes knowledge of them and indexes them. Returns the import's report, and lines that say
-    what was learned. Raises what `import_path` raises."""
+    what was learned. Arguments and errors are those of `import_path`."""
     known = await run_sync(_known_items, memory)
     began, left = time.monotonic(), 0
     with shell.progress("Importing") as bar:
-        report = await import_path(memory, path, watch=bar, **chosen)
+        report = await import_path(memory, path, kind=kind, project=project, name=name, anew=anew, watch=bar)
     if report.new_turns:
         with shell.progress("Reading") as bar:
             async with anyio.create_task_group() as tasks:

@@ -173,22 +173,15 @@ def condense_command(period: str, apply: bool) -> None:
     """
 
     async def act(memory: Memory) -> Condensed:
-        with shell.progress("Condensing"):
-            done = await condense(memory, cast(Period, period), dry_run=not apply)
-            if apply:
-                await catch_up(memory)
+        done = await condense(memory, cast(Period, period), dry_run=not apply)
+        if apply:
+            await catch_up(memory)
         return done
 
-    done = shell.with_memory(act)
-    shell.print_result(done, _condense_told(done))
-
-
-def _condense_told(done: Condensed) -> str:
-    would = "would be " if done.dry_run else ""
-    said = [f"condense {done.period}: {counted(len(done.files), 'file')} {would}changed", *_changes(done)]
-    if done.dry_run:
-        said.append(SAME_COMMAND)
-    return "\n".join([*said, *done.notes])
+    done = shell.with_memory(act, title="Condensing")
+    would, more = ("", []) if apply else ("would be ", [SAME_COMMAND])
+    said = f"condense {period}: {counted(len(done.files), 'file')} {would}changed"
+    shell.print_result(done, "\n".join([said, *_changes(done), *more, *done.notes]))
 
 
 @shell.group("jobs", "jobs list", "jobs run --due")
@@ -219,10 +212,9 @@ def run(names: tuple[str, ...], due: bool) -> None:
         raise click.UsageError("name jobs (jobs list shows them), or give --due")
 
     async def act(memory: Memory) -> list[Ran]:
-        with shell.progress("Running jobs"):
-            return await run_due(memory, JOBS) if due else [await run_now(memory, JOBS, name) for name in names]
+        return await run_due(memory, JOBS) if due else [await run_now(memory, JOBS, name) for name in names]
 
-    done = shell.with_memory(act, fresh=True)
+    done = shell.with_memory(act, fresh=True, title="Running jobs")
     said = "\n".join(f"{ran.name}: {ran.outcome}" for ran in done)
     shell.print_result(done, said or "Nothing is due.")
     if not all(ran.ok for ran in done):

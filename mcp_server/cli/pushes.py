@@ -171,15 +171,11 @@ def duration_of(context: click.Context, parameter: click.Parameter, value: str |
 @click.option("--end", is_flag=True, help="Add to prompts again: end this pause, or all of them.")
 def pause_command(project: str | None, here: bool, duration: timedelta | None, end: bool) -> None:
     """Add nothing to prompts, everywhere or in one project. Conversations are still recorded."""
-    if not end:
-        _pause(project, here, duration)
-    elif duration is not None:
-        raise click.UsageError("--end ends a pause at once; leave out --for")
-    else:
+    if end:
+        if duration is not None:
+            raise click.UsageError("--end ends a pause at once; leave out --for")
         _resume(project, here)
-
-
-def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
+        return
 
     async def act(memory: Memory) -> Pause:
         made = await windows.pause(memory, await chosen(memory, project, here), duration)
@@ -187,8 +183,8 @@ def _pause(project: str | None, here: bool, duration: timedelta | None) -> None:
         return made
 
     made = shell.with_memory(act)
-    end = "" if made.until else "; `context-manager pause --end` ends it"
-    shell.print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
+    how_to_end = "" if made.until else "; `context-manager pause --end` ends it"
+    shell.print_result(made, f"{made.words}: nothing is pushed into prompts, what is said is recorded{how_to_end}")
 
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
@@ -207,7 +203,6 @@ async def chosen(memory: Memory, project: str | None, here: bool) -> Project | N
 
 
 def _resume(project: str | None, here: bool) -> None:
-
     async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
         lifted = await windows.resume(memory, await chosen(memory, project, here))
         await briefs.refresh(memory)

@@ -57,15 +57,13 @@ def import_command(
     if format_name in ("auto", "memory") and not merge and is_export(path, whole=True):
         with shell.progress("Importing"):
             imported = anyio.run(import_whole, shell.chosen_workspace(), os.environ, path)
-        with shell.progress("Indexing"):
-            shell.with_memory(catch_up)
+        shell.with_memory(catch_up, title="Indexing")
         shell.print_result(imported, imported.markdown)
         return
 
     async def restore(memory: Memory) -> Restored:
-        with shell.progress("Importing"):
-            restored = await import_memory(memory, path)
-            await catch_up(memory)
+        restored = await import_memory(memory, path)
+        await catch_up(memory)
         return restored
 
     async def read(memory: Memory) -> tuple[ImportReport, list[str]]:
@@ -73,7 +71,7 @@ def import_command(
         return await import_and_read(memory, os.environ, path, kind=chosen, project=project, name=name, anew=anew)
 
     if format_name == "memory" or (format_name == "auto" and is_export(path)):
-        restored = shell.with_memory(restore, if_missing="create")
+        restored = shell.with_memory(restore, if_missing="create", title="Importing")
         shell.print_result(restored, restored.markdown)
         return
     report, learned = shell.with_memory(read, if_missing="create")
@@ -134,11 +132,7 @@ In fish:
 def init_command(adopt: bool) -> None:
     """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
     place, existed = shell.folder(), shell.memory_exists()
-
-    async def nothing(_: Memory) -> None:
-        return None
-
-    shell.with_memory(nothing, if_missing="adopt" if adopt else "create")
+    shell.from_memory(lambda _: None, if_missing="adopt" if adopt else "create")
     made = "Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE"
     made = f"Created the memory in {place}.\n{made}"
     said = f"The memory in {place} exists already; nothing was changed." if existed else made

@@ -10,13 +10,11 @@ import click
 from anyio.to_thread import run_sync
 
 from mcp_server.cli import shell
-from mcp_server.cli.shell import progress
 from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting.forget import Receipt, finish, forget, plan_forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.forgetting.words import ADD_HISTORY, as_text
 from mcp_server.knowledge import review
-from mcp_server.knowledge import review as actions
 from mcp_server.knowledge.review import Unreviewed, Waiting
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -51,8 +49,7 @@ def forget_command(text: str | None, lines: str | None, apply: bool, history: bo
             return [await forget(memory, target, history=history)]
         return [await plan_forget(memory, target)]
 
-    with progress("Looking for copies" if not apply else "Forgetting"):
-        done = shell.with_memory(act)
+    done = shell.with_memory(act, title="Forgetting" if apply else "Looking for copies")
     if shell.printed_as_json(done[0] if not nothing_named else done):
         return
     if not done:
@@ -86,20 +83,20 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
         raise click.UsageError("name a proposal, or --all")
 
     async def act(memory: Memory) -> tuple[list[Waiting], list[str]]:
-        found = await actions.waiting(memory, proposal)
+        found = await review.waiting(memory, proposal)
         done: list[str] = []
         for one in found:
             number, path = one.proposal.id, one.proposal.path
             if not apply:
                 continue
             if reject:
-                await actions.reject(memory, number)
+                await review.reject(memory, number)
                 done.append(f"{number}: dropped; {path} stays as it is")
             elif every and (one.problem or (one.changed and not anyway)):
                 why = one.problem or "the file has changed since: see it, then --apply --anyway"
                 done.append(f"{number}: not written: {why}")
             else:
-                written = await actions.approve(memory, number, anyway=anyway)
+                written = await review.approve(memory, number, anyway=anyway)
                 done.append(f"{number}: {written.action}: {written.path}")
         return found, done
 

@@ -203,7 +203,6 @@ def _under(score: float, threshold: float | None) -> str:
 
 
 def _cold_storage(session: str | None, limit: int) -> None:
-
     async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
         records = await cold_records(memory, session)
         return records, await mirror_note(memory, {record.session_id for record in records})

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -32,6 +32,7 @@ def with_memory(
     fresh: bool = False,
     if_missing: IfMissing = "refuse",
     settings: Mapping[str, str] | None = None,
+    title: str | None = None,
 ) -> T:
     """Returns what `act` returns for the memory of `--workspace`.
 
@@ -39,6 +40,7 @@ def with_memory(
         fresh: brings the index up to date first.
         if_missing: what to do if there is no memory. Only commands that record pass "create".
         settings: settings for this command only, named as in the environment.
+        title: what `progress` shows while `act` works.
     """
     import anyio
 
@@ -56,18 +58,19 @@ def with_memory(
             if fresh:
                 with progress("Reading what has changed"):
                     await catch_up(memory)
-            return await act(memory)
+            with progress(title) if title else nullcontext():
+                return await act(memory)
 
     return anyio.run(run)
 
 
-def from_memory(read: Callable[[Memory], T]) -> T:
+def from_memory(read: Callable[[Memory], T], *, if_missing: IfMissing = "refuse") -> T:
     """Returns what the synchronous function `read` returns for the memory of `--workspace`."""
 
     async def act(memory: Memory) -> T:
         return read(memory)
 
-    return with_memory(act)
+    return with_memory(act, if_missing=if_missing)
 
 
 def chosen_workspace() -> Path | str | None:

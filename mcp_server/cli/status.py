@@ -57,7 +57,6 @@ for name, about in VIEWS.items():
 
 
 def _report(view: str, session: str | None) -> None:
-
     async def ask(memory: Memory) -> tuple[StatusReport, list[Health]]:
         report = await status(memory, view=view, session=session, max_tokens=100_000)
         return report, await health(memory) if view == "all" and not shell.as_json() else []

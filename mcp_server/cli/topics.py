@@ -44,7 +44,6 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
     Where an LLM is set up, the gate asks it, as it would in a conversation.
     """
     direction: Direction = "output" if as_output else "input"
-
     found = shell.with_memory(lambda memory: try_message(memory, message, direction=direction, paths=files))
     if shell.printed_as_json(found):
         return
@@ -122,7 +121,6 @@ for verb, on, about in (
     @click.argument("name")
     @session_option
     def switch_(name: str, session: str | None, on: bool = on) -> None:
-
         async def act(memory: Memory) -> Switched:
             return await switch(memory, name, await session_meant(memory, session), on=on)
 

@@ -64,15 +64,11 @@ def load(wanted: Wanted) -> tuple[Embedder | None, str | None]:
     if wanted.provider == "none":
         return None, None
     if importlib.util.find_spec(PACKAGES.get(wanted.provider, wanted.provider)) is None:
-        return (
-            None,
-            f"the package {wanted.provider} is not installed; {KEYWORDS_ONLY} ({how_to_install(wanted.provider)})",
-        )
+        missing = f"the package {wanted.provider} is not installed"
+        return None, f"{missing}; {KEYWORDS_ONLY} ({how_to_install(wanted.provider)})"
     if not wanted.length:
-        return (
-            None,
-            f"search.embedding_dimensions does not say how long vectors of {wanted.chosen_model} are; {KEYWORDS_ONLY}",
-        )
+        unknown = f"search.embedding_dimensions does not say how long vectors of {wanted.chosen_model} are"
+        return None, f"{unknown}; {KEYWORDS_ONLY}"
     if wanted.provider == "wordllama":
         return WordLlamaEmbedder(), None
     if wanted.provider == "sentence-transformers":

@@ -53,9 +53,7 @@ BRIEFS_BURST_SECONDS, LIVE_BURST_SECONDS = 15.0, 10.0
 BRIEFS_SECONDS = 600.0
 """Seconds after which the briefs are rewritten without a change: a day ends, a pause runs out."""
 
-BRIEF_SOURCES = (
-    *("knowledge/identity", "knowledge/memory", "knowledge/journal", "knowledge/projects", "knowledge/reference"),
-)
+BRIEF_SOURCES = tuple(f"knowledge/{name}" for name in ("identity", "memory", "journal", "projects", "reference"))
 
 READ_AT_ONCE = 16
 """Passages that are read in one step, which takes about 0.2 s; new files are indexed between two steps."""
@@ -177,15 +175,13 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
     First it queues the conversations that an earlier version of the extractors read. With the `environ` of
     `open_memory` a worker process does the work, otherwise this one.
     """
-
     is_queued = False
 
     async def extract() -> None:
         nonlocal is_queued
         is_queued = is_queued or await queue_outdated(memory) >= 0
-        waits = (
-            memory.settings.lifecycle.extraction_trigger == "on_session_end" and await waiting_conversations(memory) > 0
-        )
+        at_session_end = memory.settings.lifecycle.extraction_trigger == "on_session_end"
+        waits = at_session_end and await waiting_conversations(memory) > 0
         if waits and (environ is None or not await worker.run("knowledge", memory.disk.root, environ)):
             await extract_pending(memory, REST)
 

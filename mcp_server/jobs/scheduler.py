@@ -64,9 +64,8 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
         moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)
         return next(moments).astimezone(UTC)
     except (CronSimError, StopIteration) as error:
-        raise Invalid(
-            f"{expression!r} is no cron expression that ever matches; give five fields, as in '0 8 * * *'"
-        ) from error
+        advice = "give five fields, as in '0 8 * * *'"
+        raise Invalid(f"{expression!r} is no cron expression that ever matches; {advice}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +109,16 @@ async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
     known: dict[str, dict[str, Any]] = await memory.state.entries(NAMESPACE)
     found: list[Planned] = []
     for job in jobs.values():
-        note = known.get(job.name)
-        schedule = job.schedule(memory.settings)
-        due, problem = None, ""
-        if schedule is not None:
-            try:
-                moment = latest(schedule, now, memory.timezone)
-            except Invalid as error:
-                problem = str(error)
-            else:
-                if note is None:
-                    note = {"done": moment.isoformat()}
-                    await memory.state.put(NAMESPACE, job.name, note)
-                due = moment if moment > datetime.fromisoformat(note["done"]) else None
-        note = note or {}
+        note = known.get(job.name, {})
+        schedule, moment, problem = job.schedule(memory.settings), None, ""
+        try:
+            moment = latest(schedule, now, memory.timezone) if schedule is not None else None
+        except Invalid as error:
+            problem = str(error)
+        if moment is not None and not note:
+            note = {"done": moment.isoformat()}
+            await memory.state.put(NAMESPACE, job.name, note)
+        due = moment if moment is not None and moment > datetime.fromisoformat(note["done"]) else None
         last = datetime.fromisoformat(note["last"]) if note.get("last") else None
         found.append(Planned(job.name, job.what, schedule, due, last, note.get("outcome", ""), problem))
     return found

@@ -237,6 +237,7 @@ async def costs(memory: Memory, days: int = 30) -> Costs:
             for purpose, one in spent.items():
                 purposes[purpose] = purposes.get(purpose, Spent()) + one
     total = sum(of_days.values(), Spent())
+    prices = (knobs.input_price, knobs.output_price, knobs.small_input_price, knobs.small_output_price)
     share = 30 / days
     month = Spent(
         round(total.calls * share),
@@ -255,15 +256,7 @@ async def costs(memory: Memory, days: int = 30) -> Costs:
         purposes=dict(sorted(purposes.items(), key=lambda item: (-item[1].usd, -item[1].tokens))),
         daily_tokens=knobs.daily_tokens,
         daily_usd=knobs.daily_usd,
-        priced=any(
-            (
-                knobs.input_price,
-                knobs.output_price,
-                knobs.small_input_price,
-                knobs.small_output_price,
-                memory.settings.search.embedding_price,
-            )
-        ),
+        priced=any((*prices, memory.settings.search.embedding_price)),
     )
 
 

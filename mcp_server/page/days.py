@@ -61,9 +61,7 @@ async def show_days(page: Page) -> Response:
     shown = names[-STRIP:]
     chosen = page.query.get("day") or (shown[-1] if shown else "")
     day = days.get(chosen, Day())
-    commits: dict[str, Commit] = {}
-    if day.commits:
-        commits = await run_sync(memory.git.past.commits, day.commits)
+    commits: Mapping[str, Commit] = await run_sync(memory.git.past.commits, day.commits) if day.commits else {}
     counts = {name: days[name].counts for name in shown}
     return page.show(
         "days.html",

@@ -103,13 +103,9 @@ async def show_list(page: Page) -> Response:
 
 async def show_one(page: Page) -> Response:
     """Returns one record: the exact text, the tokens by source, and all candidates."""
-    number = page.request.path_params["id"]
-    memory = page.memory
-
-    def look() -> dict[str, Any] | None:
-        return next((record for record in records(memory) if record_id(record) == number), None)
-
-    record = await run_sync(look)
+    memory, number = page.memory, page.request.path_params["id"]
+    same = (record for record in records(memory) if record_id(record) == number)
+    record = await run_sync(next, same, None)
     if record is None:
         raise NotFound("this decision is no longer in the log, which keeps the newest ones")
     inside, outside = await candidates(memory, record)

@@ -33,12 +33,8 @@ def document() -> str:
 
 async def receipt(memory: Memory, sha256: str) -> str:
     """Returns the HTML of the receipt of a compiled context, or "" if the log no longer has it."""
-
-    def look() -> dict[str, Any] | None:
-        newest = islice(records(memory), LOOKED_BACK)
-        return next((one for one in newest if one.get("sha256") == sha256), None)
-
-    record = await run_sync(look)
+    same = (record for record in islice(records(memory), LOOKED_BACK) if record.get("sha256") == sha256)
+    record = await run_sync(next, same, None)
     if record is None:
         return ""
     inside, outside = await candidates(memory, record)

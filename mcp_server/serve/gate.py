@@ -1,4 +1,4 @@
-"""Lets members of a team into their workspaces, within their roles, and records each call.
+"""Lets members of a team into their workspaces, within their roles; records and counts each call.
 
 A workspace is open in this process from its first call until nobody uses it for a while. Memberships are read at each
 call, so that a revoked one has no effect from the next call on.
@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import prometheus_client
 from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -29,7 +30,6 @@ from mcp.types import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_server.connection import Opening
 from mcp_server.errors import ContextManagerError, Refused
 from mcp_server.serve.instructions import TEAM
-from mcp_server.serve.measures import OPEN, count
 from mcp_server.serve.oauth import signed_in
 from mcp_server.serve.server import Subscriptions
 from mcp_server.storage.members import AuditEntry, Members, Principal, Role, includes
@@ -39,6 +39,19 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 log = logging.getLogger(__name__)
+calls_log = logging.getLogger("mcp_server.calls")
+
+CALLS = prometheus_client.Counter("context_manager_calls", "Calls.", ["method", "tool", "outcome"])
+CALL_SECONDS = prometheus_client.Histogram("context_manager_call_seconds", "Duration of calls.", ["method"])
+OPEN = prometheus_client.Gauge("context_manager_open_workspaces", "Workspaces that are open in this process.")
+
+COUNTED = frozenset(
+    {
+        *("initialize", "server/discover", "ping", "tools/list", "tools/call", "resources/list", "resources/read"),
+        *("resources/templates/list", "prompts/list", "prompts/get", "completion/complete", "subscriptions/listen"),
+    }
+)
+"""Methods that have a count of their own. A caller could invent any number of others."""
 
 RECHECK_SECONDS = 10.0
 """Seconds between checks whether a client that listens to changes is still a member."""
@@ -276,7 +289,7 @@ class Gate:
                 await self._record(call, ctx, result, outcome)
                 return result
         finally:
-            count(ctx.method, tool, outcome, time.perf_counter() - began, workspace=where, principal=who)
+            _count(ctx.method, tool, outcome, time.perf_counter() - began, workspace=where, principal=who)
 
     async def _principal(self) -> Principal:
         who = signed_in()
@@ -348,6 +361,15 @@ NO_MEMBER = (
     "you are not a member of the workspace {name!r}; an operator adds you with: context-manager --workspace "
     "'postgresql://…?workspace={name}' members add {subject!r}"
 )
+
+
+def _count(method: str, tool: str, outcome: str, seconds: float, **who: str | None) -> None:
+    method = method if method in COUNTED else "other"
+    CALLS.labels(method, tool, outcome).inc()
+    if method != "subscriptions/listen":  # it lasts until the client leaves
+        CALL_SECONDS.labels(method).observe(seconds)
+    fields = {"method": method, "tool": tool, "outcome": outcome, "ms": round(seconds * 1000, 1), **who}
+    calls_log.info("call", extra={"fields": fields})
 
 
 def _named(ctx: ServerRequestContext[Any, Any]) -> str:

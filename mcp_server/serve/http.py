@@ -95,24 +95,24 @@ PREFIX = "/webhook/"
 _PATH = re.compile(r"/webhook/([\w.:-]{1,100})/([\w.:-]{1,100})/?", re.ASCII)
 
 
-async def _record_webhook(memory: Callable[[], Awaitable[Memory]], request: Request) -> tuple[int, dict[str, object]]:
-    """Records one event on disk, and returns the status and the JSON of the answer. Checks no token."""
+async def _record_webhook(memory: Callable[[], Awaitable[Memory]], request: Request) -> JSONResponse:
+    """Records one event on disk, and returns the answer. Checks no token."""
     place = _PATH.fullmatch(request.url.path)
     if place is None:
-        return 404, {"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}
+        return JSONResponse({"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}, 404)
     if request.method != "POST":
-        return 405, {"error": "only POST is taken here"}
+        return JSONResponse({"error": "only POST is taken here"}, 405)
     try:
         body = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
-        return 400, {"error": f"the body is no UTF-8 text (byte {error.start})"}
-    project = next(iter(request.query_params.getlist("project")), None)
+        return JSONResponse({"error": f"the body is no UTF-8 text (byte {error.start})"}, 400)
+    projects = request.query_params.getlist("project")
     try:
-        done = await webhook(await memory(), place[1], place[2], body, project)
+        done = await webhook(await memory(), place[1], place[2], body, projects[0] if projects else None)
     except ContextManagerError as error:
         status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, Invalid) else 503
-        return status, {"error": str(error)}
-    return 202, {"topics": list(done.topics), "sessions": done.sessions}
+        return JSONResponse({"error": str(error)}, status)
+    return JSONResponse({"topics": list(done.topics), "sessions": done.sessions}, 202)
 
 
 def token_of(
@@ -203,8 +203,8 @@ def _webhooks(mcp: Rim, security: TransportSecuritySettings, most_bytes: int) ->
     """Returns an ASGI application that records webhooks, and checks Host, Origin and size before."""
 
     async def record(scope: Scope, receive: Receive, send: Send) -> None:
-        status, said = await _record_webhook(mcp.memory, Request(scope, receive))
-        await JSONResponse(said, status_code=status)(scope, receive, send)
+        answer = await _record_webhook(mcp.memory, Request(scope, receive))
+        await answer(scope, receive, send)
 
     limited, checks = RequestBodyLimitMiddleware(record, most_bytes), TransportSecurityMiddleware(security)
 

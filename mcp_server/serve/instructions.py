@@ -26,14 +26,14 @@ FIRST_WITH_HOOKS = _EMPTY.format("""\
 - This client's hooks record the conversation and bring in what is known: there is nothing that you must do for it.""")
 
 
-def now(root: Path | None, local: Path | None, hooks: bool = False, folder: str | None = None) -> str:
+def now(root: Path, local: Path | None, hooks: bool = False, folder: str | None = None) -> str:
     """Returns the instructions for a client's model: what is stored, when to use which tool, how sessions are named.
 
     `local` is the folder of the workspace `root` with the state. `hooks`: the client's hooks record and add the
     context, and the model has no tools for that. Without hooks, a short brief of the project in `folder` follows,
     because nothing else reaches the model without a tool call.
     """
-    if root is None or local is None or not (root / "memory-config.yaml").exists():
+    if local is None or not (root / "memory-config.yaml").exists():
         return FIRST_WITH_HOOKS if hooks else FIRST
     counts = sorted(WorkspaceFiles(root).count().items())
     files = ", ".join(counted(count, f"{category} file") for category, count in counts)

@@ -53,7 +53,7 @@ import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection, Opening
 from mcp_server.errors import Refused
-from mcp_server.serve.instructions import now
+from mcp_server.serve.instructions import FIRST
 from mcp_server.storage.values import Change, Listener
 from tools.compile_context import SHA256
 from tools.rim import Rim, hints
@@ -310,7 +310,7 @@ def build(
     *,
     transport: Literal["stdio", "http"] = "stdio",
     folder: str | None = None,
-    instructions: Callable[[], str] | None = None,
+    instructions: Callable[[], str] = lambda: FIRST,
     hooks: bool = False,
     profile: tools.Profile = "core",
     window: str | None = None,
@@ -360,7 +360,7 @@ def build(
         life,
         [answered, subscriptions.watch],
         subscriptions.bus,
-        instructions or (lambda: now(None, None, hooks)),
+        instructions,
         hooks=hooks,
         profile=profile,
     )

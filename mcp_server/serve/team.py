@@ -10,12 +10,16 @@ Any replica answers any request: nothing is kept between the requests of a clien
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -33,7 +37,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_server.connection import Connection
 from mcp_server.errors import ContextManagerError
-from mcp_server.serve import gate, http, measures
+from mcp_server.serve import gate, http
 from mcp_server.serve.oauth import OAuth, Verifier, guarded, signed_in
 from mcp_server.serve.server import assemble
 from mcp_server.storage.members import Members
@@ -50,6 +54,10 @@ BURST_SECONDS = 10
 
 READY_SECONDS = 2.0
 """Time limit of the database's answer for `/readyz`."""
+
+REFUSED = prometheus_client.Counter(
+    "context_manager_refused_requests", "Requests that were refused before a call.", ["status"]
+)
 
 
 @dataclass(slots=True)
@@ -88,7 +96,7 @@ def _limited(app: ASGIApp, oauth: OAuth, limits: Limits) -> ASGIApp:
             return
         wait = limits.wait((who.issuer, who.subject), time.monotonic())
         if wait:
-            measures.REFUSED.labels("429").inc()
+            REFUSED.labels("429").inc()
             said = {"error": f"over {limits.per_minute} calls a minute; try again in {wait:.0f} s"}
             await JSONResponse(said, 429, {"Retry-After": str(int(wait) + 1)})(scope, receive, send)
             return
@@ -169,6 +177,32 @@ def build(members: Members, enter: Callable[[str], AbstractAsyncContextManager[M
     return mcp
 
 
+class JsonLines(logging.Formatter):
+    """Writes each record as a line of JSON, without content.
+
+    Of other packages and of exceptions only place and type are written, and of our rooms that handle texts the message
+    without its values, because the rest may have a part of a text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = f"{record.filename}:{record.lineno}"
+        if record.name.startswith("mcp_server"):
+            whole = record.name.startswith(("mcp_server.serve", "mcp_server.storage"))
+            message = record.getMessage() if whole else str(record.msg)
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": message,
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = record.exc_info[0].__name__
+            if frames := traceback.extract_tb(record.exc_info[2]):
+                line["where"] = f"{frames[-1].filename}:{frames[-1].lineno}"
+        return json.dumps(line, ensure_ascii=False)
+
+
 async def serve(
     members: Members,
     enter: Callable[[str], AbstractAsyncContextManager[Memory]],
@@ -178,9 +212,13 @@ async def serve(
     limits: Limits,
     profile: tools.Profile,
 ) -> None:
-    """Serves until interrupted. Prints the address on stderr; stdout stays empty."""
+    """Serves until interrupted. Prints the address on stderr, and then the logs as JSON: warnings, and a line for each
+    call. stdout stays empty."""
     mcp = await run_sync(build, members, enter, profile)
-    measures.log_to_stderr()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    gate.calls_log.setLevel(logging.INFO)
     listening = http.bound(host, port)
     shown = f"[{host}]" if ":" in host else host
     at = f"http://{shown}:{listening.getsockname()[1]}{urlsplit(oauth.url).path}"

@@ -20,7 +20,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_server.app import open_members, open_memory
 from mcp_server.home import address_of
 from mcp_server.memory import Memory
-from mcp_server.serve import gate, http, measures, team
+from mcp_server.serve import gate, http, team
 from mcp_server.serve.oauth import settings_of
 from mcp_server.storage.members import Members
 from tests.conftest import KEYWORDS_ONLY
@@ -148,7 +148,7 @@ async def test_whoever_listens_is_sent_away_when_the_membership_ends(
 def test_logs_have_no_content() -> None:
     def line(name: str, message: str, *values: object) -> dict[str, Any]:
         record = logging.LogRecord(name, logging.ERROR, "/lib/other.py", 7, message, values, None)
-        found: dict[str, Any] = json.loads(measures.JsonLines().format(record))
+        found: dict[str, Any] = json.loads(team.JsonLines().format(record))
         return found
 
     assert line("mcp_server.storage.x", "%d notices", 3)["message"] == "3 notices"
@@ -158,7 +158,7 @@ def test_logs_have_no_content() -> None:
         raise ValueError("Zanzibar")
     except ValueError as error:
         made = logging.LogRecord("x", 40, "x.py", 1, "m", (), (ValueError, error, error.__traceback__))
-        said = measures.JsonLines().format(made)
+        said = team.JsonLines().format(made)
     assert "Zanzibar" not in said
     assert json.loads(said)["exception"] == "ValueError"
     assert "test_team.py" in json.loads(said)["where"]

@@ -225,7 +225,7 @@ async def _on_prompt(memory: Memory, given: Given) -> push.Injection | None:
         _, said = await both(noted, pushed)
     if given.paused or for_the_client or not said.recorded:
         return said
-    read = partial(contents_read, given.transcript, given.adapter) if given.transcript else dict
+    read = partial(contents_read, given.transcript, given.adapter, given.transcripts) if given.transcript else dict
     try:  # a window that is nearly full
         advice = await advisor.with_prompt(memory, given.session, given.prompt, read)
     except ContextManagerError as error:
@@ -244,8 +244,7 @@ async def _on_stop(memory: Memory, given: Given) -> None:
     captured = await _capture(memory, given, stopped=True)
     if given.agent:
         return
-    prompts = await memory.state.get(PROMPTS, given.session)
-    noted = [prompt for prompt in prompts if isinstance(prompt, str)] if isinstance(prompts, list) else []
+    noted: list[str] = await memory.state.get(PROMPTS, given.session) or []
     if captured == "missing" and not noted and await _is_being_written(memory, given, captured):
         # No server got the prompt. An answer that is recorded now would come before the prompt.
         if given.last_message:
@@ -256,7 +255,7 @@ async def _on_stop(memory: Memory, given: Given) -> None:
     if captured != "read":
         for prompt in noted:
             await _observe(memory, given, "user", prompt)
-        await _observe(memory, given, "agent", given.last_message or str(kept or ""))
+        await _observe(memory, given, "agent", given.last_message or kept or "")
     if kept:
         await memory.state.remove(ANSWER, given.session)
     if noted:

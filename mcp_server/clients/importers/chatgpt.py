@@ -14,11 +14,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from mcp_server.clients.adapters.adapter import as_mapping
 from mcp_server.clients.importers.imported import (
+    EPOCH,
     Skipped,
     as_text,
     mappings_in,
@@ -58,8 +59,7 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     branch = _branch(mapping, conversation.get("current_node"))
     left = sum(bool(node.get("message")) for key, node in mapping.items() if key not in branch)
     yield from [Skipped(shown, "message on a branch that was left")] * left
-    at = time_of_epoch(conversation.get("create_time")) or datetime.fromtimestamp(0, UTC)
-    reading = _TurnBuilder(at)
+    reading = _TurnBuilder(time_of_epoch(conversation.get("create_time")) or EPOCH)
     for key in branch:
         if isinstance(message := mapping[key].get("message"), Mapping) and (why := reading.read(message, key)):
             yield Skipped(shown, why)
@@ -148,13 +148,12 @@ def _branch(mapping: Mapping[str, Mapping[str, Any]], leaf: object) -> dict[str,
 
 def _newest_leaf(mapping: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Returns the leaf with the newest message; of equal ones the last."""
-    best: tuple[datetime, str] | None = None
-    for key, node in mapping.items():
-        if not node.get("children"):
-            at = time_of_epoch(as_mapping(node.get("message")).get("create_time")) or datetime.fromtimestamp(0, UTC)
-            if best is None or at >= best[0]:
-                best = at, key
-    return best[1] if best else None
+
+    def written(key: str) -> datetime:
+        return time_of_epoch(as_mapping(mapping[key].get("message")).get("create_time")) or EPOCH
+
+    leaves = [key for key, node in mapping.items() if not node.get("children")]
+    return max(reversed(leaves), key=written, default=None)
 
 
 def _text(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:

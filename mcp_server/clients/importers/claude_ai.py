@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
 from mcp_server.clients.adapters.adapter import as_mapping
 from mcp_server.clients.importers.imported import (
+    EPOCH,
     Skipped,
     as_text,
     mappings_in,
@@ -55,7 +56,7 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
         yield Skipped(shown, "summary of a conversation")
     on_branch = _branch(messages, conversation.get("current_leaf_message_uuid"))
     yield from [Skipped(shown, "message on a branch that was left")] * (len(messages) - len(on_branch))
-    at = read_moment(conversation.get("created_at")) or datetime.fromtimestamp(0, UTC)
+    at = read_moment(conversation.get("created_at")) or EPOCH
     turns: list[ImportedTurn] = []
     for message in on_branch:
         at = read_moment(message.get("created_at")) or at

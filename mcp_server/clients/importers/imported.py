@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Literal, TypeVar
 
 from mcp_server.clients.adapters.adapter import Recorded
-from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn
+from mcp_server.conversations.imports import ImportedFile, ImportedSession, ImportedTurn, RecordedSession
 from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
 
@@ -103,7 +103,6 @@ NAMED = 1000
 REASONS, EXAMPLES = 24, 3
 """Lines of the summary, and names in each line."""
 
-
 T = TypeVar("T")
 
 
@@ -154,6 +153,14 @@ class ImportReport:
             self.reasons[why] = self.reasons.get(why, 0) + count
             self.skipped_count += count
 
+    def add_session(self, done: RecordedSession, *, is_first: bool) -> None:
+        """Counts a recorded part of a conversation. `is_first`: no part of that conversation was counted before."""
+        self.sessions += is_first
+        self.new_sessions += bool(is_first and done.new_turns and not done.repeated_turns)
+        self.turns += done.new_turns + done.repeated_turns
+        self.new_turns += done.new_turns
+        self.redacted += done.redacted
+
     def add_file(self, kept: ImportedFile, name: str) -> bool:
         """Counts a markdown file. Returns True if it was written."""
         if kept.status == "skipped":
@@ -183,12 +190,10 @@ class ImportReport:
             lines += [f"{self.files} files of projects and memories: {files}"] if self.files else []
         if self.copied:
             lines.append(f"{self.copied} of those are recorded in the session that they were copied from")
-        if self.unchanged:
-            lines.append(
-                "1 file did not change since it was imported and was not read again"
-                if self.unchanged == 1
-                else f"{self.unchanged} files did not change since they were imported and were not read again"
-            )
+        if self.unchanged == 1:
+            lines.append("1 file did not change since it was imported and was not read again")
+        elif self.unchanged:
+            lines.append(f"{self.unchanged} files did not change since they were imported and were not read again")
         if self.redacted:
             lines.append(f"{self.redacted} turns held secrets, which were redacted before writing")
         if self.skipped_count:
@@ -235,6 +240,8 @@ LARGEST_PART = 4_000_000
 LONGEST_ID = 128
 """Characters of an id in an export; a longer one is replaced."""
 
+EPOCH = datetime.fromtimestamp(0, UTC)
+"""The time of messages before any that names its time."""
 
 Watch = Callable[[int, int, str], object]
 """Called with the progress of an import: done and total (bytes or files), and a label."""

@@ -51,13 +51,8 @@ async def import_database(
         named = {folder for *_, folder in await run_sync(opencode_database.sessions, database)}
         report.folders += await run_sync(lambda: sorted(folder for folder in named if Path(folder).is_dir()))
     async for done in _record(memory, database, "", record_session, project, anew=anew):
-        if done.session not in known:
-            known.add(done.session)
-            report.sessions += 1
-            report.new_sessions += bool(done.new_turns and not done.repeated_turns)
-        report.turns += done.new_turns + done.repeated_turns
-        report.new_turns += done.new_turns
-        report.redacted += done.redacted
+        report.add_session(done, is_first=done.session not in known)
+        known.add(done.session)
 
 
 def count(database: Path) -> int:

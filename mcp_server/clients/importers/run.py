@@ -23,16 +23,9 @@ from mcp_server.clients.importers import chatgpt, claude_ai, exports, opencode
 from mcp_server.clients.importers.claude_code import reading, recording
 from mcp_server.clients.importers.claude_code.messages import lines
 from mcp_server.clients.importers.claude_code.reading import transcripts
-from mcp_server.clients.importers.imported import (
-    Format,
-    ImportReport,
-    Skipped,
-    Watch,
-    in_parts,
-    short_name,
-)
+from mcp_server.clients.importers.imported import Format, ImportReport, Skipped, Watch, in_parts, short_name
 from mcp_server.conversations.closed_sessions import commit_together
-from mcp_server.conversations.imports import ImportedSession, import_markdown_file, record_session
+from mcp_server.conversations.imports import import_markdown_file, record_session
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
 from mcp_server.memory import Memory
 
@@ -242,7 +235,8 @@ class _Import:
                 if isinstance(piece, Skipped):
                     report.skip(piece)
                 else:
-                    await self._record(piece)
+                    for number, session in enumerate(in_parts(piece)):
+                        report.add_session(await record_session(self.memory, session), is_first=number == 0)
                     self.watch(done + offsets[-1], total, piece.session_id)
             done += part.size
             self.watch(done, total, part.name)
@@ -266,16 +260,6 @@ class _Import:
                 counts[kind] += 1
                 for made in self.report.kept(read(item, counts[kind], known)):
                     await self._write_file(DOCUMENTS, made.path, made.text.encode())
-
-    async def _record(self, session: ImportedSession) -> None:
-        """Records one conversation, in parts if it is long."""
-        recorded = [await record_session(self.memory, part) for part in in_parts(session)]
-        new, repeated = sum(one.new_turns for one in recorded), sum(one.repeated_turns for one in recorded)
-        self.report.sessions += 1
-        self.report.new_sessions += bool(new and not repeated)
-        self.report.turns += new + repeated
-        self.report.new_turns += new
-        self.report.redacted += sum(one.redacted for one in recorded)
 
     async def import_transcripts(self, adapter: Adapter) -> None:
         """Imports the transcripts of a client."""

@@ -200,7 +200,7 @@ def _server(found: ClientStatus, answered: Answered, memory: Memory, machine: Ma
 
 def _plugin(found: ClientStatus, answered: Answered, memory: Memory, machine: Machine) -> Check:
     """Returns the check of the plugin, which starts our commands by name and reports nothing if they are missing."""
-    problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _run_hook(PLUGIN_HOOK, machine)[0]
+    problem = answered.problem or _run_hook(PLUGIN_HOOK, machine)[0]
     if problem:
         detail = f"the plugin {found.name} is enabled, but {problem}"
         return Check(found.title, False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
@@ -220,9 +220,7 @@ def _hooks(found: ClientStatus, machine: Machine) -> Check:
     for hook in found.hooks.values():  # without the event the command does nothing and exits with 0
         commands[tuple(word for word in entries.words_of_hook(hook) if word not in (*SECONDS, "EVENT"))] = None
     for words in commands:
-        problem = missing(words, machine.environ)
-        if not problem:
-            problem, took = _run_hook(words, machine)
+        problem, took = _run_hook(words, machine)
         if problem:
             return Check(name, False, problem, again)
     return Check(name, True, f"all {len(found.hooks)} there, the command answers in {took * 1000:.0f} ms")
@@ -230,6 +228,8 @@ def _hooks(found: ClientStatus, machine: Machine) -> Check:
 
 def _run_hook(words: Sequence[str], machine: Machine) -> tuple[str, float]:
     """Returns why the hook command does not work ("" if it does), and the seconds that it took."""
+    if problem := missing(words, machine.environ):
+        return problem, 0.0
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -261,9 +261,8 @@ def _hook_socket(memory: Memory) -> Check:
     if held is not None:
         return Check("hook door", True, "no server is running now; what hooks bring is queued until one is")
     if not stalls and (protocol.is_starting(str(local)) or not _is_alive(local / protocol.ADDRESS)):
-        return Check(
-            "hook door", True, "a command is working on the memory; what hooks bring is queued until it is done"
-        )
+        said = "a command is working on the memory; what hooks bring is queued until it is done"
+        return Check("hook door", True, said)
     advice = f"start the clients again; if that does not help, delete {local / protocol.ADDRESS}"
     return Check("hook door", False, "a server is running and does not answer hooks", advice)
 
@@ -282,15 +281,10 @@ def _is_alive(address: Path) -> bool:
 def _queue(memory: Memory) -> Check:
     waiting = listener.waiting(memory.disk.local)
     folder = memory.disk.local / listener.REJECTED
-    rejected = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+    rejected = len(list(folder.iterdir())) if folder.is_dir() else 0
     if rejected:
-        return Check(
-            "hook queue",
-            False,
-            f"{rejected} events could not be worked on",
-            f"look into {folder}, then delete what is in it",
-            matters=False,
-        )
+        advice = f"look into {folder}, then delete what is in it"
+        return Check("hook queue", False, f"{rejected} events could not be worked on", advice, matters=False)
     advice = "context-manager status works them off" if waiting > MANY else ""
     return Check("hook queue", waiting <= MANY, f"{waiting} waiting" if waiting else "empty", advice, matters=False)
 

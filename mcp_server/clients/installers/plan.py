@@ -210,9 +210,8 @@ def hooks_place(adapter: Adapter | None, machine: Machine, project: Path | None)
 
 def plugin_of(machine: Machine) -> str | None:
     """Returns the name of our plugin if Claude Code has it enabled, else None."""
-    adapter = CLAUDE_CODE
     try:
-        settings = config_file.read(adapter.folder.of(machine.environ, machine.home) / adapter.hooks)
+        settings = config_file.read(CLAUDE_CODE.folder.of(machine.environ, machine.home) / CLAUDE_CODE.hooks)
         enabled = as_mapping(jsonc.read(settings.text, str(settings.path))).get("enabledPlugins")
     except ContextManagerError:  # reported when the file is read to be changed
         return None

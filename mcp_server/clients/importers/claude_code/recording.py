@@ -196,14 +196,13 @@ async def capture(
     return new
 
 
-def contents_read(transcript: Path, adapter: Adapter) -> Mapping[str, Sequence[str]]:
+def contents_read(transcript: Path, adapter: Adapter, projects: Path) -> Mapping[str, Sequence[str]]:
     """Returns what `files_read` finds in a transcript; nothing if it cannot be read, is no file of lines, or is not in
-    the client's own folder."""
+    the folder `projects`."""
     if adapter.is_database:
         return {}
     try:
-        folder = adapter.transcripts_folder(os.environ, Path.home())
-        return files_read(_with_subagents(transcript, folder, adapter)[0], adapter)
+        return files_read(_with_subagents(transcript, projects, adapter)[0], adapter)
     except (NotFound, Refused, OSError):
         return {}
 
