@@ -87,6 +87,8 @@ async def demo(
         report = await _import(memory, file)
         await extract(memory)  # a server does it in the background, and what is compiled meanwhile may differ
         await catch_up(memory)
+        while await memory.index.read_ahead(500):  # as a server does in the background
+            pass
         question = question or (QUESTION if file is None else await _question(memory))
         yield Step(f"Imported {file.name if file else 'a conversation'}", report.markdown, clock.lap())
         prompt = PROMPT if file is None else question
