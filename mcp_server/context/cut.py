@@ -20,6 +20,7 @@ _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’
 # Possessive, and from the first dot only: a message of nothing but dots took seconds.
 _SECTION_START = re.compile(r"^#{1,6} ", re.MULTILINE)
 _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_ANSWER = re.compile(r"\[…\] \((?:agreed|answer|amended): ([^()]+)\)")
 LEAST_CODE = 6  # fenced code with fewer lines is kept: removing it would save little
 _SPACE = re.compile(r"\s+")
 _MOST_SENTENCES = 400  # of one passage: search found it by its first ones
@@ -161,7 +162,8 @@ def without_code(text: str, query: frozenset[str], *, begins_inside: bool = Fals
 def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
     """Returns the run of whole sentences of a passage that is most relevant to `query` (folded words) and fits. The
     worth of a run is the sum over its query words, each once, of 1 / the number of sentences with that word. Of equal
-    runs the longer one is taken, then the earlier one. The result is empty if not even a cut sentence fits."""
+    runs the longer one is taken, then the earlier one. The user's answer in a line is shown alone if the run is no more
+    than that. The result is empty if not even a cut sentence fits."""
     if Room(tokens).holds(text, meter):
         return text
     ends = [match.end() for match in _SENTENCE_END.finditer(text) if match.end()][:_MOST_SENTENCES]
@@ -190,6 +192,8 @@ def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -
     before = f"{LEFT_OUT} " if start > 0 else ""
     after = f" {LEFT_OUT}" if text[end:].strip() else ""
     shown = before + text[start:end].strip() + after
+    if answer := _ANSWER.fullmatch(shown):
+        shown = answer[1]
     return shown if meter.line(shown) <= tokens else ""
 
 

@@ -148,6 +148,12 @@ def test_of_a_long_passage_the_sentences_about_the_question_remain() -> None:
     assert tokens().count(shown) <= 40
 
 
+def test_of_a_line_only_whose_answer_is_about_the_question_the_answer_remains() -> None:
+    text = "We could bake it hotter and longer. " * 9 + "(agreed: Filip has a hazelnut allergy. He orders in May.)"
+    shown = relevant_part(text, frozenset({"filip", "orders"}), 25, meter())
+    assert shown == "Filip has a hazelnut allergy. He orders in May."
+
+
 def test_a_sentence_that_is_too_long_itself_is_cut_at_a_word() -> None:
     shown = relevant_part("many words " * 100, frozenset({"words"}), 30, meter())
     assert shown.startswith("many words")
