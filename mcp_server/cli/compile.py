@@ -8,7 +8,8 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +178,12 @@ def demo_command(file: Path | None, ask: str | None, svg: Path | None) -> None:
 
 
 async def _run(workspace: Path, file: Path | None, ask: str | None) -> list[Step]:
-    steps: AsyncIterator[Step] = demo(workspace, open_memory, catch_up, os.environ, file, ask)
-    done = []
-    async for step in steps:
-        done.append(step)
-        if not shell.as_json():
-            _show(len(done), step)
+    done: list[Step] = []
+    async with aclosing(demo(workspace, open_memory, catch_up, os.environ, file, ask)) as steps:
+        async for step in steps:
+            done.append(step)
+            if not shell.as_json():
+                _show(len(done), step)
     return done
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -74,7 +74,7 @@ async def demo(
     environ: Mapping[str, str],
     file: Path | None = None,
     question: str | None = None,
-) -> AsyncIterator[Step]:
+) -> AsyncGenerator[Step, None]:
     """Yields each step when it is done. If `file` is given, it is imported instead of the package's own conversation.
 
     Raises:

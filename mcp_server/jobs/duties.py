@@ -30,6 +30,7 @@ from mcp_server.pressure import cold
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance import clarity
 from mcp_server.storage.checkpoint_files import FOLDER
+from mcp_server.storage.index.file_reader import READ_AT_ONCE
 from mcp_server.storage.values import Change, Listener
 from mcp_server.topics import listing
 
@@ -54,9 +55,6 @@ BRIEFS_SECONDS = 600.0
 """Seconds after which the briefs are rewritten without a change: a day ends, a pause runs out."""
 
 BRIEF_SOURCES = tuple(f"knowledge/{name}" for name in ("identity", "memory", "journal", "projects", "reference"))
-
-READ_AT_ONCE = 16
-"""Passages that are read in one step, which takes about 0.2 s; new files are indexed between two steps."""
 
 REST = 3.0
 """The pause after reading conversations in this process, as a multiple of the time it took: calls come first."""
@@ -111,7 +109,8 @@ def concerns_briefs(change: Change) -> bool:
 
 
 async def keep_read(memory: Memory) -> None:
-    """Lets the recognizer's network read what new passages are about, a few at a time."""
+    """Lets the recognizer's network read what the passages of large and imported files are about, a few at a time: the
+    others are read when they are indexed. New files are indexed between two steps."""
     async with memory.changes.listen() as changes:
         while True:
             began = perf_counter()

@@ -33,16 +33,17 @@ async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: p
         tasks.cancel_scope.cancel()
 
 
-async def test_what_new_passages_are_about_is_read_in_the_background(place: Path | str) -> None:
+async def test_what_the_passages_of_a_large_file_are_about_is_read_in_the_background(place: Path | str) -> None:
+    text = "\n\n".join(f"## Day {number}\n\nWe close at six on day {number}." for number in range(20))
     async with open_memory(place, {}) as memory, anyio.create_task_group() as tasks:
         tasks.start_soon(duties.keep_read, memory)
-        for fact in ("We close at six every day.", "The red door is new."):
-            await remember(memory, NewFact(fact), Caller())
-            await memory.index.refresh()
-            memory.changes.publish(Change("index"))
-            with anyio.fail_after(60):
-                while (await find(memory, SearchRequest(fact))).hits[0].about is None:  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+        memory.files.write_atomic("knowledge/reference/hours.md", text)
+        await memory.index.refresh()
+        memory.changes.publish(Change("index"))
+        with anyio.fail_after(60):
+            while any(hit.about is None for hit in (await find(memory, SearchRequest("close at six"))).hits):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert await memory.index.read_ahead(9) == 0
         tasks.cancel_scope.cancel()
 
 

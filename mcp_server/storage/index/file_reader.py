@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -19,7 +19,9 @@ from typing import Any
 from mcp_server.errors import ContextManagerError
 from mcp_server.model import Passage, TranscriptHead
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
+from mcp_server.storage.index.scoring import packed_about
 from mcp_server.text import markdown, transcript
+from mcp_server.text.entries import sources_of
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import indexed_text, of_knowledge, of_turns, own_text
 from mcp_server.text.words import words
@@ -28,6 +30,9 @@ RACY_NS = 2_000_000_000
 """A file that changed less than this before it was read may change again without a new time: its bytes are compared."""
 
 NOTHING = b""
+
+READ_AT_ONCE = 16
+"""Passages that the network reads when they are indexed, which takes about 0.2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +218,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The values that are computed from a passage's text."""
+    """The values that are computed from a passage's text. `about`: None if the network has not read it."""
 
     text: str
     words: tuple[str, ...]
     tells_time: bool
     first_person: int
+    about: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +277,21 @@ def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
     else:
         drop = [mark for mark in before if mark in changed or mark not in seen]
     return Plan(look, tuple(rows), tuple(drop))
+
+
+def signals_of_all(rows: Sequence[Row], reads: bool) -> list[Signals]:
+    """Returns the signals of these rows. If the index `reads` and they are few, as those of a new turn, the network
+    reads them at once; otherwise `Index.read_ahead` does it later."""
+    found = [signals_of(row) for row in rows]
+    if not reads or len(rows) > READ_AT_ONCE:
+        return found
+    read = packed_about((row.passage.text, is_derived_line(row.passage)) for row in rows)
+    return [replace(one, about=about) for one, about in zip(found, read, strict=True)]
+
+
+def is_derived_line(passage: Passage) -> bool:
+    """Returns whether a passage is a line that an extractor wrote."""
+    return passage.turn is None and bool(sources_of(passage.text))
 
 
 def signals_of(row: Row) -> Signals:

@@ -25,11 +25,12 @@ from mcp_server.storage.index.file_reader import (
     Row,
     Signals,
     TranscriptPosition,
+    is_derived_line,
     mark_of,
     plan,
     read_content,
     read_tail,
-    signals_of,
+    signals_of_all,
     transcripts_last,
 )
 from mcp_server.storage.index.scoring import import_numpy, in_bytes, packed_about, passage_of
@@ -42,7 +43,6 @@ from mcp_server.storage.postgres.searching import COLUMNS, NAMES, as_vector
 from mcp_server.storage.sqlite import Stems, driver
 from mcp_server.storage.state import storable
 from mcp_server.storage.values import FOLDERS, is_indexed
-from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class Indexing:
         """Writes the plans of a batch whose files have not been indexed by another process meanwhile. Returns how many
         files had changed."""
         rows = [row for one in batch for row in one.plan.rows]
-        cuts = [signals_of(row) for row in rows]
+        cuts = signals_of_all(rows, self._embedding.embedder is not None)
         with self._stemming:
             stemmer = self._stemmer()
             stemmer.learn(word for found in cuts for word in found.words)
@@ -315,7 +315,7 @@ class Indexing:
         kinds: list[int] = []
         for place, (one, cut, numbers) in enumerate(zip(rows, cuts, stems, strict=True)):
             p = one.passage
-            kind = LINES if p.turn is None and sources_of(p.text) else SAID
+            kind = LINES if is_derived_line(p) else SAID
             kinds.append(kind)
             values.append(
                 (
@@ -326,9 +326,10 @@ class Indexing:
                     *(one.chars, bool(cut.tells_time), cut.first_person, bool(one.ends_with_question)),
                     np.array(numbers, dtype="<u4").tobytes(),
                     half[place].tobytes() if half is not None else None,
+                    cut.about,
                 )
             )
-        marks = ", ".join(["%s"] * 28)
+        marks = ", ".join(["%s"] * 29)
         connection.cursor().executemany(f"INSERT INTO passage VALUES ({marks})", values)
         if narrow is not None:
             connection.cursor().executemany(

@@ -26,15 +26,15 @@ from mcp_server.storage.index.file_reader import (
     Row,
     Signals,
     TranscriptPosition,
+    is_derived_line,
     plan,
     read_content,
-    signals_of,
+    signals_of_all,
 )
 from mcp_server.storage.local.index.searching import LINES, compared, packed_vectors, state
 from mcp_server.storage.ports import Progress
 from mcp_server.storage.sqlite import Stems
 from mcp_server.storage.state import storable
-from mcp_server.text.entries import sources_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,7 @@ class Indexer:
         rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
 
         def prepared() -> tuple[list[Signals], NDArray[np.float32] | None]:
-            cuts = [signals_of(row) for row in rows]
+            cuts = signals_of_all(rows, self.embedding.embedder is not None)
             return cuts, self.embedding.of([found.text for found in cuts])
 
         cuts, vectors = await to_thread.run_sync(prepared)
@@ -312,14 +312,14 @@ def _insert(
         p = row.passage
         project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
         at = p.at.timestamp() if p.at else None
-        derived = p.turn is None and bool(sources_of(p.text))
+        derived = is_derived_line(p)
         named = (project, session, category, speaker)
         meta.append((new, file_id, row.mark, p.part, *named, at, len(found.words), row.digest, derived))
         flags = (found.tells_time, found.first_person, row.ends_with_question)
         packed = np.array(stems.numbers(found.words), dtype="<u4").tobytes()
         vector = half[position] if half else None
         shown = (p.ordinal, p.start, p.end, storable(p.text), storable(p.title), p.turn, p.turn_id, p.role)
-        wide.append((new, *shown, row.chars, *flags, packed, vector, None))
+        wide.append((new, *shown, row.chars, *flags, packed, vector, found.about))
         (of_lines if derived else keywords).append((new, storable(" ".join(found.words))))
         if small and in_vec:
             near.append((new, project, LINES if derived else session, small[position]))
