@@ -181,7 +181,7 @@ class Index(Protocol):
         """
 
     async def read_ahead(self, most: int) -> int:
-        """Lets the recognizer's network read what the newest passages are about, at most `most` that it has not read yet.
+        """Lets the recognizer's network read what the newest passages are about, at most `most`.
         Returns how many it read. Does nothing without an embedder."""
 
     @property
