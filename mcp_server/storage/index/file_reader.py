@@ -32,7 +32,7 @@ RACY_NS = 2_000_000_000
 NOTHING = b""
 
 READ_AT_ONCE = 16
-"""Passages that the network reads when they are indexed, which takes about 0.2 s."""
+"""Passages that the network reads when they are indexed, which takes up to half a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float32] | None
-    Near = tuple[Vector, list[int], Vector]
-    """The query's vector by the embedder (None without one), the nearest passages, nearest first, and the query's
-    vector by the recognizer's network."""
+    Near = tuple[Vector, list[int]]
+    """The query's vector by the embedder (None without one), and the nearest passages, nearest first."""
 
 SMALL_SCOPE = 1_000
 """Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
@@ -81,21 +80,24 @@ class Searching(ABC):
         self.query, self.depth = query, query.depth
         self.execute: Callable[[str, list[object]], Any] = connection.execute
 
-    def candidates(self, near: Callable[[QueryPlan, Scope], Near]) -> tuple[QueryPlan, Vector, list[Found]]:
-        """Returns the plan of the query, its vector, and the candidates. `near` finds passages by meaning."""
+    def candidates(
+        self, near: Callable[[QueryPlan, Scope], Near], about: Callable[[], Vector]
+    ) -> tuple[QueryPlan, Vector, list[Found]]:
+        """Returns the plan of the query, its vector, and the candidates. `near` finds passages by meaning, `about`
+        returns the query's vector by the recognizer's network; it is asked as late as possible."""
         mode, scope = self.query.mode, self.scope()
         plan = self._plan(scope)
         if scope.lines and not plan.passages:  # an empty page
             return plan, near(plan, scope)[0], []
         ids = self._by_words(plan, scope) if mode != "vector" else []
         rows = self.fetched(ids)
-        vector, by_meaning, about = near(plan, scope)
+        vector, by_meaning = near(plan, scope)
 
         def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
             if not rows:
                 return []
             self.learn(rows)
-            return score(plan, rows, self.names, vector, about)
+            return score(plan, rows, self.names, vector, None if vector is None else about())
 
         held = {row[0] for row in rows}
         rows += self.fetched([number for number in by_meaning if number not in held])

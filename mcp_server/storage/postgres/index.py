@@ -56,11 +56,9 @@ class TeamIndex(Indexing):
                 searching = TeamSearching(connection, self._stemmer(), query, compared)
 
                 def near(planned: QueryPlan, scope: Scope) -> Near:
-                    if asked is None:
-                        return None, [], None
-                    return asked, searching.by_meaning(asked, planned, scope), vector_of_query(query.said or query.text)
+                    return asked, [] if asked is None else searching.by_meaning(asked, planned, scope)
 
-                planned, _, found = searching.candidates(near)
+                planned, _, found = searching.candidates(near, lambda: vector_of_query(query.said or query.text))
             if self._scan and not planned.all_passages and self._waiting(connection):
                 return self._scan.search(query, "missing")
             messages = [*self._embedding.messages(), *([problem] if problem else [])]

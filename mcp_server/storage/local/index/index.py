@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.model import Exchange
-    from mcp_server.storage.index.searching import Near
+    from mcp_server.storage.index.searching import Near, Vector
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.locks import Locks
     from mcp_server.text.entries import Source
@@ -100,6 +100,7 @@ class Index(Maintenance):
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
         near: Future[list[Near]] = Future()
+        about: Future[list[Vector]] = Future()
 
         def look_near(connection: sqlite3.Connection) -> None:
             kept = state(connection)
@@ -108,23 +109,31 @@ class Index(Maintenance):
             for query in queries:
                 vector = None if query.mode == "keyword" else self._embedding.of_query(query.text)
                 if vector is None or int(kept["dimensions"]) != len(vector):
-                    found.append((None, [], None))
+                    found.append((None, []))
                     continue
                 searching = LocalSearching(connection, {}, opened.near.stems, query)
                 look = nearest if by_vec else opened.matrix.nearest
-                ids = look(searching, vector, searching.scope())
-                found.append((vector, ids, vector_of_query(query.said or query.text)))
-            near.set_result(found)
+                found.append((vector, look(searching, vector, searching.scope())))
+            near.set_result(found)  # the other thread reads their rows meanwhile
+            about.set_result(
+                [
+                    None if one is None else vector_of_query(query.said or query.text)
+                    for query, (one, _) in zip(queries, found, strict=True)
+                ]
+            )
 
         async def by_meaning() -> None:
             try:
                 await opened.near.database.read(look_near)
             finally:
-                near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
+                for result in (near, about):
+                    result.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
 
         def by_words(connection: sqlite3.Connection, place: int, query: IndexQuery) -> Candidates:
             searching = LocalSearching(connection, opened.names, opened.words.stems, query)
-            planned, vector, found = searching.candidates(lambda plan, scope: near.result()[place])
+            planned, vector, found = searching.candidates(
+                lambda plan, scope: near.result()[place], lambda: about.result()[place]
+            )
             number, messages = str(opened.generation.number), self._embedding.messages()
             return as_candidates(planned, found, query.mode, vector is not None, number, messages)
 
@@ -137,7 +146,7 @@ class Index(Maintenance):
 
         words = opened.words.database.read(work)
         if self._embedding.embedder is None or all(query.mode == "keyword" for query in queries):
-            near.set_result([(None, [], None)] * len(queries))
+            near.set_result([(None, [])] * len(queries))
             return await words
         return (await both(by_meaning(), words))[1]  # in this order, because the second waits for the first
 

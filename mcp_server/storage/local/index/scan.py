@@ -43,7 +43,7 @@ class Scan:
         with self._lock:
             connection, stems, is_whole = self._current()
             searching = LocalSearching(connection, {}, stems, replace(query, mode="keyword", depth=USUAL))
-            planned, _, found = searching.candidates(lambda plan, scope: (None, [], None))
+            planned, _, found = searching.candidates(lambda plan, scope: (None, []), lambda: None)
         if not is_whole:
             message += "; the oldest files of this large workspace were left out"
         return replace(as_candidates(planned, found, "keyword", False, "none", (message,)), used="scan")
