@@ -125,7 +125,7 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
     others = other_projects(memory, prompt.project) if of_all else frozenset()
     model = memory.recognizer()
     reasons = why_out([hit.passage for hit in hits], others, partial(_page, memory), model.only_asks)
-    replaced = frozenset(source for hit in lines if _is_replaced(hit) for source in sources_of(hit.passage.text))
+    replaced = frozenset(source for hit in lines if _is_replaced(hit) for source in sources_of(hit.passage.text)[:1])
     never = prompt.never
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
@@ -140,7 +140,8 @@ def judged(memory: Memory, prompt: _Prompt, found: Found, allowance: int) -> tup
 
 
 def _is_replaced(hit: Hit) -> bool:
-    """Returns whether a hit is a line of the page whose place a newer one took. What it quotes is not pushed either."""
+    """Returns whether a hit is a line of the page that a newer line replaced. Its first source is the turn with the old
+    value, which is not pushed either; its second source is the turn with the new value."""
     return hit.passage.title.rsplit(" › ", 1)[-1] in (REPLACED, OLD_RULES, OLD_FACTS)
 
 

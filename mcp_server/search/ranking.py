@@ -402,8 +402,9 @@ OF_EMBEDDER = 0.25
 
 
 class _Scale(NamedTuple):
-    """What makes raw values comparable: the best BM25; which cosine of a candidate is used, the median of these, the
-    best one less the median, and the factor of `meaning`; the weights of keywords, coverage and meaning in a match."""
+    """The scale of a search's raw values. `top` is the best BM25. `cosine` returns the cosine of a candidate that is
+    used (the network's or the embedder's). `middle` is the median of these cosines, `span` the best one less that.
+    `factor` multiplies `meaning`. `in_match` are the weights of keywords, coverage and meaning in a match."""
 
     top: float
     cosine: Callable[[Candidate], float | None]

@@ -287,9 +287,9 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
 
 
 def named(line: Line, messages: Sequence[Message], place: int) -> Line:
-    """Returns the line of a user's message, with the name of the person in front whom it begins with a pronoun for
-    ("Tomasz: His number is …"), if that is sure: the agent's answer and one of the messages before have one common
-    name, which the line lacks."""
+    """Returns the line of a user's message. If it begins with a pronoun for a person, the person's name is put in front
+    ("Tomasz: His number is …"). This is done only if exactly one name is both in the agent's answer and in one of the
+    messages before, and the line does not have it."""
     answered = place + 1 < len(messages) and messages[place + 1].role == "agent"
     if line.labeled or not answered or not _PERSON.match(line.text):
         return line

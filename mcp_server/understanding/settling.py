@@ -116,8 +116,8 @@ class Rarity:
 
 
 class Reading:
-    """What the network estimates for the pairs that are read. `known` are estimates of an earlier reading, which are
-    not computed again; `used` are those of this one. Both are by a digest of the pair."""
+    """Returns the network's estimates for pairs of statements, and remembers them in `used`. Estimates in `known` come
+    from an earlier call of `settle` and are not computed again. The key of both is a digest of the pair."""
 
     def __init__(self, known: Mapping[str, tuple[float, float]]) -> None:
         self.used: dict[str, tuple[float, float]] = {}

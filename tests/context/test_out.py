@@ -44,6 +44,22 @@ async def test_a_line_that_a_newer_one_takes_back_is_not_pushed(lantern: Memory)
     assert (old["included"], old["reason"]) == (False, "no longer so: a newer line of its file says otherwise")
 
 
+async def test_the_turn_of_a_replaced_line_is_not_pushed_and_the_turn_that_replaced_it_is(lantern: Memory) -> None:
+    old, new = (
+        "The lantern archive moves on 16 January, it is decided.",
+        "The lantern archive moves on 23 January, then.",
+    )
+    for number, said in enumerate((old, new)):
+        await observe(lantern, NewTurn("user", said, f"t{number}", project="lantern"), CALLER)
+    first, second = (f"[src: {path}#1]" for path in sorted(row.path for row in await lantern.state.sessions())[-2:])
+    rows = f"## Replaced decisions\n\n- 2026-02-10: {old} (replaced 2026-02-12) {first} {second}\n"
+    lantern.files.write_atomic("knowledge/projects/lantern/context.md", f"# lantern\n\n{rows}")
+    await lantern.index.refresh()
+    text, _ = await asked(lantern, "When does the lantern archive move in January?")
+    assert "16 January" not in text
+    assert "23 January" in text
+
+
 async def test_a_journals_line_of_another_project_is_not_pushed(lantern: Memory) -> None:
     rows = [
         f"- The crane drivers of the quay want earlier shifts in winter. {SRC}",
