@@ -38,9 +38,9 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.prose import clipped, is_injected, is_real_user
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
-from mcp_server.understanding.judging import clean, is_question
+from mcp_server.understanding.judging import clean
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.sentences import sentences
+from mcp_server.understanding.sentences import is_question, sentences
 
 LOCK = "checkpoints"  # held, shared, while a checkpoint is made, so that `sweep` does not delete its tree
 LONGEST_NOTE = 500

@@ -31,9 +31,10 @@ from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.features import Message
-from mcp_server.understanding.judging import ItemKind, clean, is_question
+from mcp_server.understanding.judging import ItemKind, clean
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, is_real
+from mcp_server.understanding.sentences import is_question
 from mcp_server.understanding.settling import Statement, settle
 
 USER = "The user"
@@ -110,7 +111,7 @@ def part_of(item: Item, first: int) -> Item | None:
 
 # ---------------------------------------------------------------- items
 
-VERSION = 18
+VERSION = 19
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -121,7 +122,7 @@ LEAST: Mapping[tuple[ItemKind, str], float] = {("fact", "user"): 0.2, ("fact", "
 _PROGRESS = re.compile(
     r"(?:(?:and|so|but|plus|also|well|ok|hmm|hi|hello)[, ]+)*"
     r"(?:I(?:['’]m| am) (?:\w+ly |also |just |still )?(?:trying|having (?:trouble|issues|problems)|struggling"
-    r"|getting an?|looking for|wondering|stuck|confused|not sure|working on|starting)\b"
+    r"|getting an?|looking for|wondering|stuck|confused|not sure|working on)\b"
     r"|I(?:['’]ve| have) (?:\w+ly |also |just )?(?:tried|heard|checked)\b|I need (?:some )?(?:help|advice)\b"
     r"|how (?:can|do|would|should) I\b|do I (?:need|have)\b"
     r"|(?:including|considering|especially|given|which|like|similar to)\b)"

@@ -263,7 +263,7 @@ LONGEST_PART = 100
 """Characters of each part of a project's line in MEMORY.md: what it is, its last decision, its next step. Briefs show
 the line: with 140, two of 461 prompts less get all they need (`bench push`, 2026-11)."""
 
-LEAST_OPENING = 3
+LEAST_OPENING = 5
 """Content words of the sentence that says what a project is: a greeting or an apology has fewer."""
 
 FIRST_TURNS = 3
@@ -326,10 +326,10 @@ def _headed(body: str, block: Sequence[str]) -> str:
 
 def _said(one: Entry, longest: int, slack: float = SLACK) -> str:
     """Returns a line's short form. Of a fact, which says what a project is, it begins with the first sentence that can
-    be understood alone."""
+    be understood alone, or else with the one that says most."""
     kind = KINDS.get(one.section, "")
     runs = runs_of(one.said, longest) if one.section == FACTS else [one.said]
-    opening = next((run for run in runs if len(set(content_words(sentences(run)[0]))) >= LEAST_OPENING), "")
+    opening = max(runs, key=lambda run: min(LEAST_OPENING, len(set(content_words(sentences(run)[0])))), default="")
     return _NEXT.sub("", shortened(opening or one.said, longest, kind, slack=slack))
 
 
@@ -352,8 +352,8 @@ def _purpose(lines: Iterable[Entry]) -> Entry | None:
     starting a service …"); None if it opens with something else."""
     ordered = sorted(lines, key=lambda one: one.sources[0].order)
     first = [one for one in ordered if one.sources[0].path == ordered[0].sources[0].path]
-    facts = (one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS)
-    return next((one for one in facts if _OWN.search(one.said)), None)
+    facts = [one for one in first if one.section == FACTS and one.sources[0].turn <= FIRST_TURNS]
+    return next((one for one in facts if one.sources[0].turn == 1 or _OWN.search(one.said)), None)
 
 
 def derived_lines(pages: Mapping[str, str]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from typing import Literal
 from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.features import Message
 from mcp_server.understanding.model import Model
-from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, only_options, options_in
+from mcp_server.understanding.sentences import MAX_MESSAGE, Sentence, is_question, only_options, options_in
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
@@ -138,13 +138,6 @@ def _judged(message: Message, model: Model) -> Judged:
                     text = only_options(text, chosen, message.next.choice.lettered)
                 found.setdefault(kind, []).append(Found(place, text, share, listed=listed))
     return Judged(shares, found, rejected)
-
-
-def is_question(text: str) -> bool:
-    """Returns whether a text ends with a question mark, or begins as a question in English and ends without a mark, as
-    people write who type fast."""
-    text = text.rstrip("*_ ")
-    return text.endswith("?") or (not text.endswith((".", "!", ":", ";", "…", ")")) and bool(_ASKS.match(text)))
 
 
 def _may_state(

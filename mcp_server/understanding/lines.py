@@ -19,9 +19,9 @@ from mcp_server.understanding.judging import (
     Judged,
     chosen_options,
     clean,
-    is_question,
     likeliest,
 )
+from mcp_server.understanding.sentences import is_question
 
 LEFT_OPEN, POSTPONES = 0.2, 0.5
 """An answer postpones a proposal if an open item among its sentences is at least as likely as `LEFT_OPEN`, and
@@ -162,7 +162,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
         bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
     )  # then only that option is quoted
     begins = _beginning(reply)
-    says_yes = _begins_with_yes(reply) and not _has_new_number(reply)
+    says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, messages[place])
     changes_subject = len(subject_stems(begins)) >= CLEAR and not _refers(reply, messages[place], begins)
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
@@ -425,6 +425,14 @@ def _begins_with_yes(answer: Message) -> bool:
     """Returns whether the first sentence takes the proposal: "Sounds right. Without Netlify, though."."""
     first = cues(answer.in_english(answer.sentences[0].text)) if answer.sentences else []
     return "yes" in first and "no" not in first
+
+
+def _only_agrees(answer: Message, before: Message) -> bool:
+    """Returns whether an answer of few words takes the message before and adds nothing to it ("Very well.", "sim"): it
+    chooses no option and shares no word about the subject."""
+    if len(answer.words) > PLAIN_ANSWER or answer.acts.get("accept", 0.0) < ACCEPTS or answer.choice.options:
+        return False
+    return subject_stems(answer.content).isdisjoint(subject_stems(before.content)) and not _has_new_number(answer)
 
 
 def _beginning(message: Message) -> str:

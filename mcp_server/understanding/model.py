@@ -26,6 +26,7 @@ from mcp_server.understanding.features import (
     message_features,
     sentence_features,
 )
+from mcp_server.understanding.sentences import is_question
 
 SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
 
@@ -119,11 +120,13 @@ class Model:
         return found
 
     def only_asks(self, message: str) -> bool:
-        """Returns whether a message of the user is a task or a question that states nothing. A number may be what
-        somebody looks for: "add the bank to the footer: IBAN DE02 …"."""
+        """Returns whether a message of the user is a task or a question that states nothing. What stands beside the
+        questions counts: "I lost my job this month. How are you?". A number may be what somebody looks for: "add the
+        bank to the footer: IBAN DE02 …"."""
         if any(map(str.isdigit, message)):
             return False
-        acts = self.user_acts.probabilities(message_features(_alone(message)))
+        beside = " ".join(one.text for one in _alone(message).sentences if not is_question(one.text))
+        acts = self.user_acts.probabilities(message_features(_alone(beside or message)))
         return max(acts["task"], acts["question"]) >= ASKS and max(acts[act] for act in STATES) < STATED
 
     def needs(self, prompt: str) -> PromptNeeds:

@@ -292,3 +292,19 @@ def _named_number(word: str) -> int:
 
 def _form(word: str) -> str:
     return "number" if word.isdecimal() else "letter" if len(word) == 1 else "word"
+
+
+_ASKS = re.compile(
+    r"(?:(?:and|but|so|ok|hey|btw),? )?(?:how (?:many|much|often|long|far)\b"
+    r"|(?:what|which|where|who|why|how|when)(?:['’]s| (?:is|are|was|were|do|does|did|should|can|could|will|would)) "
+    r"|(?:is|are|was|were|does|did|should|shall|can|could|will|would) (?:i|we|they|he|she|it|there|the|that|this|our) "
+    r"|(?:do|have) (?:i|we|they|you) )",
+    re.IGNORECASE,
+)
+
+
+def is_question(text: str) -> bool:
+    """Returns whether a text ends with a question mark, or begins as a question in English and ends without a mark, as
+    people write who type fast."""
+    text = text.rstrip("*_ ")
+    return text.endswith("?") or (not text.endswith((".", "!", ":", ";", "…", ")")) and bool(_ASKS.match(text)))

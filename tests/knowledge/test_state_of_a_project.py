@@ -43,6 +43,18 @@ def test_the_state_is_under_the_title_and_writing_it_again_changes_no_byte() -> 
     assert "> - Next: my own words\n" in with_state(own), "a line without a source is the user's"
 
 
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("Sorry in advance, I am no programmer. I'm writing about knots in old rigging.", "I'm writing about knots"),
+        ("New repo. Its a seat plan for small theaters on the coast.", "Its a seat plan"),
+    ],
+)
+def test_what_a_project_is_begins_with_a_sentence_that_says_something(said: str, what: str) -> None:
+    page = PLAIN.replace("We draw a new map of the harbor.", said)
+    assert f"> - What it is: {what}" in with_state(page)
+
+
 def test_search_finds_the_lines_of_a_page_and_not_its_state() -> None:
     assert not any("Last decision" in one.text for one in of_knowledge(PAGE, with_state(PLAIN), 1, {}))
 

@@ -106,7 +106,15 @@ def test_an_answer_that_names_its_choice_is_told_with_a_table() -> None:
     assert texts("decision", *said)[-1].endswith("CAN FD.)")
 
 
-@pytest.mark.parametrize("reply", ["yes", "ok, do that", "agreed", "yes please"])
+def test_what_explains_a_proposal_is_no_decision_of_its_own() -> None:
+    reasons = "Larch would last thirty years, and the mill has it. Oak would be dearer."
+    between = "The nightly copy runs at two. The disk is an old one. It is slow at night. Its fan is loud."
+    proposal = "I suggest larch for the floor, with bronze screws, and oak only for the sill."
+    said = ("what do you think about it?", f"{reasons} {between} {proposal}", "ok do that, thanks", "Done.")
+    assert texts("decision", *said) == [proposal]
+
+
+@pytest.mark.parametrize("reply", ["yes", "ok, do that", "agreed", "yes please", "Very well.", "jo gerne", "sim"])
 def test_a_plain_acceptance_of_a_plain_proposal_is_a_decision(reply: str) -> None:
     proposal = "I suggest SQLite for the ledger, because it is one file."
     assert texts("decision", "which store?", proposal, reply, "Done.") == [proposal]
@@ -334,6 +342,7 @@ def test_a_prompt_about_the_work_needs_the_memory_more_than_a_general_one(asks_t
         ("write the text for the shipping page", "shipping is free from 89 euros on"),
         ("why does the import take an hour?", "the import took an hour because sku had no index"),
         ("run the tests again", "add the bank to the footer: IBAN DE02 1203 0000"),
+        ("How are you?", "I lost my job at the bakery this month. How are you?"),
     ],
 )
 def test_a_request_states_nothing_unless_it_names_a_fact(asks: str, states: str) -> None:
