@@ -35,7 +35,7 @@ from mcp_server.understanding.judging import ItemKind, clean
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, is_real
 from mcp_server.understanding.sentences import is_question
-from mcp_server.understanding.settling import Statement, settle
+from mcp_server.understanding.settling import Statement, settle, settled_in
 
 USER = "The user"
 """The name of a person who has none in the conversation."""
@@ -461,7 +461,14 @@ def of_day(lines: Sequence[Line], project: str | None) -> list[Line]:
     order. Items that the same conversation replaces or closes are left out."""
     start = datetime.min.replace(tzinfo=UTC)
     statements = [
-        Statement(line.kind, line.text, (start, "", line.turn), line.changes, frozenset(line.heard), key=line)
+        Statement(
+            line.kind,
+            line.text,
+            (start, "", settled_in(line.turn, line.text)),
+            line.changes,
+            frozenset(line.heard),
+            key=line,
+        )
         for line in lines
     ]
     settle(statements)

@@ -37,7 +37,7 @@ from mcp_server.text.destinations import (
 from mcp_server.text.entries import Entry, Line, Source
 from mcp_server.text.markdown import Section, sections, without_lines
 from mcp_server.understanding.cues import stems_of_text
-from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
+from mcp_server.understanding.settling import CHANGEABLE, Statement, settle, settled_in
 
 # ---------------------------------------------------------------- merging
 
@@ -301,7 +301,9 @@ def settled(body: str, lines: Iterable[Line], *, of_one_subject: bool = True) ->
     statements: list[Statement] = []
     for item in _items(body, KINDS):
         new = [line for source in item.sources for line in said_in.get(source, ())]
-        order, changes = _order(item.sources[0], item.date), max((line.changes for line in new), default=0.0)
+        first = item.sources[0]
+        order = _order(replace(first, turn=settled_in(first.turn, item.said)), item.date)
+        changes = max((line.changes for line in new), default=0.0)
         heard = frozenset(stem for line in new for stem in line.heard)
         kind = KINDS[item.section]
         statements.append(Statement(kind, item.said, order, changes, heard, is_new=bool(new), key=item))

@@ -12,12 +12,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
+from mcp_server.text.prose import sentences
 from mcp_server.text.words import ENGLISH, language_of, words
 from mcp_server.understanding.cues import changes, cues, stems_of_text, supersedes, word_list
 from mcp_server.understanding.encoder import pair
@@ -33,6 +34,9 @@ not taken for its repetition."""
 
 CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
+
+SHORTEST_PART = 3
+"""Words of a sentence of a report that may close an open item."""
 
 REPORTS, COVERED = 0.1, 0.5
 """A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
@@ -153,10 +157,17 @@ def settle(
             ]
             _mark(new, replaceable, "replaced", _replacing(replaceable, new, rarity, reading))
         elif new.kind == "report":
-            waiting = [one for one in older if one.kind == "open"]
-            between = [place - ordered.index(one) for one in waiting]
-            _mark(new, waiting, "closed", _closing(waiting, new, rarity, reading, between))
+            for part in _parts(new):
+                waiting = [one for one in older if one.kind == "open" and one.state == "current"]
+                between = [place - ordered.index(one) for one in waiting]
+                _mark(new, waiting, "closed", _closing(waiting, part, rarity, reading, between))
     return reading.used
+
+
+def _parts(report: Statement) -> list[Statement]:
+    """Returns the sentences of a report: each of them may close an open item of its own."""
+    parts = sentences(report.text)
+    return [replace(report, text=part) for part in parts if len(parts) == 1 or len(part.split()) >= SHORTEST_PART]
 
 
 def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequence[float]) -> None:
@@ -384,6 +395,12 @@ CLOSING_READ = Judge((0.3, 0.47, 0.37), 0.15, 0.07)
 often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs"). `benchmarks/train_statements.py` fits
 weights; `benchmarks/README.md` says how all were chosen, and how often they are right. What is hidden by mistake costs
 more than what stays beside a newer statement."""
+
+
+def settled_in(turn: int, text: str) -> int:
+    """Returns the number of the turn that settled a line which begins in turn number `turn`: the next one, if the line
+    quotes the user's answer. What stands beside the answer does not replace it."""
+    return turn + 1 if _REPLY.search(text) else turn
 
 
 def same(one: Statement, other: Statement) -> bool:
