@@ -82,8 +82,12 @@ SHORT_CHOICE = 4
 PLAIN_ANSWER, ACCEPTS = 3, 0.5
 """Words of an answer that only accepts, and the probability of acceptance from which on it does."""
 
-_PRONOUN = re.compile(r"(?:and |but |so )?(?:he|she|they|his|her|their|him|them|both|it|its)\b", re.IGNORECASE)
-"""Begins a sentence about what the sentence before it names."""
+_POINTS_BACK = re.compile(
+    r"(?:\S+ ){0,3}?(?:(?:he|she|they|his|her|their|him|them|these|those|both|it|its)\b"
+    r"|(?:this|that)(?=['’]s\b|[.,;!]| (?:is|was|will|would|means|makes|gives|goes|has|needs)\b))",
+    re.IGNORECASE,
+)
+"""The beginning of a sentence about what the sentence before it names: "I would throttle it during the day."."""
 
 _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
@@ -261,14 +265,15 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     all sentences of a short message of the user; of a longer one the short sentences between the first and the last
     sentence of the item; of the agent's message only short points of a list between these. Questions, options that were
     not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
-    subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear.")."""
+    subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear."), also of
+    the agent."""
     by_user = message.role == "user"
     places = {one.place for one in group}
     is_clear = sum(map(str.isalpha, subject_stems(_joined(group)))) >= CLEAR
     apart = (kind for kind in judged.found if kind != "report" and (is_clear or kind != "fact"))
     others = {one.place for kind in apart for one in judged.found[kind]} - places
     first = min(places)
-    named = {first - 1} if first and by_user and _PRONOUN.match(message.sentences[first].text) else set()
+    named = {first - 1} if first and _POINTS_BACK.match(message.sentences[first].text) else set()
     if is_short := by_user and len(message.content) <= WHOLE_MESSAGE:
         around = range(len(message.sentences))
     else:
@@ -277,7 +282,7 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     for at in around:
         sentence = message.sentences[at]
         listed = sentence.layout in ("bullet", "row")
-        if at in places | (others - named) or judged.rejected[at] or not (by_user or listed):
+        if at in places | (others - named) or judged.rejected[at] or not (by_user or listed or at in named):
             continue
         if is_question(sentence.text) or _says_nothing(sentence.text):
             continue
