@@ -56,7 +56,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "checkpoint": ("checkpoint", "Save the state of a conversation; compare states."),
         "recover": ("checkpoint", "Bring back what was dropped, archived or changed."),
         "prune": ("maintain", "Shorten a context or the knowledge, recoverably."),
-        "review": ("review", "Go through new lines: keep, edit, move, forget."),
+        "review": ("review", "Go through new lines: keep, edit, move, remove."),
         "approve": ("review", "Accept or reject what agents propose."),
         "extract": ("maintain", "Extract knowledge from conversations."),
         "condense": ("maintain", "Condense journals and MEMORY.md."),

@@ -117,7 +117,7 @@ def approve_command(proposal: str | None, every: bool, reject: bool, apply: bool
         click.echo("Write one: context-manager approve ID --apply. Delete it: ID --reject --apply. All of them: --all.")
 
 
-KEYS = "[k]eep  [e]dit  [m]ove  [f]orget  [s]kip  keep [a]ll  [q]uit"
+KEYS = "[k]eep  [e]dit  [m]ove  [r]emove  [f]orget  [s]kip  keep [a]ll  [q]uit"
 PROPOSAL_KEYS = "[k]eep (write it)  [f]orget (delete it)  [s]kip  [q]uit"
 
 
@@ -126,7 +126,8 @@ def review_command() -> None:
     """Go through new lines of the pages, and what agents propose, one key each.
 
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
-    forget: deletes every copy, also in the conversation. skip: shows it again next time. --json only lists them.
+    remove: from the page to its archive, for good. forget: deletes every copy, also in the conversation. skip: shows it
+    again next time. --json only lists them.
     """
 
     async def listed(memory: Memory) -> dict[str, object]:
@@ -159,7 +160,7 @@ def review_command() -> None:
             done += key != "s"
         lines = await review.unreviewed(memory)
         for number, line in enumerate(lines, 1):
-            key = _asked(f"{number}/{len(lines)}  {_words(line)}", KEYS, "kemfsaq")
+            key = _asked(f"{number}/{len(lines)}  {_words(line)}", KEYS, "kemrfsaq")
             if key == "q":
                 break
             if key == "a":
@@ -189,6 +190,8 @@ async def _decided(memory: Memory, line: Unreviewed, key: str) -> bool:
             named["d"] = named.pop("k")  # "Key Decisions"
             section = _asked("", "to [r]ules  [d]ecisions  [f]acts  [o]pen items", "".join(named))
             await review.move(memory, line, named[section])
+        elif key == "r":
+            await review.move(memory, line, None)
         elif key == "f" and _asked("", "delete every copy, also in the conversation? [y]es  [n]o", "yn") == "y":
             target = ForgetTarget(path=line.path, lines=await run_sync(review.lines_of, memory, line))
             copies = (await forget(memory, target)).copies

@@ -12,7 +12,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from anyio.to_thread import run_sync
@@ -20,7 +20,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history import merging
 from mcp_server.knowledge.duplicates import NEGATIONS
-from mcp_server.knowledge.editing import NewFact, despite_editors, edited, stamped
+from mcp_server.knowledge.editing import NewFact, archive, despite_editors, edited, stamped
 from mcp_server.knowledge.pages import ITEMS, with_entry, without_emptied
 from mcp_server.knowledge.remember import Remembered, checked, remember, write
 from mcp_server.knowledge.summaries import shortened
@@ -35,6 +35,7 @@ from mcp_server.text.destinations import (
     FACTS,
     GENERAL_PAGE,
     OPEN,
+    REMOVED,
     RULES,
     Place,
     is_for_own_hand,
@@ -296,16 +297,20 @@ async def correct(memory: Memory, line: Unreviewed, text: str, caller: Caller) -
     await remember(memory, fact, caller, approved=True)
 
 
-async def move(memory: Memory, line: Unreviewed, section: str) -> None:
-    """Moves a line to another section of its page, as the user's own. Raises Conflict if the page has changed."""
-    assert is_page(line.path)
+async def move(memory: Memory, line: Unreviewed, section: str | None) -> None:
+    """Moves a line to another section of its page, as the user's own; if `section` is None, to `Removed` in the page's
+    archive. From there it does not come back when its conversation is read again. Raises Conflict if the page has
+    changed."""
 
     def work() -> None:
         before = memory.files.read_text(line.path)
         split = split_front_matter(before)
         there = _found(split.body, line)
         body = entries.without(split.body, [there])
-        body = with_entry(body, section, entries.written(there.said, there.date or None))
+        if section is None:
+            archive(memory, [replace(there, section=REMOVED)], line.path)
+        else:
+            body = with_entry(body, section, entries.written(there.said, there.date or None))
         body = without_emptied(split.body, body)
         memory.files.write_atomic(line.path, stamped(line.path, split.head + body, memory.clock(), None), before)
 
@@ -322,7 +327,7 @@ def lines_of(memory: Memory, line: Unreviewed) -> tuple[int, int]:
 
 
 def _found(body: str, line: Unreviewed) -> Entry:
-    there = next((one for one in entries.derived(body) if one.text == line.entry.text), None)
+    there = next((one for one in entries.entries(body) if one.text == line.entry.text), None)
     if there is None:
         raise Conflict(f"{line.path} has changed, and this line is not there any more")
     return there

@@ -167,12 +167,17 @@ async def show_edit(page: Page) -> Response:
 
 
 async def change_line(page: Page) -> Response:
-    """Writes the corrected line, or a newer statement that supersedes the line."""
+    """Writes the corrected line, or a newer statement that supersedes the line, or removes the line."""
     form = await page.form()
+    line = await run_sync(_find_line, page.memory, form)
+    if form.get("how") == "remove":
+        if line.path == MEMORY and line.entry.sources:
+            raise Invalid("this line repeats one of another page; remove it there")
+        await review.move(page.memory, review.Unreviewed(line.path, line.entry), None)
+        return page.back(form, "/knows", "Removed. The line is in the archive, and does not come back.")
     text = form.get("text", "").strip()
     if not text:
-        raise Invalid("the text is empty; to remove a line, forget it")
-    line = await run_sync(_find_line, page.memory, form)
+        raise Invalid("the text is empty; to take a line off its page, remove it")
     section = line.entry.section
     if form.get("how") == "supersede":
         fact = NewFact(

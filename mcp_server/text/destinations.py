@@ -46,8 +46,11 @@ RULES, OLD_RULES = "Rules", "Replaced rules"
 FACTS, OLD_FACTS = "Facts", "Replaced facts"
 """Sections of a project's page. The section of an item is its state."""
 
-ENDED = frozenset((REPLACED, OLD_RULES, OLD_FACTS, CLOSED))
-"""Sections of replaced and closed items."""
+REMOVED = "Removed"
+"""Section of a page's archive with the lines that the user took off the page."""
+
+ENDED = frozenset((REPLACED, OLD_RULES, OLD_FACTS, CLOSED, REMOVED))
+"""Sections of replaced, closed and removed items: they are neither pushed nor in force."""
 
 PROJECT_FILES = {
     "decision": ("context", DECISIONS),

@@ -13,11 +13,13 @@ from time import monotonic, sleep
 import anyio
 import pytest
 
-from mcp_server.app import open_memory
+from mcp_server.app import catch_up, open_memory
+from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.knowledge.review import unreviewed
 from mcp_server.model import Caller
+from mcp_server.text.destinations import archived_path
 from tests.conftest import KEYWORDS_ONLY, Clock, Run
 from tests.knowledge.test_items import FIRST, JWT, PAGE, RULE, VAULT, talk
 from tests.preloaded import python
@@ -27,7 +29,7 @@ BACKUP = "Run the backup of the ledger every night at 02:00 and keep the last 30
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 
 
-def test_review_keeps_edits_moves_and_forgets_lines_with_one_key_each(
+def test_review_keeps_edits_moves_removes_and_forgets_lines_with_one_key_each(
     workspace: Path,
 ) -> None:
     """The process has a pseudo-terminal."""
@@ -65,8 +67,19 @@ def test_review_keeps_edits_moves_and_forgets_lines_with_one_key_each(
     assert left == [VAULT], (
         "in force again, since what replaced it is forgotten; nothing that was reviewed is new again"
     )
-    in_terminal(workspace, "a")
+    in_terminal(workspace, "r")
     assert "nothing new to review" in in_terminal(workspace)
+    assert VAULT not in anyio.run(after)[1], "what was removed does not come back when its conversation is read again"
+    archived = (workspace / archived_path(PAGE)).read_text("utf-8")
+    assert VAULT in archived.partition("## Removed\n")[2]
+
+    async def pushed() -> str:
+        async with open_memory(workspace, KEYWORDS_ONLY) as memory:
+            await catch_up(memory)
+            found = await compile_context(memory, CompileRequest("where do the AppRole secrets live?"), Caller())
+            return found.text
+
+    assert "archive/" not in anyio.run(pushed), "no context quotes what was removed"
 
 
 def test_without_a_terminal_review_says_what_works_instead(run: Run, workspace: Path) -> None:

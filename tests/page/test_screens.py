@@ -24,6 +24,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.page.door import Door
 from mcp_server.storage import logs
+from mcp_server.text.destinations import archived_path
 from tests.conftest import Clock
 from tests.page.test_door import OWN, visitor
 
@@ -186,6 +187,14 @@ async def test_a_newer_statement_replaces_a_line_which_is_kept(site: httpx2.Asyn
     text = memory.files.read_text(GENERAL)
     assert text.index("Ounces are fine") < text.index("Always answer in grams")
     assert "(replaced 2026-02-17" in text
+
+
+async def test_a_line_that_is_removed_is_in_the_archive(site: httpx2.AsyncClient, memory: Memory) -> None:
+    edit = links((await site.get("/knows?view=rules")).text, "/knows/edit")[0]
+    form = fields((await site.get(edit)).text, "/knows/edit")
+    await send(site, "/knows/edit", **form, how="remove")
+    assert "grams" not in memory.files.read_text(GENERAL)
+    assert "Always answer in grams" in memory.files.read_text(archived_path(GENERAL)).partition("## Removed")[2]
 
 
 async def test_forgetting_shows_every_copy_first_and_deletes_only_what_was_shown(
