@@ -324,6 +324,18 @@ def test_facts_of_no_project_come_in_by_search_if_there_is_a_message() -> None:
     assert "The oven is red." in compiled(files=(page,), message="what color is the oven?", hits=(fact,)).text
 
 
+def test_outside_any_project_the_core_memory_does_not_repeat_the_general_page() -> None:
+    days = range(10, 30)
+    rows = [f"- 2026-05-{day}: Tea number {day} it is, in the large pot. {SRC.replace(']', f'{day}]')}" for day in days]
+    page = file("knowledge/reference/general.md", "\n".join(["# General", "", "## Key Decisions", *rows]))
+    memory = file(MEMORY, "\n".join(["# Core", "", "## Key Decisions", "- Coffee never.", *rows]))
+    text = compiled(512, files=(page, memory), message="which day is it?").text
+    holds, _, core = text.partition(f"{MEMORY} -->")
+    assert 0 < holds.count("Tea number") < len(days), "the budget is too small for all of them"
+    assert "Coffee never." in core
+    assert "Tea number" not in core
+
+
 def test_a_journal_is_shown_without_short_forms_of_its_pages_lines() -> None:
     sources = [SRC.replace("]", f"{n}]") for n in range(4)]
     page = ["# tea", "", "## Key Decisions", f"- 2026-05-04: Sencha, two tins. It keeps. {sources[0]}", ""]

@@ -283,7 +283,7 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
 def _out(inputs: CompileInputs, source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
     rows = source.text.split("\n")
-    if source.path.startswith(JOURNAL_FOLDER):
+    if source.path.startswith(JOURNAL_FOLDER) or source.path == MEMORY_FILE:
         return dict.fromkeys(repeated(rows, said), SHOWN_ABOVE) | _copies(inputs, rows)
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     lines = page_lines(source) if is_page(source.path) else ()
@@ -292,10 +292,10 @@ def _out(inputs: CompileInputs, source: SourceFile, said: AbstractSet[str]) -> M
     return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | items
 
 
-def _copies(inputs: CompileInputs, journal: Sequence[str]) -> dict[int, str]:
-    """Returns the lines of a journal (from 0) that are short forms of lines of this context's pages: they have the same
-    source and no other words. The reason is that of the page's line."""
-    first = {place: turns[0] for place, row in enumerate(journal) if (turns := sources_of(row))}
+def _copies(inputs: CompileInputs, rows: Sequence[str]) -> dict[int, str]:
+    """Returns the lines of a journal or of MEMORY.md (from 0) that repeat lines of this context's pages, or are short
+    forms of them: they have the same source and no other words. The reason is that of the page's line."""
+    first = {place: turns[0] for place, row in enumerate(rows) if (turns := sources_of(row))}
     of_turn: dict[Source, list[tuple[frozenset[str], str]]] = {source: [] for source in first.values()}
     for page in filter(lambda one: of_turn and is_page(one.path), inputs.files):
         for one in page_lines(page):
@@ -304,7 +304,7 @@ def _copies(inputs: CompileInputs, journal: Sequence[str]) -> dict[int, str]:
                 of_turn[one.source].append((frozenset(" ".join(one.said).split()), reason))
     found: dict[int, str] = {}
     for place, source in first.items():
-        text = without_sources(journal[place])
+        text = without_sources(rows[place])
         said = frozenset(words(text.partition(": ")[2] or text))  # a fact has no "Decided: "
         reasons = [reason for known, reason in of_turn[source] if said <= known]
         found |= {place: reasons[0]} if reasons else {}
