@@ -38,7 +38,7 @@ from mcp_server.text.words import TALK_WORDS, bounded, content_words, stop_words
 from mcp_server.understanding.cues import content_stems, subject_stems, word_list
 from mcp_server.understanding.model import PromptNeeds
 
-LEAST_BEST = 0.07
+LEAST_BEST = 0.065
 """Nothing is pushed with a prompt if the best estimate is lower."""
 
 PRICE, FRAME = 0.00011, 40
@@ -51,7 +51,7 @@ BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
 MAX_LINES, MAX_PASSAGES = 60, 20
 """Number of candidates of each kind that are judged."""
 
-MAX_PASSAGE_TOKENS = 80
+MAX_PASSAGE_TOKENS = 120
 """A longer passage is shown by its relevant part."""
 
 HEADING = 22
