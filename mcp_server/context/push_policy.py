@@ -51,8 +51,8 @@ BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
 MAX_LINES, MAX_PASSAGES = 60, 20
 """Number of candidates of each kind that are judged."""
 
-MAX_PASSAGE_TOKENS = 120
-"""A longer passage is shown by its relevant part."""
+MAX_PASSAGE_TOKENS = 80
+"""Of a longer passage the relevant part is shown. Derived lines, which have 480 characters at most, are shown whole."""
 
 HEADING = 22
 """Tokens above the pushed passages: the line that says that they are data, and a label."""
@@ -173,7 +173,8 @@ class Candidate:
         """Returns an estimate of the tokens of the passage as it is shown, including the header of a turn."""
         header = HEADER if self.hit.passage.category == "conversation" else 0
         shown = len(self.text) - (DAY if self.hit.passage.category == "project" else 0)
-        return min(MAX_PASSAGE_TOKENS, round(shown / CHARACTERS_PER_TOKEN) + 2) + header
+        tokens = round(shown / CHARACTERS_PER_TOKEN) + 2
+        return tokens if is_derived(self.hit.passage.text) else min(MAX_PASSAGE_TOKENS, tokens) + header
 
     def says_nothing(self, subject: frozenset[str]) -> str | None:
         """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject."""

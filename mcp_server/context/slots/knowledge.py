@@ -175,11 +175,13 @@ class _Shelf:
         self._days: set[str] = set()
 
     def line(self, scored: _Scored) -> _Line:
-        """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part."""
+        """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part. A
+        derived line is short enough to be shown whole."""
         text = self._to_the_point(scored.passage, scored.text)
         whole = self._line(scored, text, scored.candidate.hit.whole and text == scored.text)
         tokens = self._meter.line(whole.text)
-        if tokens <= self._most and (whole.cost <= self.left or self.left < LEAST_PART):
+        is_short = tokens <= self._most or is_derived(scored.passage.text)
+        if is_short and (whole.cost <= self.left or self.left < LEAST_PART):
             return whole
         room = min(self._most, self.left - self._line(scored, "", False).cost)
         part = relevant_part(text, self._query, room, self._meter) if room >= LEAST_PART else ""
