@@ -165,8 +165,9 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     only_chooses = (
         bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
     )  # then only that option is quoted
-    begins = _beginning(reply)
-    says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, messages[place])
+    goes_on = not answer and "decision" in of(place + 1).found  # to something else
+    begins = clean(reply.sentences[0].text) if goes_on else _beginning(reply)
+    says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, begins)
     changes_subject = len(subject_stems(begins)) >= CLEAR and not _refers(reply, messages[place], begins)
     for group in groups:
         is_last, settling = group is groups[-1], _settling(group)
@@ -369,7 +370,8 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     """Returns the user's sentences that are quoted with the agent's proposal, message number `place`.
 
     A plain acceptance ("No objections.") adds nothing to it and is not quoted. Neither are sentences about something
-    else: they share no word with the proposal, and the message does not take, change or refuse it.
+    else: they share no word with the proposal, and the message does not take, change or refuse it, or does so in a
+    sentence before them ("Perfect. And the backup from last time: …").
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []
@@ -378,7 +380,11 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
     plainly = len(said.split()) <= PLAIN_ANSWER and messages[place + 1].acts.get("accept", 0.0) >= ACCEPTS
-    return [] if plainly or not _refers(messages[place + 1], messages[place], said) else answer
+    if plainly or not _refers(messages[place + 1], messages[place], said):
+        return []
+    subject = subject_stems(said)
+    goes_on = answer[0].place > 0 and len(subject) >= CLEAR and not chosen_options(messages[place])
+    return [] if goes_on and subject.isdisjoint(subject_stems(messages[place].content)) else answer
 
 
 def _refers(answer: Message, before: Message, said: str) -> bool:
@@ -432,12 +438,16 @@ def _begins_with_yes(answer: Message) -> bool:
     return "yes" in first and "no" not in first
 
 
-def _only_agrees(answer: Message, before: Message) -> bool:
-    """Returns whether an answer of few words takes the message before and adds nothing to it ("Very well.", "sim"): it
-    chooses no option and shares no word about the subject."""
-    if len(answer.words) > PLAIN_ANSWER or answer.acts.get("accept", 0.0) < ACCEPTS or answer.choice.options:
+def _only_agrees(answer: Message, said: str) -> bool:
+    """Returns whether `said`, an answer or its first sentence, only takes the message before, in few words ("Very
+    well.", "sim"): it chooses no option, and has no number and no word about the subject."""
+    before = answer.previous
+    if before is None or len(said.split()) > PLAIN_ANSWER or answer.choice.options:
         return False
-    return subject_stems(answer.content).isdisjoint(subject_stems(before.content)) and not _has_new_number(answer)
+    if not _numbers(said) <= _numbers(before.content) or "no" in cues(answer.in_english(said)):
+        return False
+    takes = answer.acts.get("accept", 0.0) >= ACCEPTS or said != clean(answer.content)  # the rest has acts of its own
+    return takes and subject_stems(said).isdisjoint(subject_stems(before.content))
 
 
 def _beginning(message: Message) -> str:

@@ -89,8 +89,14 @@ def test_an_answer_is_told_with_the_question_at_the_end_of_a_proposal() -> None:
     assert decision.endswith("How many would be sensible? (answer: Ten. Older ones away automatically.)")
 
 
-def test_a_proposal_is_told_without_a_reply_that_changes_the_subject() -> None:
-    reply = "by the way, our newsletter goes out on Mondays at 8"
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "by the way, our newsletter goes out on Mondays at 8",
+        "good. and the posters from last time, we print forty of them on green paper, with the ferry logo.",
+    ],
+)
+def test_a_proposal_is_told_without_a_reply_that_changes_the_subject(reply: str) -> None:
     (decision, *_) = texts("decision", "and backups?", PROPOSAL, reply, "Noted.")
     assert decision == PROPOSAL
 
