@@ -57,15 +57,6 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
 _NAME_ENDS = re.compile(r"[:;|(–—]|\s-\s|\.\s")
 """Ends the name of an option: "Stripe: best documentation"."""
 
-_ASKS = re.compile(
-    r"(?:(?:and|but|so|ok|hey|btw),? )?(?:how (?:many|much|often|long|far)\b"
-    r"|(?:what|which|where|who|why|how|when)(?:['’]s| (?:is|are|was|were|do|does|did|should|can|could|will|would)) "
-    r"|(?:is|are|was|were|does|did|should|shall|can|could|will|would) (?:i|we|they|he|she|it|there|the|that|this|our) "
-    r"|(?:do|have) (?:i|we|they|you) )",
-    re.IGNORECASE,
-)
-"""The beginning of a question: a question word with a verb, or a verb before its subject."""
-
 _LASTING = frozenset({"must", "no"})
 """Cues of an instruction that holds beyond its task."""
 

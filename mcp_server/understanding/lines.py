@@ -165,7 +165,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     only_chooses = (
         bool(chosen_options(messages[place])) and len(reply.words) <= SHORT_CHOICE
     )  # then only that option is quoted
-    goes_on = not answer and "decision" in of(place + 1).found  # to something else
+    goes_on = not answer and "decision" in of(place + 1).found  # the rest is about something else
     begins = clean(reply.sentences[0].text) if goes_on else _beginning(reply)
     says_yes = (_begins_with_yes(reply) and not _has_new_number(reply)) or _only_agrees(reply, begins)
     changes_subject = len(subject_stems(begins)) >= CLEAR and not _refers(reply, messages[place], begins)
@@ -266,8 +266,8 @@ def _with_context(group: Sequence[Found], message: Message, judged: Judged) -> S
     all sentences of a short message of the user; of a longer one the short sentences between the first and the last
     sentence of the item; of the agent's message only short points of a list between these. Questions, options that were
     not chosen and sentences of other items are left out, but a fact is added to an item with few words about its
-    subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear."), also of
-    the agent."""
+    subject ("make it 15"), and any sentence before one that begins with a pronoun ("He's deaf in one ear."), in
+    the agent's messages, too."""
     by_user = message.role == "user"
     places = {one.place for one in group}
     is_clear = sum(map(str.isalpha, subject_stems(_joined(group)))) >= CLEAR

@@ -301,6 +301,7 @@ _ASKS = re.compile(
     r"|(?:do|have) (?:i|we|they|you) )",
     re.IGNORECASE,
 )
+"""The beginning of a question: a question word with a verb, or a verb before its subject."""
 
 
 def is_question(text: str) -> bool:
