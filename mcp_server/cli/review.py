@@ -126,8 +126,8 @@ def review_command() -> None:
     """Go through new lines of the pages, and what agents propose, one key each.
 
     keep: the line stays, and is not shown again. edit: your words replace it. move: to another section of its page.
-    remove: moves the line to the archive of its page, and it does not come back. forget: deletes every copy of the line,
-    also in the conversation. skip: shows the line again next time. --json only lists the lines.
+    remove: moves the line to the archive of its page, and it does not come back. forget: deletes every copy of it, also
+    in the conversation. skip: shows the line again next time. --json only lists the lines.
     """
 
     async def listed(memory: Memory) -> dict[str, object]:

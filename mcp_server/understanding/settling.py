@@ -35,6 +35,9 @@ not taken for its repetition."""
 CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
+SHORTEST_PART = 3
+"""Words of a sentence of a report that may close an open item; shorter ones count only together ("Logo done.")."""
+
 REPORTS, COVERED = 0.1, 0.5
 """A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
 item's weight: "rename the audit log table" does not close "ask Priya about the retention of the audit log"."""
@@ -154,12 +157,17 @@ def settle(
             ]
             _mark(new, replaceable, "replaced", _replacing(replaceable, new, rarity, reading))
         elif new.kind == "report":
-            for sentence in sentences(new.text):  # each may close an item of its own
-                part = replace(new, text=sentence)
+            for part in _parts(new):
                 waiting = [one for one in older if one.kind == "open" and one.state == "current"]
                 between = [place - ordered.index(one) for one in waiting]
                 _mark(new, waiting, "closed", _closing(waiting, part, rarity, reading, between))
     return reading.used
+
+
+def _parts(report: Statement) -> list[Statement]:
+    """Returns the sentences of a report, each of which may close an open item of its own, or else the whole report."""
+    long = [part for part in sentences(report.text) if len(part.split()) >= SHORTEST_PART]
+    return [replace(report, text=part) for part in long or [report.text]]
 
 
 def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequence[float]) -> None:
