@@ -9,7 +9,7 @@ import pytest
 from mcp_server.understanding import settling
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import read
-from mcp_server.understanding.settling import Statement, same, settle
+from mcp_server.understanding.settling import Statement, same, settle, settled_in
 from tests.understanding.talks import BERTH, BERTH_DONE, START, talk
 
 DOCS, TESTS = "we still need to write docs for the parser", "and someone has to write tests for the parser"
@@ -119,6 +119,19 @@ def test_two_facts_about_one_thing_without_a_sign_of_change_both_stay() -> None:
     )
     settle([one, other])
     assert one.state == "current"
+
+
+def test_each_sentence_of_a_report_can_close_an_item() -> None:
+    logo = Statement("open", "The logo is missing as a vector file.", (START, "", 1))
+    lease = Statement("open", "Mrs Berg still has to sign the lease of the boathouse.", (START, "", 3))
+    said = "Sanne sent the logo as a vector file. Mrs Berg signed the lease of the boathouse on Friday."
+    settle([logo, lease, Statement("report", said, (START + timedelta(days=1), "", 9), 0.9)])
+    assert (logo.state, lease.state) == ("closed", "closed")
+
+
+def test_the_turn_of_the_answer_settles_a_decision_that_quotes_it() -> None:
+    assert settled_in(4, "Use SQLite for the ledger. (agreed: fine, SQLite)") == 5
+    assert settled_in(4, "Use SQLite for the ledger.") == 4
 
 
 def test_no_report_closes_an_item_of_its_own_message() -> None:
