@@ -151,9 +151,9 @@ async def test_a_message_of_six_megabytes_is_kept_whole_and_found_in_passages(tm
         grown = server.peak_megabytes() - quiet
         print(f"a message of {len(content) / 1e6:.0f} MB took {grown:.0f} MB at most, {quiet:.0f} MB before")
         # What holds the message at once: the line that arrives and what is made of it, the transcript while it is read
-        # back (bytes, text, content), and the index, which takes it in meanwhile. NumPy and the embedder take 40 MB. A
-        # busy machine does more of it at the same time.
-        assert grown < 40 + 30 * MEGABYTES
+        # back (bytes, text, content), and the index, which takes it in meanwhile. A busy machine does more of it at the
+        # same time. NumPy, the embedder and the network that reads sentences are loaded meanwhile: 120 MB.
+        assert grown < 120 + 30 * MEGABYTES
     assert [number for number, _ in turns(root)["s"]] == [1, 2, 3]
 
 
