@@ -49,6 +49,7 @@ from mcp_server.understanding.settling import (
     Statement,
     are_short,
     closing_features,
+    parts,
     replacement_features,
 )
 
@@ -445,8 +446,8 @@ def fit_closing(some: Sequence[Conversation], said: Sequence[Sequence[Statement]
 def closable(
     one: Conversation, own: Sequence[Statement], following: Sequence[Sequence[Statement]] = ()
 ) -> Iterator[tuple[Statement, Statement, tuple[float, ...], bool]]:
-    """Yields an open item of a conversation, a later report that shares a word with it, the features of both, and
-    whether the report closes it. With `following` conversations the reports are theirs, which close nothing."""
+    """Yields an open item of a conversation, a part of a later report that shares a word with it, the features of both,
+    and whether the report closes it. With `following` conversations the reports are theirs, which close nothing."""
     ordered = sorted(own, key=lambda line: line.order)
     for other in following:
         ordered += sorted(other, key=lambda line: line.order)
@@ -455,11 +456,12 @@ def closable(
         if new.kind != "report" or bool(following) != (at >= len(own)):
             continue
         olds = [(was, old) for was, old in enumerate(ordered[: min(at, len(own))]) if old.kind == "open"]
-        weights = [rarity.of(old.stems & new.stems) for _, old in olds]
-        for (was, old), weight in zip(olds, weights, strict=True):
-            if weight and (following or old.order < new.order):
-                features = closing_features(old, new, rarity, weight, weight == max(weights), at - was)
-                yield old, new, features, not following and _closes(one, old, new)
+        for part in parts(new, [other for other in ordered if other.order == new.order]):
+            weights = [rarity.of(old.stems & part.stems) for _, old in olds]
+            for (was, old), weight in zip(olds, weights, strict=True):
+                if weight and (following or old.order < new.order):
+                    features = closing_features(old, part, rarity, weight, weight == max(weights), at - was)
+                    yield old, part, features, not following and _closes(one, old, part)
 
 
 def _closes(one: Conversation, old: Statement, new: Statement) -> bool:

@@ -36,7 +36,7 @@ CHANGEABLE = ("decision", "rule", "fact")
 """Kinds that replace each other: "the job queue runs on Redis" may be a fact, and the change a decision."""
 
 SHORTEST_PART = 3
-"""Words of a sentence of a report that may close an open item; shorter ones count only together ("Logo done.")."""
+"""Words of a sentence that may close an open item; shorter ones count only together ("Logo done.")."""
 
 REPORTS, COVERED = 0.1, 0.5
 """A report that is less probable than `REPORTS` closes an open item only if it shares words with this share of the
@@ -145,6 +145,9 @@ def settle(
     """
     rarity, reading = Rarity(statements), Reading(known or {})
     ordered = sorted(statements, key=lambda one: one.order)
+    of_turn: dict[tuple[str, int], list[Statement]] = {}
+    for one in ordered:
+        of_turn.setdefault(one.order[1:], []).append(one)
     for place, new in enumerate(ordered):
         older = [one for one in ordered[:place] if one.state == "current" and one.order < new.order]
         if new.kind in CHANGEABLE:
@@ -157,17 +160,20 @@ def settle(
             ]
             _mark(new, replaceable, "replaced", _replacing(replaceable, new, rarity, reading))
         elif new.kind == "report":
-            for part in _parts(new):
+            for part in parts(new, of_turn[new.order[1:]]):
                 waiting = [one for one in older if one.kind == "open" and one.state == "current"]
                 between = [place - ordered.index(one) for one in waiting]
                 _mark(new, waiting, "closed", _closing(waiting, part, rarity, reading, between))
     return reading.used
 
 
-def _parts(report: Statement) -> list[Statement]:
-    """Returns the sentences of a report, each of which may close an open item of its own, or else the whole report."""
-    long = [part for part in sentences(report.text) if len(part.split()) >= SHORTEST_PART]
-    return [replace(report, text=part) for part in long or [report.text]]
+def parts(report: Statement, of_turn: Sequence[Statement]) -> list[Statement]:
+    """Returns the sentences of a report, and of the decisions, rules and facts among the statements `of_turn`, those of
+    its turn: each may close an open item of its own ("Bellini wrote. They move on Sunday.")."""
+    told = [one for one in (report, *of_turn) if one.kind in (*CHANGEABLE, "report")]
+    texts = dict.fromkeys(sentence for one in told for sentence in sentences(one.text))
+    long = [text for text in texts if len(text.split()) >= SHORTEST_PART]
+    return [replace(report, text=text) for text in long or [report.text]]
 
 
 def _mark(new: Statement, older: Sequence[Statement], state: State, scores: Sequence[float]) -> None:
@@ -230,8 +236,9 @@ def closing_features(
 ) -> tuple[float, ...]:
     """Returns the features of an open item and a later report: the weight of the words that both share, alone and as a
     share of the report and of the item, whether the report has a word like "no", whether no other open item shares
-    more, the content words of the item, the probability that something is done, and the logarithm of the number of
-    statements from the item to the report: what is said long after is seldom about the item."""
+    more, the content words of the item, the probability that something is done, the logarithm of the number of
+    statements from the item to the report (what is said long after is seldom about the item), and whether the item is
+    of an earlier session (who comes back tells first what has been done)."""
     return (
         weight,
         weight / max(1e-9, rarity.of(new.stems)),
@@ -241,10 +248,11 @@ def closing_features(
         len(old.stems) / 10,
         new.changes,
         math.log1p(later),
+        float(old.order[1] != new.order[1]),
     )
 
 
-CLOSING = (-2.05, 0.29, 3.65, 3.14, -0.16, 0.54, -0.39, 3.11, -0.91)
+CLOSING = (-2.98, 0.19, 2.03, 5.61, -0.34, 0.64, -0.07, 2.85, -1.08, 1.64)
 """Bias, then a weight for each of these features (`benchmarks/train_recognizer.py --settling`); fitted on pairs of
 recognized items of `train/` and `talk/`, and on pairs with reports of other conversations, which close nothing."""
 
@@ -390,7 +398,7 @@ class Judge(NamedTuple):
 SHORT_READ = Judge((0.16, 0.57, 0.31), 0.2, 0.3)
 LONG_READ = Judge((0.61, 0.5, 0.6), 0.25, 0.4)
 FACT_READ = LONG_READ._replace(least=0.45, least_by_words=0.6)
-CLOSING_READ = Judge((0.3, 0.47, 0.37), 0.15, 0.07)
+CLOSING_READ = Judge((0.26, 0.68, 0.37), 0.08, 0.07)
 """For two short statements, other ones, an older fact, and an open item with a report: two facts about one thing are
 often true together ("the kiln fires at 1240 degrees", "the kiln takes 40 mugs"). `benchmarks/train_statements.py` fits
 weights; `benchmarks/README.md` says how all were chosen, and how often they are right. What is hidden by mistake costs

@@ -129,6 +129,17 @@ def test_each_sentence_of_a_report_can_close_an_item() -> None:
     assert (logo.state, lease.state) == ("closed", "closed")
 
 
+def test_a_fact_beside_a_report_can_close_an_item() -> None:
+    item = Statement("open", "Which account the deposits go to, I don't know.", (START, "", 1))
+    later = START + timedelta(days=1)
+    fact = Statement("fact", "The deposits go to the association's account at the Sparkasse.", (later, "", 9))
+    told = Statement("report", "Florian has answered at last.", (later, "", 9), 0.6)
+    settle([item, told])
+    assert item.state == "current"
+    settle([item, fact, told])
+    assert (item.state, item.by) == ("closed", told)
+
+
 def test_the_turn_of_the_answer_settles_a_decision_that_quotes_it() -> None:
     assert settled_in(4, "Use SQLite for the ledger. (agreed: fine, SQLite)") == 5
     assert settled_in(4, "Use SQLite for the ledger.") == 4
