@@ -49,8 +49,8 @@ from mcp_server.understanding.settling import (
     Statement,
     are_short,
     closing_features,
-    parts,
     replacement_features,
+    report_parts,
 )
 
 USER_ACTS = (
@@ -456,7 +456,7 @@ def closable(
         if new.kind != "report" or bool(following) != (at >= len(own)):
             continue
         olds = [(was, old) for was, old in enumerate(ordered[: min(at, len(own))]) if old.kind == "open"]
-        for part in parts(new, [other for other in ordered if other.order == new.order]):
+        for part in report_parts(new, [other for other in ordered if other.order == new.order]):
             weights = [rarity.of(old.stems & part.stems) for _, old in olds]
             for (was, old), weight in zip(olds, weights, strict=True):
                 if weight and (following or old.order < new.order):

@@ -160,14 +160,14 @@ def settle(
             ]
             _mark(new, replaceable, "replaced", _replacing(replaceable, new, rarity, reading))
         elif new.kind == "report":
-            for part in parts(new, of_turn[new.order[1:]]):
+            for part in report_parts(new, of_turn[new.order[1:]]):
                 waiting = [one for one in older if one.kind == "open" and one.state == "current"]
                 between = [place - ordered.index(one) for one in waiting]
                 _mark(new, waiting, "closed", _closing(waiting, part, rarity, reading, between))
     return reading.used
 
 
-def parts(report: Statement, of_turn: Sequence[Statement]) -> list[Statement]:
+def report_parts(report: Statement, of_turn: Sequence[Statement]) -> list[Statement]:
     """Returns the sentences of a report, and of the decisions, rules and facts among the statements `of_turn`, those of
     its turn: each may close an open item of its own ("Bellini wrote. They move on Sunday.")."""
     told = [one for one in (report, *of_turn) if one.kind in (*CHANGEABLE, "report")]
