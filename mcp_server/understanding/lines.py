@@ -76,6 +76,9 @@ ASKED = 0.05
 SHORT_ANSWER = 5
 """Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
 
+LONG_ANSWER = 10
+"""Words that say what an answer is about: with more, it is understood without the question."""
+
 SHORT_CHOICE = 4
 """Words of an answer that only says which option is chosen."""
 
@@ -88,6 +91,9 @@ _POINTS_BACK = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a sentence about what the sentence before it names: "I would throttle it during the day."."""
+
+_WANTS = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how|or)\b", re.IGNORECASE)
+"""A word of a question that an answer is not understood without: "Which cluster?", "The floor or the wall?"."""
 
 _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
@@ -218,9 +224,8 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
 
 def _last_question(message: Message) -> Found | None:
     """Returns the question at the end of a message, which the answer refers to, if it says what it is about."""
-    place = len(message.sentences) - 1
-    text = message.sentences[place].text
-    return Found(place, text, 0.0) if is_question(text) and subject_stems(text) else None
+    text = message.sentences[-1].text if message.sentences else ""  # a message may be only code
+    return Found(len(message.sentences) - 1, text, 0.0) if is_question(text) and subject_stems(text) else None
 
 
 def told(
@@ -305,6 +310,21 @@ def named(line: Line, messages: Sequence[Message], place: int) -> Line:
         return line
     (name,) = both
     return replace(line, text=f"{name}: {line.text}", short=f"{name}: {line.short}" if line.short else "")
+
+
+def with_question(line: Line, messages: Sequence[Message], place: int) -> Line:
+    """Returns the line of a user's message with the question that it answers, if that stands at the end of the agent's
+    message before, and the line is the beginning of the answer and has few words about its subject ("What is the
+    router? (answer: A DrayTek Vigor 2862.)")."""
+    if line.labeled or not place or messages[place - 1].role != "agent" or min(line.quotes) != (place, 0):
+        return line
+    asked = _last_question(messages[place - 1])
+    if asked is None or _says_nothing(asked.text) or not _WANTS.search(asked.text):
+        return line
+    if len(subject_stems(line.text)) > LONG_ANSWER:
+        return line
+    text, short = (f"{clean(asked.text)} (answer: {one})" if one else "" for one in (line.text, line.short))
+    return replace(line, text=text, short=short, quotes=((place - 1, asked.place), *line.quotes))
 
 
 def _names(text: str) -> frozenset[str]:
