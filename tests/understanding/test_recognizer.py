@@ -418,9 +418,10 @@ def test_a_line_that_begins_with_a_pronoun_tells_the_name_that_the_answer_gives(
 
 def test_a_short_answer_is_told_with_the_question_that_the_agent_asked() -> None:
     lock = "The door code of the boathouse is 4471 since Monday, for the rowers only."
-    said = ("Please draw up the plan of the radio link for the boathouse.", "Happy to. Which radio region is the gateway in?")
-    (fact,) = [item for item in items(*said, "AU915, and only sub band 2.", "Noted.") if item.kind == "fact"]
+    asked, answer = "Please draw up the plan of the radio link for the boathouse.", "AU915, and only sub band 2."
+    found = items(asked, "Happy to. Which radio region is the gateway in?", answer, "Noted.")
+    (fact,) = [item for item in found if item.kind == "fact"]
     assert fact.text == "Which radio region is the gateway in? (answer: AU915, and only sub band 2.)"
     assert fact.sources == (4, 5)  # `items` begins with two further messages
-    assert [item.text for item in items(said[0], "Happy to. What's next?", lock, "Noted.")] == [lock]
-    assert [item.text for item in items(said[0], "Happy to. Shall I begin with the antenna?", lock, "Noted.")] == [lock]
+    assert [item.text for item in items(asked, "Happy to. What's next?", lock, "Noted.")] == [lock]
+    assert [item.text for item in items(asked, "Happy to. Shall I begin with the antenna?", lock, "Noted.")] == [lock]
