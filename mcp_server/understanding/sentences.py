@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from mcp_server.text.prose import sentences as whole_sentences
@@ -37,6 +38,12 @@ _BOLD = re.compile(r"\*\*\(?[1-9A-Fa-f][.):]?\*\*[.):]?\s+")
 _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S)", re.IGNORECASE)
 """The mark of an option within a line."""
 
+_TOLD = re.compile(
+    r"(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?(?:[,:]| is\b)",
+    re.IGNORECASE,
+)
+"""The beginning of a sentence that tells an option: "The second is polars.", "Option two: …", "Number one, …"."""
+
 _LAST_OR = re.compile(r"[\s,;](?:or|and|oder|und|ili)$", re.IGNORECASE)
 """Between two options of a line."""
 
@@ -65,10 +72,12 @@ class Sentence:
 def sentences(message: str) -> list[Sentence]:
     """Returns the sentences of a message in order, without code blocks, table rules and list marks."""
     found: list[Sentence] = []
+    lines: list[int] = []
     fence = ""
     option = point = 0
     lettered: bool | None = None
     for line in message[:MAX_MESSAGE].split("\n"):
+        lines.append(len(found))
         mark = _FENCE.match(line)
         if fence:
             fence = "" if mark and mark[1].startswith(fence) else fence
@@ -111,7 +120,29 @@ def sentences(message: str) -> list[Sentence]:
             Sentence(part, layout, of, "" if place else box, point, bool(lettered))
             for place, (part, of) in enumerate(parts)
         ]
-    return found
+    return found if lettered is not None or any(one.option for one in found) else _with_told_options(found, lines)
+
+
+def _with_told_options(found: list[Sentence], lines: Sequence[int]) -> list[Sentence]:
+    """Returns the sentences of a message without a list of options, with those that it tells one after the other: "The
+    first is pandas. The second is polars, which is stricter." `lines` are the places at which lines begin. What follows
+    the last option in a line with others is about all of them."""
+    marks: list[int] = []
+    for place, one in enumerate(found):
+        mark = _TOLD.match(one.text)
+        if mark and _NUMBERS[mark[1].lower()] == len(marks) + 1:
+            marks.append(place)
+    if len(marks) < 2:
+        return found
+    last = marks[-1]
+    end = next((place for place in lines if place > last), len(found))
+    if set(range(marks[-2] + 1, last + 1)).isdisjoint(lines):
+        end = next((at + 1 for at in range(last, end) if found[at].text.endswith((".", "!", "?"))), end)
+    told = list(found)
+    for number, (first, following) in enumerate(pairwise((*marks, end)), 1):
+        for place in range(first, following):
+            told[place] = replace(told[place], option=number)
+    return told
 
 
 def _with_options(parts: Sequence[str], option: int) -> list[tuple[str, int]]:
@@ -189,7 +220,7 @@ _LAST = ("last", "latter", "letzte", "letztere", "letzteres", "poslednje", "posl
 _BEFORE_OPTION = frozenset(
     ["option", "variant", "plan", "number", "with", "take", "go", "for", "yes", "ok", "nehme", "opcija", "no", "nr"]
 )
-_BEFORE_NUMBER = ("the", "to", "die", "das", "option")
+_BEFORE_NUMBER = ("the", "to", "die", "das", "option", "number")
 _AFTER_A = ("please", "then", "without", "with", "and", "but", "!", "is")
 _CHAINING, _RANGE = ("and", "n", "plus", "both", "und", "i"), ("to", "through", "until", "bis", "do")
 """Words between two options that are chosen together, and between the first and the last of several."""

@@ -159,3 +159,30 @@ def test_naming_a_point_of_a_plan_does_not_reject_the_others() -> None:
 def test_a_time_in_an_answer_is_no_further_option() -> None:
     asked = Message("agent", "Ways:\n\n1. by webhook\n2. by polling\n3. by cron")
     assert Message("user", "2 but stop at 06:30, finance starts at 7", previous=asked).choice.options == (2,)
+
+
+TOLD = (
+    "I see three ways to hold the readings. The first is pandas, which everyone knows. The second is polars. It is "
+    "stricter about types. The third is plain numpy. I lean towards polars, because strictness is what you miss.",
+    "Understood.\n\nNumber one, pandas, which everyone knows.\n\nNumber two, polars. It is stricter about types.\n\n"
+    "Number three, plain numpy.\n\nI lean towards polars, because strictness is what you miss.",
+)
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("answer", ["The second one.", "2", "Option two, please."])
+def test_options_that_are_told_in_sentences_are_chosen_by_number(told: str, answer: str) -> None:
+    assert [one.option for one in sentences(told)] == [0, 1, 2, 2, 3, 0]
+    (line,) = [item.text for item in items(told, answer) if item.kind == "decision"]
+    assert "polars" in line
+    assert "stricter" in line
+    assert "pandas" not in line
+    assert "numpy" not in line
+
+
+def test_one_ordinal_number_tells_no_options() -> None:
+    assert not any(one.option for one in sentences("First, the backup. Then the rest of what was on the list."))
+
+
+def test_an_option_is_chosen_by_its_number_as_a_word() -> None:
+    assert Message("user", "Number one. People in this valley have radios.").choice.options == (1,)
