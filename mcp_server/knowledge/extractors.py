@@ -31,7 +31,7 @@ from mcp_server.text.prose import bare, clipped, prose, sentences
 from mcp_server.understanding import recognizer
 from mcp_server.understanding.cues import cues, subject_stems
 from mcp_server.understanding.features import Message
-from mcp_server.understanding.judging import ItemKind, clean
+from mcp_server.understanding.judging import MIN_WORDS, ItemKind, clean
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.recognizer import Item, is_real
 from mcp_server.understanding.sentences import is_question
@@ -286,15 +286,18 @@ def _is_fragment(text: str, content: str) -> bool:
 
 def _unquoted(facts: Iterable[Item], items: Sequence[Item]) -> Iterator[Item]:
     """Yields facts without those last sentences that a decision, a rule or an open item of the same message quotes.
-    Earlier sentences stay: the next one may point at them ("He is our DBA.")."""
+    Earlier sentences stay, if they say what they are about: the next one may point at them ("He is our DBA.")."""
     others = [one for one in items if one.kind in ("decision", "rule", "open") and is_worth_a_line(one)]
     for fact in facts:
         said = "\n".join(one.short or one.text for one in others if set(one.sources) & set(fact.sources))
-        parts = sentences(fact.text)
-        while parts and parts[-1].rstrip(" .;,") in said:
-            parts.pop()
-        if parts:
-            yield replace(fact, text=" ".join(parts))
+        whole = parts = sentences(fact.text)
+        while parts and parts[-1].rstrip(" .;,)") in said:
+            parts = parts[:-1]
+        text = " ".join(parts)
+        if "(answer: " in text and not text.endswith(")"):
+            text += ")"
+        if parts == whole or len(subject_stems(text)) >= MIN_WORDS:
+            yield replace(fact, text=text)
 
 
 DECISIONS = Extractor("decisions", VERSION + 5, _of_items("decision"), ("decision",))

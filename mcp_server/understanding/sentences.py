@@ -39,7 +39,8 @@ _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S
 """The mark of an option within a line."""
 
 _TOLD = re.compile(
-    r"(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?(?:[,:]| is\b)",
+    r"(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?"
+    r"(?:[,:]| is\b)",
     re.IGNORECASE,
 )
 """The beginning of a sentence that tells an option: "The second is polars.", "Option two: …", "Number one, …"."""

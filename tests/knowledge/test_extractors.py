@@ -281,6 +281,15 @@ def test_a_fact_keeps_only_the_sentences_that_no_other_line_quotes() -> None:
     assert [line.text for line in lines] == [before.text], "the last sentence may point at the one before it"
 
 
+def test_what_is_left_of_a_fact_must_say_what_it_is_about() -> None:
+    decided = "The two machines are called Dennis and Gregory."
+    asked = "What is the router? (answer: A DrayTek Vigor. The two machines are called Dennis and Gregory.)"
+    items = (item("decision", decided, 0.9), item("fact", f"They do. {decided}", 0.9), item("fact", asked, 0.9))
+    turns, context = talk(("user", decided))
+    lines = by("facts", (turns, replace(context, items=items)))
+    assert [line.text for line in lines] == ["What is the router? (answer: A DrayTek Vigor.)"]
+
+
 def test_an_answer_to_several_parts_of_a_proposal_is_quoted_once() -> None:
     parts = ("Couriers without a name get a 404.", "Each adapter verifies its own signature.")
     items = tuple(item("decision", f"{part} (amended: And no client certificates.)", 0.9, "agent") for part in parts)
