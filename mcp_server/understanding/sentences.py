@@ -126,23 +126,27 @@ def sentences(message: str) -> list[Sentence]:
 
 def _with_told_options(found: list[Sentence], lines: Sequence[int]) -> list[Sentence]:
     """Returns the sentences of a message without a list of options, with those that it tells one after the other: "The
-    first is pandas. The second is polars, which is stricter." `lines` are the places at which lines begin. What follows
-    the last option in a line with others is about all of them."""
-    marks: list[int] = []
+    first is pandas. The second is polars, which is stricter." Marks like "Option two:" and "First," are removed.
+    `lines` are the places at which lines begin. What follows the last option in a line with others is about all of
+    them."""
+    marks: dict[int, re.Match[str]] = {}
     for place, one in enumerate(found):
         mark = _TOLD.match(one.text)
         if mark and _NUMBERS[mark[1].lower()] == len(marks) + 1:
-            marks.append(place)
+            marks[place] = mark
     if len(marks) < 2:
         return found
-    last = marks[-1]
+    *_, one_before, last = marks
     end = next((place for place in lines if place > last), len(found))
-    if set(range(marks[-2] + 1, last + 1)).isdisjoint(lines):
+    if set(range(one_before + 1, last + 1)).isdisjoint(lines):
         end = next((at + 1 for at in range(last, end) if found[at].text.endswith((".", "!", "?"))), end)
     told = list(found)
     for number, (first, following) in enumerate(pairwise((*marks, end)), 1):
         for place in range(first, following):
             told[place] = replace(told[place], option=number)
+        if marks[first][0].endswith((",", ":")):
+            text = found[first].text[marks[first].end() :].lstrip()
+            told[first] = replace(told[first], text=text or found[first].text)
     return told
 
 

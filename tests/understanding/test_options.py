@@ -180,6 +180,18 @@ def test_options_that_are_told_in_sentences_are_chosen_by_number(told: str, answ
     assert "numpy" not in line
 
 
+def test_the_mark_of_an_option_that_is_told_is_no_part_of_it() -> None:
+    told = "Three would work. One, Twilio. Two: OVH, about five cents. It is slow. Option three: Brevo. I'd take OVH."
+    assert [(one.option, one.text) for one in sentences(told)] == [
+        (0, "Three would work."),
+        (1, "Twilio."),
+        (2, "OVH, about five cents."),
+        (2, "It is slow."),
+        (3, "Brevo."),
+        (0, "I'd take OVH."),
+    ]
+
+
 def test_one_ordinal_number_tells_no_options() -> None:
     assert not any(one.option for one in sentences("First, the backup. Then the rest of what was on the list."))
 
