@@ -77,7 +77,7 @@ SHORT_ANSWER = 5
 """Words that say what an answer is about: with so many or fewer, only the message before it explains it."""
 
 LONG_ANSWER = 10
-"""Words that say what an answer is about: with more, it is understood without the question."""
+"""Words about the subject of an answer. An answer with more of them is understood without the question."""
 
 SHORT_CHOICE = 4
 """Words of an answer that only says which option is chosen."""
@@ -93,7 +93,7 @@ _POINTS_BACK = re.compile(
 """The beginning of a sentence about what the sentence before it names: "I would throttle it during the day."."""
 
 _WANTS = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how|or)\b", re.IGNORECASE)
-"""A word of a question that an answer is not understood without: "Which cluster?", "The floor or the wall?"."""
+"""A word of a question that asks for more than yes or no: "Which cluster?", "The floor or the wall?"."""
 
 _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
@@ -313,15 +313,14 @@ def named(line: Line, messages: Sequence[Message], place: int) -> Line:
 
 
 def with_question(line: Line, messages: Sequence[Message], place: int) -> Line:
-    """Returns the line of a user's message with the question that it answers, if that stands at the end of the agent's
-    message before, and the line is the beginning of the answer and has few words about its subject ("What is the
-    router? (answer: A DrayTek Vigor 2862.)")."""
+    """Returns a line with the agent's question before the user's answer: "What is the router? (answer: A DrayTek Vigor
+    2862.)". This is done if the question ends the agent's message, the line begins the user's message, and the line has
+    few words about its subject."""
     if line.labeled or not place or messages[place - 1].role != "agent" or min(line.quotes) != (place, 0):
         return line
     asked = _last_question(messages[place - 1])
-    if asked is None or _says_nothing(asked.text) or not _WANTS.search(asked.text):
-        return line
-    if len(subject_stems(line.text)) > LONG_ANSWER:
+    is_understood_alone = len(subject_stems(line.text)) > LONG_ANSWER
+    if asked is None or is_understood_alone or _says_nothing(asked.text) or not _WANTS.search(asked.text):
         return line
     text, short = (f"{clean(asked.text)} (answer: {one})" if one else "" for one in (line.text, line.short))
     return replace(line, text=text, short=short, quotes=((place - 1, asked.place), *line.quotes))

@@ -43,7 +43,7 @@ _TOLD = re.compile(
     r"(?:[,:]| is\b)",
     re.IGNORECASE,
 )
-"""The beginning of a sentence that tells an option: "The second is polars.", "Option two: …", "Number one, …"."""
+"""The beginning of a sentence that names an option: "The second is polars.", "Option two: …", "Number one, …"."""
 
 _LAST_OR = re.compile(r"[\s,;](?:or|and|oder|und|ili)$", re.IGNORECASE)
 """Between two options of a line."""
@@ -125,10 +125,10 @@ def sentences(message: str) -> list[Sentence]:
 
 
 def _with_told_options(found: list[Sentence], lines: Sequence[int]) -> list[Sentence]:
-    """Returns the sentences of a message without a list of options, with those that it tells one after the other: "The
-    first is pandas. The second is polars, which is stricter." Marks like "Option two:" and "First," are removed.
-    `lines` are the places at which lines begin. What follows the last option in a line with others is about all of
-    them."""
+    """Returns the sentences of a message with the numbers of the options that it names in running text: "The first is
+    pandas. The second is polars, which is stricter." Marks like "Option two:" and "First," are removed. `lines` are the
+    places at which lines begin. If several options stand in one line, the sentences after the last one are about all of
+    them and belong to no option."""
     marks: dict[int, re.Match[str]] = {}
     for place, one in enumerate(found):
         mark = _TOLD.match(one.text)

@@ -168,8 +168,8 @@ def settle(
 
 
 def report_parts(report: Statement, of_turn: Sequence[Statement]) -> list[Statement]:
-    """Returns the sentences of a report, and of the decisions, rules and facts among the statements `of_turn`, those of
-    its turn: each may close an open item of its own ("Bellini wrote. They move on Sunday.")."""
+    """Returns the sentences of a report and of the decisions, rules and facts of the same turn. Each sentence may close
+    an open item of its own: "Bellini wrote. They move on Sunday." `of_turn` are all statements of the turn."""
     told = [one for one in (report, *of_turn) if one.kind in (*CHANGEABLE, "report")]
     texts = dict.fromkeys(sentence for one in told for sentence in sentences(one.text))
     long = [text for text in texts if len(text.split()) >= SHORTEST_PART]
