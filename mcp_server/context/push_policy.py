@@ -30,7 +30,7 @@ from statistics import median
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
-from mcp_server.text.destinations import ENDED, OPEN
+from mcp_server.text.destinations import CLOSED, ENDED, OPEN
 from mcp_server.text.entries import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.prose import is_injected
@@ -176,16 +176,23 @@ class Candidate:
         tokens = round(shown / CHARACTERS_PER_TOKEN) + 2
         return tokens if is_derived(self.hit.passage.text) else min(MAX_PASSAGE_TOKENS, tokens) + header
 
-    def says_nothing(self, subject: frozenset[str]) -> str | None:
-        """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject."""
+    def says_nothing(self, subject: frozenset[str], asks_for_open: bool) -> str | None:
+        """Returns why the passage tells nothing new, or None. `subject` are the words of the message's subject.
+
+        What is done is excluded only if the message asks for open items: "the surveyor will be Bakker, I must find a
+        day with him" still says who the surveyor is.
+        """
         passage = self.hit.passage
+        section = passage.title.rsplit(" › ", 1)[-1]
         if passage.role == "system":
             return "a note of the system"
         if passage.category in ("identity", "topic"):
             return f"{passage.category}: comes by itself"
-        if passage.title.rsplit(" › ", 1)[-1] in ENDED:
+        if section == CLOSED and asks_for_open:
+            return "done"
+        if section in ENDED and section != CLOSED:
             return "no longer so"
-        if passage.category == "memory" and passage.title.rsplit(" › ", 1)[-1] == "Projects":
+        if passage.category == "memory" and section == "Projects":
             return "a copy of lines of a project's page"
         if passage.category == "conversation" and len(self.stems) < LEAST_STEMS:
             return "says too little"
@@ -196,16 +203,17 @@ class Candidate:
 
 
 def reasons_out(
-    some: Sequence[Candidate], subject: frozenset[str], sent: Collection[str], out: Mapping[str, str]
+    message: str, needs: PromptNeeds, some: Sequence[Candidate], sent: Collection[str], out: Mapping[str, str]
 ) -> list[str]:
     """Returns for each candidate why it is excluded whatever its worth, or "".
 
-    `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
+    `needs`, `sent` and `out` are those of `choose`.
     """
+    subject, asks_for_open = subject_words(message), needs.open_items >= ASKS_FOR_OPEN
     by_program = [one.hit.passage.role == "user" and is_injected(one.text) for one in some]
     reasons = [
         out.get(f"{one.hit.passage.path}:{one.hit.passage.start}")
-        or ("written by a program under the user's name" if program else one.says_nothing(subject))
+        or ("written by a program under the user's name" if program else one.says_nothing(subject, asks_for_open))
         for one, program in zip(some, by_program, strict=True)
     ]
     return [
@@ -235,7 +243,7 @@ def choose(
         allowance: tokens that may be spent.
     """
     some = candidates(message, needs, lines, passages, gate)
-    reasons = reasons_out(some, subject_words(message), sent, out)
+    reasons = reasons_out(message, needs, some, sent, out)
     found = [(one.worth, one, reason) for one, reason in zip(some, reasons, strict=True)]
     opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
     judged: list[Judged] = []
@@ -271,7 +279,7 @@ def worthwhile(message: str, needs: PromptNeeds, hits: Sequence[Hit], gate: Gate
     lines = [hit for hit in hits if is_derived(hit.passage.text)]
     others = [hit for hit in hits if not is_derived(hit.passage.text)]
     some = candidates(message, needs, lines, others, gate)
-    reasons = reasons_out(some, subject_words(message), (), {})
+    reasons = reasons_out(message, needs, some, (), {})
     found = [(one.worth, one) for one, reason in zip(some, reasons, strict=True) if not reason]
     if all(worth < BUDGET_LEAST_BEST for worth, _ in found):
         return frozenset()

@@ -99,6 +99,13 @@ _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECAS
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
 _DAYS = frozenset((*calendar.day_name, *calendar.month_name))
 
+_ADDS = re.compile(r"(?:and|also|plus|nor|n|und|auch)\b", re.IGNORECASE)
+_PRONOUN = re.compile(r"\b(?:s?he|it|its|they|them|their|his|hers?|him|this|that|these|those)\b", re.IGNORECASE)
+_CLAUSE_END = re.compile("[,;:]")
+
+TASK = 0.6
+"""The probability of an open item from which on a sentence may be one of its own."""
+
 NAMED_BEFORE = 3
 """Messages before a pronoun in which the person was named."""
 
@@ -163,7 +170,7 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
     They are settled by the user's answer, which is quoted with them, unless it only says yes. If there are several, an
     answer that changes nothing is quoted with the last one, and with lists, whose points it may choose.
     """
-    groups = groups_of(of(place).found["decision"])
+    groups = groups_of(of(place).found["decision"], "decision")
     if place + 1 >= len(messages) or messages[place + 1].role != "user":
         return [Line(_joined(group), group, place, _at(place, group), _joined(_settling(group))) for group in groups]
     lines: list[Line] = []
@@ -206,7 +213,7 @@ def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     if after_agent and _answer(messages, place - 1, of):
         return []  # quoted with the proposal
     lines: list[Line] = []
-    for group in groups_of(of(place).found["decision"]):
+    for group in groups_of(of(place).found["decision"], "decision"):
         text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
         is_short = after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER
         if is_short and of(place - 1).found.get("decision"):
@@ -235,7 +242,7 @@ def told(
     quoted, too ("One last thing: dates. Always with the weekday."), or the proposal that it postpones."""
     around = group if group[0].labeled else _with_context(group, messages[place], of(place))
     text, quotes = _joined(around), _at(place, group)
-    if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER:
+    if group[0].labeled or len(subject_stems(text)) > SHORT_ANSWER or (kind == "open" and _adds(text)):
         return Line(text, group, place, quotes)
     at, sentence = place, around[0].place - 1
     if kind == "open" and postpones(messages, place, of):
@@ -368,8 +375,8 @@ def _asked(message: Message, shares: Sequence[Mapping[str, float]]) -> list[int]
     return sorted(asked)
 
 
-def groups_of(sentences: Sequence[Found]) -> list[list[Found]]:
-    """Joins neighboring sentences of one message that fit into one item."""
+def groups_of(sentences: Sequence[Found], kind: ItemKind) -> list[list[Found]]:
+    """Joins neighboring sentences of one message that fit into one item of this kind."""
     groups: list[list[Found]] = []
     for one in sentences:
         if (
@@ -378,11 +385,24 @@ def groups_of(sentences: Sequence[Found]) -> list[list[Found]]:
             and not groups[-1][0].labeled
             and one.place - groups[-1][-1].place <= MAX_GAP
             and sum(len(other.text) for other in groups[-1]) + len(one.text) <= LONGEST
+            and not (kind == "open" and _is_further_task(one, groups[-1][-1]))
         ):
             groups[-1].append(one)
         else:
             groups.append([one])
     return groups
+
+
+def _is_further_task(one: Found, before: Found) -> bool:
+    """Returns whether a sentence opens a task beside that of the sentence before: each can be done without the other."""
+    return min(one.probability, before.probability) >= TASK and _adds(one.text)
+
+
+def _adds(text: str) -> bool:
+    """Returns whether a sentence adds something that is understood without the sentence before: "And somebody has to
+    renew the certificate.", not "And he has to sign it."."""
+    points_back = _PRONOUN.search(_CLAUSE_END.split(text, 1)[0])
+    return bool(_ADDS.match(text)) and not points_back and len(subject_stems(text)) >= CLEAR
 
 
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:

@@ -198,7 +198,7 @@ def items_of(
         else:
             lines = [
                 (told(messages, place, group, kind, of), max(one.probability for one in group))
-                for group in groups_of(sentences)
+                for group in groups_of(sentences, kind)
             ]
         for line, probability in lines:
             if line.labeled:

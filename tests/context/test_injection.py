@@ -126,9 +126,17 @@ def test_a_line_of_the_page_goes_in_and_the_turn_that_says_the_same_does_not() -
     assert chosen([said], [hit(TEA, 0.2)]) == [own_text(said.passage)]
 
 
-def test_what_was_replaced_or_closed_is_not_pushed() -> None:
+def test_what_was_replaced_is_not_pushed() -> None:
     assert chosen([line(TEA, 0.9, section="Replaced decisions")], []) == []
-    assert chosen([line(TEA, 0.9, section="Closed items")], []) == []
+
+
+def test_what_is_done_is_pushed_as_such_but_not_with_a_prompt_for_open_items() -> None:
+    done = line(f"{TEA} I must buy some. (done 2026-05-02)", 0.9, section="Closed items")
+    assert chosen([done], []) == [own_text(done.passage)]
+    assert "(done 2026-05-02)" in own_text(done.passage)
+    asks_for_open = replace(NEEDED, open_items=0.9)
+    (left,) = choose("What is still open?", asks_for_open, [done], [], SIGNAL, frozenset(), {}, 240)
+    assert (left.included, left.reason) == (False, "done")
 
 
 def test_what_the_window_holds_is_not_sent_again() -> None:

@@ -73,6 +73,17 @@ def test_what_is_left_open_is_told_with_the_sentences_that_say_what_it_is() -> N
     assert texts("open", "what else?", asked, "I'll sleep on it.", "Fine.") == [f"{about} I'll sleep on it."]
 
 
+def test_two_tasks_of_one_message_are_two_open_items() -> None:
+    key = "I still have to find out who keeps the key of the pump house."
+    certificate = "And somebody has to renew the certificate of the staging server."
+    assert texts("open", f"{key} {certificate}", "I'll put both on the list.") == [key, certificate]
+
+
+def test_a_sentence_that_needs_the_one_before_it_belongs_to_the_same_open_item() -> None:
+    said = "I still have to find out who keeps the key of the pump house. And he has to sign for it before Friday."
+    assert texts("open", said, "I'll put it on the list.") == [said]
+
+
 def test_a_sentence_without_a_word_about_anything_is_not_quoted() -> None:
     assert texts("open", f"That's enough for today. {BERTH}", "Good night.") == [BERTH]
 
