@@ -124,7 +124,7 @@ def _judged(message: Message, model: Model) -> Judged:
             if share >= least or beside:
                 one = message.sentences[place]
                 listed = one.layout in ("bullet", "row")
-                text = one.text
+                text = f"{one.text}:" if one.layout == "heading" and one.text[-1].isalnum() else one.text
                 if kind == "decision" and message.next is not None and one.layout != "row":
                     text = only_options(text, chosen, message.next.choice.lettered)
                 found.setdefault(kind, []).append(Found(place, text, share, listed=listed))

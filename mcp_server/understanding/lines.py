@@ -390,7 +390,15 @@ def groups_of(sentences: Sequence[Found], kind: ItemKind) -> list[list[Found]]:
             groups[-1].append(one)
         else:
             groups.append([one])
-    return groups
+    return [_without_heading_at_end(group) for group in groups]
+
+
+def _without_heading_at_end(group: list[Found]) -> list[Found]:
+    """Returns a group without sentences at its end that only say what follows: "Retention:"."""
+    end = len(group)
+    while end > 1 and group[end - 1].text.endswith(":"):
+        end -= 1
+    return group[:end]
 
 
 def _is_further_task(one: Found, before: Found) -> bool:
@@ -510,7 +518,7 @@ def _settling(group: Sequence[Found]) -> list[Found]:
             counts = [other for other in counts if not other.listed]
         elif not one.listed and one.text[-1] in ".!?:…":
             counts.remove(one)
-    return counts
+    return _without_heading_at_end(counts)
 
 
 def _joined(sentences: Iterable[Found]) -> str:

@@ -39,11 +39,11 @@ _LISTED = re.compile(r"(?<![^\s(])\(?(?:option\s+)?([1-9A-Fa-f])([.):,])\s+(?=\S
 """The mark of an option within a line."""
 
 _TOLD = re.compile(
-    r"(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?"
-    r"(?:[,:]| is\b)",
+    r"(?:(?:(?:the|option|number) )?(one|two|three|four|first|second|third|fourth)(?: (?:option|choice|one))?"
+    r"|(?:option|possibility|variant|alternative|choice|way) ([A-D1-4]))(?:[,:]| is\b)",
     re.IGNORECASE,
 )
-"""The beginning of a sentence that names an option: "The second is polars.", "Option two: …", "Number one, …"."""
+"""The beginning of a sentence that names an option: "The second is polars.", "Option two: …", "Possibility B is …"."""
 
 _LAST_OR = re.compile(r"[\s,;](?:or|and|oder|und|ili)$", re.IGNORECASE)
 """Between two options of a line."""
@@ -132,7 +132,7 @@ def _with_told_options(found: list[Sentence], lines: Sequence[int]) -> list[Sent
     marks: dict[int, re.Match[str]] = {}
     for place, one in enumerate(found):
         mark = _TOLD.match(one.text)
-        if mark and _NUMBERS[mark[1].lower()] == len(marks) + 1:
+        if mark and (_NUMBERS[mark[1].lower()] if mark[1] else _number(mark[2])) == len(marks) + 1:
             marks[place] = mark
     if len(marks) < 2:
         return found
@@ -143,7 +143,8 @@ def _with_told_options(found: list[Sentence], lines: Sequence[int]) -> list[Sent
     told = list(found)
     for number, (first, following) in enumerate(pairwise((*marks, end)), 1):
         for place in range(first, following):
-            told[place] = replace(told[place], option=number)
+            lettered = (marks[first][2] or "").isalpha()
+            told[place] = replace(told[place], option=number, lettered=lettered)
         if marks[first][0].endswith((",", ":")):
             text = found[first].text[marks[first].end() :].lstrip()
             told[first] = replace(told[first], text=text or found[first].text)
