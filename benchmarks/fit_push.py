@@ -43,7 +43,7 @@ from benchmarks.understand import Label
 from benchmarks.workbench import Workbench
 from mcp_server import set_up_process
 from mcp_server.context import push_policy
-from mcp_server.context.window_text import asks_nothing, subject_words
+from mcp_server.context.window_text import asks_nothing
 from mcp_server.model import Hit
 from mcp_server.text.entries import sources_of
 from mcp_server.text.passages import own_text

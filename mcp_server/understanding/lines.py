@@ -99,12 +99,12 @@ _PERSON = re.compile(r"(?:and |but |so )?(?:he|she|his|her|him)\b", re.IGNORECAS
 _NAME = re.compile(r"(?<=[a-zà-ž,;:] )[A-ZÀ-Ž][\w-]+")
 _DAYS = frozenset((*calendar.day_name, *calendar.month_name))
 
-_ADDS = re.compile(r"(?:and|also|plus|nor|n|und|auch)\b", re.IGNORECASE)
+_ADDS = re.compile(r"(?:(?:oh|ah|ok|okay|and)[, ]+)?(?:and|also|plus|nor|n|btw|und|auch)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:s?he|it|its|they|them|their|his|hers?|him|this|that|these|those)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile("[,;:]")
 
-TASK = 0.6
-"""The probability of an open item from which on a sentence may be one of its own."""
+APART: Mapping[str, float] = {"open": 0.6, "decision": 0.5}
+"""The probability of a sentence from which on it may be an item of its own beside that of the sentence before."""
 
 NAMED_BEFORE = 3
 """Messages before a pronoun in which the person was named."""
@@ -207,15 +207,16 @@ def _proposed(messages: Sequence[Message], place: int, of: Callable[[int], Judge
 
 
 def _stated(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Line]:
-    """Returns the decisions that a message of the user states. A short one is quoted with what the agent said before,
-    if it replies to that."""
+    """Returns the decisions that a message of the user states, without those that are quoted with the agent's proposal.
+    A short one is quoted with what the agent said before, if it replies to that."""
     after_agent = place > 0 and messages[place - 1].role == "agent"
-    if after_agent and _answer(messages, place - 1, of):
-        return []  # quoted with the proposal
+    quoted = _answer(messages, place - 1, of) if after_agent else []
+    left = [one for one in of(place).found["decision"] if not quoted or one.place > quoted[-1].place]
     lines: list[Line] = []
-    for group in groups_of(of(place).found["decision"], "decision"):
+    for group in groups_of(left, "decision"):
         text, short, quotes = _joined(group), _joined(_settling(group)), _at(place, group)
-        is_short = after_agent and not group[0].labeled and len(subject_stems(text)) <= SHORT_ANSWER
+        replies = after_agent and not quoted and not group[0].labeled and not _adds(group[0].text)
+        is_short = replies and len(subject_stems(text)) <= SHORT_ANSWER
         if is_short and of(place - 1).found.get("decision"):
             continue  # it only chooses what the message before proposes
         if is_short and (_replies(messages, place, text) or messages[place - 1].acts.get("propose", 0.0) >= PROPOSES):
@@ -385,7 +386,7 @@ def groups_of(sentences: Sequence[Found], kind: ItemKind) -> list[list[Found]]:
             and not groups[-1][0].labeled
             and one.place - groups[-1][-1].place <= MAX_GAP
             and sum(len(other.text) for other in groups[-1]) + len(one.text) <= LONGEST
-            and not (kind == "open" and _is_further_task(one, groups[-1][-1]))
+            and not _is_further_item(one, groups[-1][-1], kind)
         ):
             groups[-1].append(one)
         else:
@@ -401,16 +402,18 @@ def _without_heading_at_end(group: list[Found]) -> list[Found]:
     return group[:end]
 
 
-def _is_further_task(one: Found, before: Found) -> bool:
-    """Returns whether a sentence opens a task beside that of the sentence before: each can be done without the other."""
-    return min(one.probability, before.probability) >= TASK and _adds(one.text)
+def _is_further_item(one: Found, before: Found, kind: ItemKind) -> bool:
+    """Returns whether a sentence adds an item of the same kind to that of the sentence before: of two tasks each can be
+    done without the other."""
+    likely = kind in APART and min(one.probability, before.probability) >= APART[kind]
+    return likely and not before.text.endswith(",") and _adds(one.text)
 
 
 def _adds(text: str) -> bool:
     """Returns whether a sentence adds something that is understood without the sentence before: "And somebody has to
     renew the certificate.", not "And he has to sign it."."""
     points_back = _PRONOUN.search(_CLAUSE_END.split(text, 1)[0])
-    return bool(_ADDS.match(text)) and not points_back and len(subject_stems(text)) >= CLEAR
+    return bool(_ADDS.match(text)) and not points_back and sum(map(str.isalpha, subject_stems(text))) >= CLEAR
 
 
 def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]) -> list[Found]:
@@ -422,7 +425,14 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
     """
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return []
-    answer = of(place + 1).found.get("decision", [])
+    before = subject_stems(messages[place].content)
+    decided = of(place + 1).found.get("decision", [])
+    added = (
+        at
+        for at, one in enumerate(decided)
+        if at and _is_further_item(one, decided[at - 1], "decision") and before.isdisjoint(subject_stems(one.text))
+    )
+    answer = decided[: next(added, len(decided))]
     said = _joined(answer)
     if not of(place).found.get("decision") or not subject_stems(said) or len(said) > LONGEST_ANSWER:
         return []
@@ -431,7 +441,7 @@ def _answer(messages: Sequence[Message], place: int, of: Callable[[int], Judged]
         return []
     subject = subject_stems(said)
     goes_on = answer[0].place > 0 and len(subject) >= CLEAR and not chosen_options(messages[place])
-    return [] if goes_on and subject.isdisjoint(subject_stems(messages[place].content)) else answer
+    return [] if goes_on and subject.isdisjoint(before) else answer
 
 
 def _refers(answer: Message, before: Message, said: str) -> bool:

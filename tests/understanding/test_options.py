@@ -192,6 +192,17 @@ def test_the_mark_of_an_option_that_is_told_is_no_part_of_it() -> None:
     ]
 
 
+def test_options_that_are_told_by_letter_are_chosen_by_letter() -> None:
+    told = (
+        "There are two ways to keep the readings. Possibility A is a file for each day. Possibility B is a table in "
+        "PostgreSQL, with a row for each reading. I'd take B, because it is easy to search."
+    )
+    assert [one.option for one in sentences(told)] == [0, 1, 2, 0]
+    (line,) = [item.text for item in items(told, "B, please.") if item.kind == "decision"]
+    assert "a row for each reading" in line
+    assert "a file for each day" not in line
+
+
 def test_one_ordinal_number_tells_no_options() -> None:
     assert not any(one.option for one in sentences("First, the backup. Then the rest of what was on the list."))
 

@@ -79,6 +79,25 @@ def test_two_tasks_of_one_message_are_two_open_items() -> None:
     assert texts("open", f"{key} {certificate}", "I'll put both on the list.") == [key, certificate]
 
 
+def test_what_an_answer_adds_about_something_else_is_a_decision_of_its_own() -> None:
+    asked = "I'd leave the tiny text until the fonts are settled, or do you want it now?"
+    frog = "oh and the frog's jump feels floaty now, drop it to 0.09."
+    first, second = texts("decision", "what is next?", asked, f"now. 16px min on the HUD pls. {frog}", "Both done.")
+    assert "16px min on the HUD" in first
+    assert "floaty" not in first
+    assert second == frog
+
+
+def test_a_heading_in_a_line_ends_with_a_colon_and_no_line_ends_with_a_heading() -> None:
+    plan = (
+        "I'd keep the readings like this.\n\n## Retention\nI'd keep the raw readings for 13 months in one table, then "
+        "drop them.\n\n## Costs\nAbout four euros."
+    )
+    (decision,) = texts("decision", "how do we keep the readings?", plan, "yes, go with that")
+    assert "Retention: I'd keep the raw readings for 13 months" in decision
+    assert not decision.endswith("Costs:")
+
+
 def test_a_sentence_that_needs_the_one_before_it_belongs_to_the_same_open_item() -> None:
     said = "I still have to find out who keeps the key of the pump house. And he has to sign for it before Friday."
     assert texts("open", said, "I'll put it on the list.") == [said]
